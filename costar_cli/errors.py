@@ -1,12 +1,15 @@
 """What costar says when it cannot go on: the problem, the place, the fix, and an exit code that scripts can tell."""
 
+import errno
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from enum import IntEnum
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, ClassVar, Self
 
@@ -274,14 +277,59 @@ class Termination(SignalHandler):
         return HungUpRunError("the terminal was closed", fix=fix)
 
 
+def storage_error(error: OSError, path: Path, *, elsewhere: str = "write elsewhere") -> StorageError:
+    """Return the error for a file or folder that cannot be written."""
+    fallback = (f"the file cannot be written: {error.strerror or error}", elsewhere)
+    problem, fix = _disk_reasons(path, elsewhere).get(error.errno or 0, fallback)
+    return StorageError(problem, where=str(path), fix=fix)
+
+
+def _disk_reasons(path: Path, elsewhere: str) -> dict[int, tuple[str, str]]:
+    """Return what is wrong with a disk, and what helps, by the number of the system's error."""
+    full = ("the disk is full", f"free some space, or {elsewhere}")
+    if _is_out_of_inodes(path):
+        full = ("the disk has no room for another file (no inodes are left)", f"remove some files, or {elsewhere}")
+    forbidden = ("no permission to write here", f"change the permissions of the folder, or {elsewhere}")
+    no_folder = ("a part of the path is a file, not a folder", elsewhere)
+    return {
+        errno.ENOSPC: full,
+        errno.EDQUOT: ("the disk quota is used up", f"free some space, or {elsewhere}"),
+        errno.EFBIG: ("the file is larger than the system allows", f"raise `ulimit -f`, or {elsewhere}"),
+        errno.EROFS: ("the disk is read-only", elsewhere),
+        errno.EACCES: forbidden,
+        errno.EPERM: forbidden,
+        errno.EISDIR: ("a folder of that name exists", "give the path of a file"),
+        errno.ENOTDIR: no_folder,
+        errno.EEXIST: no_folder,
+    }
+
+
+def _is_out_of_inodes(path: Path) -> bool:
+    with suppress(OSError, AttributeError):  # Windows has no such call
+        there = os.statvfs(next(place for place in (path, *path.parents) if place.exists()))
+        return there.f_files > 0 and there.f_favail == 0  # some systems count none
+    return False
+
+
+@contextmanager
+def storing(path: Path, *, elsewhere: str = "write elsewhere") -> Iterator[None]:
+    """Have errors of the system, while a file or folder is written, say what is wrong with its disk.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(error, path, elsewhere=elsewhere) from error
+
+
 def as_costar_error(error: Exception) -> CostarError:
     """Return an error with problem, place and fix."""
     if isinstance(error, CostarError):
         return error
     if isinstance(error, OSError) and error.errno is not None:
-        where = str(error.filename) if error.filename is not None else None
-        fix = "free some space, or write elsewhere with --workspace or --out"
-        return StorageError(f"cannot read or write: {error.strerror}", where=where, fix=fix)
+        return _system_error(error)
     if type(error).__name__ == "OutOfMemoryError":
         return DeviceError("out of memory on the device", fix="use a smaller --batch-size, or `--device cpu`")
     if isinstance(error, MemoryError):
@@ -293,6 +341,16 @@ def as_costar_error(error: Exception) -> CostarError:
         f"unexpected error ({name})",
         fix="please report it, with the traceback that `COSTAR_DEBUG=1` shows",
     )
+
+
+def _system_error(error: OSError) -> StorageError:
+    """Return the error for a file that nothing more is known of than what the system says."""
+    where = None if error.filename is None else os.fsdecode(error.filename)
+    elsewhere = "write elsewhere with --workspace or --out"
+    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}:
+        found = storage_error(error, Path(where or "."), elsewhere=elsewhere)
+        return StorageError(found.problem, where=where, fix=found.fix)
+    return StorageError(f"cannot read or write: {error.strerror}", where=where, fix=f"check the path, or {elsewhere}")
 
 
 def first_of(problems: Sequence[str]) -> list[str]:

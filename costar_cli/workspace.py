@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from costar_cli.config.choices import DomainName, InitName
-from costar_cli.errors import LockedError, StorageError
+from costar_cli.errors import LockedError, StorageError, storage_error, storing
 from costar_cli.methods.registry import REFERENCE
 
 DEFAULT_WORKSPACE = Path("costar-workspace")
+ELSEWHERE: Final = "choose another folder with --workspace"
 # What is made in a workspace, or in the folder of a benchmark, beside its artifacts; a folder before what is in it.
 MADE: Final = (".lock", ".lock-holder", "runs", "runs/*", "plots", "benchmark", "benchmark/*")
 MADE_BY_BENCHMARKS: Final = ("ledger.json", "seed-[0-9]*", "gamma-[0-9]*", "shard-[0-9]*-of-[0-9]*")
@@ -116,14 +117,8 @@ class Workspace:
         Raises:
             StorageError: the place is read-only, forbidden, or not a folder.
         """
-        try:
+        with storing(self.root, elsewhere=ELSEWHERE):
             self.root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(
-                f"the workspace cannot be made: {error.strerror}",
-                where=str(self.root),
-                fix="choose another folder with --workspace",
-            ) from error
 
     def refuse_links(self, output: Path | None = None) -> None:
         """See that nothing that is written here leads out of the workspace, which may be somebody else's.
@@ -139,7 +134,7 @@ class Workspace:
                 if is_shared or not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
                     is_link = is_shared or stat.S_ISLNK(found.st_mode)
                     what = "a link, which is not followed there" if is_link else "no regular file"
-                    fix = "remove it, or choose another folder with --workspace"
+                    fix = f"remove it, or {ELSEWHERE}"
                     raise StorageError(f"`{path.name}` of the workspace is {what}", where=str(path), fix=fix)
 
     def _made(self, output: Path | None) -> Iterator[Path]:
@@ -171,14 +166,10 @@ class Workspace:
             raise LockedError(
                 f"another costar process works in this workspace{f': {self.holder}' if self.holder else ''}",
                 where=str(self.root),
-                fix="wait for it to end, or choose another folder with --workspace",
+                fix=f"wait for it to end, or {ELSEWHERE}",
             ) from None
         except OSError as error:
-            raise StorageError(
-                f"the workspace cannot be written: {error.strerror}",
-                where=str(self.root),
-                fix="choose another folder with --workspace",
-            ) from error
+            raise storage_error(error, self.root, elsewhere=ELSEWHERE) from error
         try:
             self._sign()
             yield
@@ -192,12 +183,10 @@ class Workspace:
 
     def _sign(self) -> None:
         text = f"process {os.getpid()} on {socket.gethostname()}"
-        try:
+        with storing(self._signature, elsewhere=ELSEWHERE):
             self._signature.unlink(missing_ok=True)  # it may be another name of somebody's file
             with self._signature.open("x", encoding="utf-8") as file:  # which follows no link, either
                 file.write(text)
-        except OSError as error:
-            raise StorageError(f"the workspace cannot be written: {error.strerror}", where=str(self.root)) from error
 
     @property
     def holder(self) -> str:

@@ -5,7 +5,6 @@ fault on close, HDF5 1.14 and 2.0). So `Sink` keeps the first error, swallows wh
 the error once HDF5 has closed. For the same reason Ctrl-C waits: Python could raise it inside a call from HDF5.
 """
 
-import errno
 import io
 import os
 import secrets
@@ -19,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from costar_cli.errors import STOPS, StorageError
+from costar_cli.errors import STOPS, storing
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -46,7 +45,7 @@ class TempFile:
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove_folder(folder)
 
 
 @contextmanager
@@ -59,10 +58,7 @@ def replacing(target: Path) -> Iterator[TempFile]:
     Raises:
         OSError: the file cannot be written.
     """
-    stem = f".{target.name[:100]}."
-    _remove_abandoned(target.parent, stem)
-    path = target.parent / f"{stem}{secrets.token_hex(4)}.tmp"
-    try:
+    with _temporary(target.parent, target.name[:100]) as path:
         with _created(path) as fd:
             yield TempFile(fd, path)
             os.fsync(fd)
@@ -70,9 +66,6 @@ def replacing(target: Path) -> Iterator[TempFile]:
                 os.replace(path, target)
         if OPEN_FILES_ARE_BUSY:
             os.replace(path, target)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
     _sync_folder(target.parent)
 
 
@@ -85,14 +78,21 @@ def scratch_file(folder: Path, name: str) -> Iterator[Path]:
     Raises:
         OSError: the file cannot be written.
     """
-    stem = f".{name}."
-    _remove_abandoned(folder, stem)
-    path = folder / f"{stem}{secrets.token_hex(4)}.tmp"
-    try:
-        with _created(path):
-            yield path
-    finally:
-        path.unlink(missing_ok=True)
+    with _temporary(folder, name) as path, _created(path):
+        yield path
+
+
+@contextmanager
+def scratch_folder(folder: Path, name: str) -> Iterator[Path]:
+    """Yield a folder in a folder for files that are moved out of it once all are complete; it is removed at the end.
+
+    What an earlier process left when it was killed is removed first.
+
+    Raises:
+        OSError: the folder cannot be made.
+    """
+    with _temporary(folder, name) as path, _created(path) as fd, TempFile(fd, path).pieces() as made:
+        yield made
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -101,29 +101,32 @@ def write_bytes(path: Path, data: bytes) -> None:
     Raises:
         StorageError: the folder is missing, read-only or full.
     """
+    with storing(path), replacing(path) as file, os.fdopen(os.dup(file.fd), "wb") as out:
+        out.write(data)
+
+
+@contextmanager
+def _temporary(folder: Path, name: str) -> Iterator[Path]:
+    """Yield the path of a temporary file; neither it nor its pieces outlive the context, whenever Ctrl-C comes."""
+    stem = f".{name}."
+    _remove_abandoned(folder, stem)
+    path = folder / f"{stem}{secrets.token_hex(4)}.tmp"
     try:
-        with replacing(path) as file, os.fdopen(os.dup(file.fd), "wb") as out:
-            out.write(data)
-    except OSError as error:
-        raise storage_error(error, path) from error
+        yield path
+        _remove(path)
+    except BaseException:
+        _remove(path)
+        raise
 
 
-def storage_error(error: OSError, path: Path) -> StorageError:
-    """Return the error for a file that cannot be written."""
-    reasons = {
-        errno.ENOSPC: ("the disk is full", "free some space, or write elsewhere"),
-        errno.EDQUOT: ("the disk quota is used up", "free some space, or write elsewhere"),
-        errno.EFBIG: ("the file is larger than the system allows", "raise `ulimit -f`, or write elsewhere"),
-        errno.EROFS: ("the disk is read-only", "write elsewhere"),
-        errno.EACCES: ("no permission to write here", "change the permissions of the folder, or write elsewhere"),
-        errno.EPERM: ("no permission to write here", "change the permissions of the folder, or write elsewhere"),
-        errno.EISDIR: ("a folder of that name exists", "give the path of a file"),
-        errno.ENOTDIR: ("a part of the path is a file, not a folder", "give the path of a file in a folder"),
-        errno.EEXIST: ("a part of the path is a file, not a folder", "give the path of a file in a folder"),
-    }
-    fallback = (f"the file cannot be written: {error.strerror or error}", "write elsewhere")
-    problem, fix = reasons.get(error.errno or 0, fallback)
-    return StorageError(problem, where=str(path), fix=fix)
+def _remove(path: Path) -> None:
+    _remove_folder(path.with_suffix(PIECES))
+    path.unlink(missing_ok=True)
+
+
+def _remove_folder(folder: Path) -> None:
+    with interrupts_deferred():  # inside `rmtree`, Python 3.11 may close a file twice
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove_abandoned(folder: Path, stem: str) -> None:

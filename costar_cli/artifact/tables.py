@@ -10,8 +10,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
-from costar_cli.artifact.atomic import replacing, storage_error
-from costar_cli.errors import UsageError
+from costar_cli.artifact.atomic import replacing
+from costar_cli.errors import UsageError, storage_error
 from costar_cli.frames import for_polars, make_frame
 from costar_cli.reporting import plain
 

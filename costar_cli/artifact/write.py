@@ -15,14 +15,14 @@ import numpy as np
 from h5py import h5f, h5fd, h5g, h5o, h5p, h5s
 from numpy.typing import NDArray
 
-from costar_cli.artifact.atomic import Sink, TempFile, interrupts_deferred, replacing, storage_error, write_all
+from costar_cli.artifact.atomic import Sink, TempFile, interrupts_deferred, replacing, write_all
 from costar_cli.artifact.digest import array_sha256, dtype_tag, sha256, stored_array
 from costar_cli.artifact.header import HEADER_BYTES, Header, body_sha256
 from costar_cli.artifact.lineage import software_versions
 from costar_cli.artifact.read import Artifact, verify_artifact
 from costar_cli.artifact.spec import MAX_MANIFEST_BYTES, SCHEMA_VERSION, ArrayEntry, Manifest
 from costar_cli.artifact.structure import are_small, check_total, looks_like_bomb
-from costar_cli.errors import MismatchError
+from costar_cli.errors import MismatchError, storage_error
 
 CHUNK_BYTES: Final = 256 * 1024  # what the writer aims at
 PLAIN_BYTES: Final = 4 * 1024  # smaller arrays are stored in one piece, uncompressed

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from costar_cli.artifact import write_bytes
 from costar_cli.artifact.lineage import SHOWN
-from costar_cli.errors import StorageError, UsageError
+from costar_cli.errors import UsageError, storing
 from costar_cli.panel.report import DECADES
 
 Format = Literal["png", "svg", "pdf"]
@@ -189,10 +189,8 @@ def save(drawn: Figure, path: Path) -> Path:
     Raises:
         StorageError: the file cannot be written.
     """
-    try:
+    with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot write the figure: {error.strerror or error}", where=str(path)) from error
     write_bytes(path, rendered(drawn, "png"))
     return path
 

@@ -10,13 +10,14 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from costar_cli.errors import MismatchError, StorageError, UsageError
+from costar_cli.errors import MismatchError, StorageError, UsageError, storing
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared.stage import Pace
 from costar_cli.train.group import MemberRecord
@@ -122,13 +123,14 @@ class TrainingLog:
         self._file, self._run = log_file(path), run
         self._folder = path if self._file != path else None
         self._writers: dict[int, Any] = {}
-        if self._folder is not None:
-            self._folder.mkdir(exist_ok=True)
-        if overwrite:
-            self._start_over()
-        rows = _rows(self._file) if self._file.exists() else []
-        self._known = {key for row in rows if (key := _key(row))}
-        self._open()
+        with self._storing():
+            if self._folder is not None:
+                self._folder.mkdir(exist_ok=True)
+            if overwrite:
+                self._start_over()
+            rows = _rows(self._file) if self._file.exists() else []
+            self._known = {key for row in rows if (key := _key(row))}
+            self._open()
 
     def __enter__(self) -> Self:
         return self
@@ -136,9 +138,10 @@ class TrainingLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._out.close()
-        for writer in self._writers.values():
-            writer.close()
+        with self._storing():
+            self._out.close()
+            for writer in self._writers.values():
+                writer.close()
 
     def of_part(self, part: str = "") -> EpochLog:
         """Return what logs the stages of a fit, or of a part of it, whose name then stands before theirs."""
@@ -154,7 +157,12 @@ class TrainingLog:
             os.truncate(self._file, self._file.read_bytes().rfind(b"\n") + 1)
         self._out = self._file.open("a", encoding="utf-8", newline="")
         if self._file.suffix == ".csv" and self._file.stat().st_size == 0:
-            self._line(",".join(COLUMNS))
+            try:
+                self._line(",".join(COLUMNS))
+            except OSError:
+                with suppress(OSError):  # the same
+                    self._out.close()
+                raise
 
     def _line(self, text: str) -> None:
         self._out.write(f"{text}\n")
@@ -179,15 +187,19 @@ class TrainingLog:
                 took_s = round(seconds, 3) if seconds is not None and epoch + 1 == latest else None
                 self._write(dict(zip(COLUMNS, (self._run, *key, step, *values, rate, took_s), strict=True)))
 
+    def _storing(self) -> AbstractContextManager[None]:
+        return storing(self._folder or self._file, elsewhere=f"write elsewhere with {FLAG}")
+
     def _write(self, row: dict[str, Any]) -> None:
-        if self._file.suffix == ".csv":
-            out = io.StringIO()
-            csv.writer(out, lineterminator="").writerow(row.values())
-            self._line(out.getvalue())
-        else:
-            self._line(json.dumps(row, ensure_ascii=False))
-        if self._folder is not None:
-            self._draw(row["member"], row)
+        with self._storing():
+            if self._file.suffix == ".csv":
+                out = io.StringIO()
+                csv.writer(out, lineterminator="").writerow(row.values())
+                self._line(out.getvalue())
+            else:
+                self._line(json.dumps(row, ensure_ascii=False))
+            if self._folder is not None:
+                self._draw(row["member"], row)
 
     def _draw(self, member: int, row: dict[str, Any]) -> None:
         """Add the curves of a row to the event file of its member."""

@@ -6,12 +6,13 @@ import resource
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from costar_cli.artifact import read_artifact, verify_artifact
-from costar_cli.errors import ArtifactError, MismatchError, StorageError
+from costar_cli.errors import ArtifactError, MismatchError, StorageError, storage_error
 from tests.artifact.crafting import NEW, OLD, assert_old_and_alone, write
 
 pytestmark = pytest.mark.usefixtures("system")
@@ -115,6 +116,13 @@ def test_failure_at_each_single_write_leaves_the_old_file_alone(path, monkeypatc
         except StorageError:
             assert_old_and_alone(path)
     assert last > 5  # each write has failed once
+
+
+def test_a_disk_without_inodes_is_told_from_a_full_one(path, monkeypatch):
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_files=100, f_favail=0))
+    found = storage_error(OSError(errno.ENOSPC, "No space left on device"), path.parent / "new" / "a.h5")
+    assert "no inodes are left" in found.problem
+    assert "remove some files" in found.fix
 
 
 def test_short_writes_are_continued(tmp_path, monkeypatch):

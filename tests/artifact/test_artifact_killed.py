@@ -12,10 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costar_cli.artifact import read_artifact, verify_artifact
-from costar_cli.artifact.atomic import replacing
+from costar_cli.artifact import atomic, read_artifact, tables, verify_artifact
+from costar_cli.artifact.atomic import replacing, scratch_file, scratch_folder, write_bytes
+from costar_cli.artifact.tables import table_file
 from tests.artifact.crafting import NEW, assert_old_and_alone, sample_arrays, write
 
+WRITERS = {atomic.__file__, tables.__file__}
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -147,6 +149,56 @@ def test_crashed_before_any_system_call_leaves_a_complete_file(path):
         after_the_move = {"fsync": 1, "close": len(crashed)}.get(name, 0)
         assert {digest for _, digest in crashed[: len(crashed) - after_the_move]} <= {old}
         assert {digest for _, digest in crashed} <= {old, new}
+
+
+def _bytes(path: Path) -> None:
+    write_bytes(path, b"whole")
+
+
+def _table(path: Path) -> None:
+    with table_file(path) as table:
+        table.write({"n": [1]})
+
+
+def _scratch(path: Path) -> None:
+    with scratch_file(path.parent, "table") as waiting:
+        waiting.write_bytes(b"rows")
+
+
+def _folder(path: Path) -> None:
+    with scratch_folder(path.parent, "export") as made:
+        (made / "piece").write_bytes(b"rows")
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # an interrupt just before `with`
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("work", [_bytes, _table, _scratch, _folder])
+def test_an_interrupt_at_any_line_leaves_no_temporary_file(tmp_path, work):
+    path = tmp_path / "a.parquet"
+    for last in range(1000):
+        lines = 0
+
+        def interrupt(frame, event, _argument, *, last=last):
+            nonlocal lines
+            lines += event == "line"
+            if lines > last:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            return interrupt if frame.f_code.co_filename in WRITERS else None
+
+        before, handler = sys.gettrace(), signal.getsignal(signal.SIGINT)
+        sys.settrace(interrupt)
+        try:
+            work(path)
+        except KeyboardInterrupt:
+            pass
+        else:
+            break
+        finally:
+            sys.settrace(before)
+            signal.signal(signal.SIGINT, handler)
+        assert [left.name for left in tmp_path.iterdir() if left != path] == [], f"line {last}"
+    assert last > 5
 
 
 def test_lock_of_the_temporary_file_is_held_while_writing(tmp_path):

@@ -224,6 +224,10 @@ def test_exports_replace_nothing_unless_told_to(tmp_path: Path, call: Call) -> N
     again = call("simulate", "m5", *TINY, "--export", "files", "-w", "one", "--overwrite", "--json")
     assert (again.code, again.document["status"]) == (0, "up_to_date")
     assert {path.name: path.read_bytes() for path in Path("files").iterdir()} == before
+    Path("files/.export.01234567.dir").mkdir()  # what a killed process left
+    Path("files/.export.01234567.tmp").touch()
+    assert call("simulate", "m5", *TINY, "--export", "files", "-w", "one", "--overwrite").code == 0
+    assert {path.name: path.read_bytes() for path in Path("files").iterdir()} == before
     Path("file").write_text("")
     assert call("simulate", "m5", *TINY, "--export", "file", "-w", "two").code == 8
     assert not (tmp_path / "two" / "data.h5").exists()

@@ -67,7 +67,7 @@ def test_a_second_holder_is_refused_at_once(tmp_path: Path) -> None:
 
 def test_a_file_in_the_place_of_the_workspace_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "w").write_text("a file")
-    with pytest.raises(StorageError, match="cannot be made"), Workspace(tmp_path / "w").lock():
+    with pytest.raises(StorageError, match="a part of the path is a file"), Workspace(tmp_path / "w").lock():
         pass
 
 
@@ -76,7 +76,7 @@ def test_a_read_only_workspace_is_a_storage_error(tmp_path: Path, monkeypatch: p
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr("filelock.FileLock.acquire", refuse)
-    with pytest.raises(StorageError, match="Read-only") as caught, Workspace(tmp_path).lock():
+    with pytest.raises(StorageError, match="the disk is read-only") as caught, Workspace(tmp_path).lock():
         pass
     assert caught.value.where == str(tmp_path)
 

@@ -14,7 +14,7 @@ import pytest
 from costar_cli.datasets.icu.extract import check_extract, check_extract_path, read_extract, write_extract
 from costar_cli.datasets.icu.extract.read import TRUST, HourlyTable
 from costar_cli.datasets.icu.table import IcuTable
-from costar_cli.errors import CostarError, DataError, MismatchError, StorageError, UsageError
+from costar_cli.errors import DataError, MismatchError, StorageError, UsageError
 from costar_cli.reporting import NullReporter
 from simulators.icu import COVARIATES, IcuCohort, simulate_icu
 from tests.datasets.mimic_worlds import simulate
@@ -329,8 +329,8 @@ def test_exports_replace_nothing_unasked_and_leave_nothing_behind(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pd.HDFStore, "put", full)
-        with pytest.raises(CostarError, match="No space left"):
+        patch.setattr("os.fsync", full)
+        with pytest.raises(StorageError, match="the disk is full"):
             write_extract(path, cohort, NullReporter())
     assert path.read_text() == "mine"
     write_extract(path, cohort, NullReporter())

@@ -111,7 +111,7 @@ def test_representations_that_cannot_be_mapped_are_a_clear_error(tmp_path, z):
 
 def test_a_folder_that_cannot_be_written_is_a_storage_error(report, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="cannot write the figure"):
+    with pytest.raises(StorageError, match="a part of the path is a file"):
         plot_rmse(report, tmp_path / "file" / "rmse.png")
 
 

@@ -143,6 +143,19 @@ def test_what_cannot_be_written_is_refused_before_any_work(tmp_path: Path, monke
     assert "costar[tensorboard]" in caught.value.fix
 
 
+def test_a_disk_that_fills_up_under_a_log_is_an_error_that_names_it(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
+    try:
+        with pytest.raises(StorageError, match="larger than the system allows") as caught:
+            TrainingLog(tmp_path / "log.csv", RUN)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.where == str(tmp_path / "log.csv")
+    assert "--log" in caught.value.fix
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of TensorBoard's own imports
 def test_tensorboard_has_the_curves_of_each_member_once(
     tumor_dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

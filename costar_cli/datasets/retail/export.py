@@ -1,10 +1,9 @@
 """The simulated retail world as the CSV files of M5: complete files, or the old ones as they were."""
 
 import os
-import tempfile
 from pathlib import Path
 
-from costar_cli.errors import MismatchError, StorageError
+from costar_cli.errors import MismatchError, StorageError, storing
 from costar_cli.panel.findings import shown
 from costar_cli.reporting import Reporter
 from simulators.retail import RetailWorld, write_csv
@@ -35,18 +34,16 @@ def export_csv(folder: Path, world: RetailWorld, reporter: Reporter) -> dict[str
     Raises:
         StorageError: the folder cannot be written.
     """
-    try:
+    from costar_cli.artifact.atomic import scratch_folder  # noqa: PLC0415 - h5py
+
+    with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with (
             reporter.task("write the files of M5", total=len(NAMES), unit="file") as task,
-            tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as beside,
+            scratch_folder(folder, "export") as beside,
         ):
-            written = write_csv(world, Path(beside))
+            written = write_csv(world, beside)
             for path in written:
                 os.replace(path, folder / path.name)
                 task.advance()
-    except OSError as error:
-        raise StorageError(
-            f"cannot write the files of M5: {error.strerror or error}", where=f"--export {folder}", fix="choose another"
-        ) from error
     return {path.stem: folder / path.name for path in written}

@@ -12,7 +12,7 @@ from costar_cli.config.choices import FormatName
 from costar_cli.datasets.table.doses import dose_column
 from costar_cli.datasets.table.export_times import ExportTimes
 from costar_cli.datasets.table.schema_file import toml_row, toml_value
-from costar_cli.errors import MismatchError, StorageError
+from costar_cli.errors import MismatchError, storing
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.levels import is_switch
 from costar_cli.panel.panel import Panel
@@ -77,14 +77,12 @@ def export_dataset(
     if not overwrite and (there := [path for path in files.values() if path.exists()]):
         raise MismatchError("the file exists", where=str(there[0]), fix="add --overwrite, or choose another folder")
     names = free_names(dataset.schema)
-    try:
+    with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         _write(dataset_to_frame(dataset, names), files["table"])
         write_bytes(files["schema"], schema_text(dataset, names).encode())
         if "queries" in files:
             _write(queries_to_frame(dataset, names), files["queries"])
-    except OSError as error:
-        raise StorageError(f"cannot write: {error.strerror or error}", where=str(folder)) from error
     return list(files.values())
 
 

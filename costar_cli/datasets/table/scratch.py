@@ -9,7 +9,7 @@ from typing import Final, Self
 import polars as pl
 import psutil
 
-from costar_cli.errors import DataError, StorageError
+from costar_cli.errors import DataError, StorageError, storage_error
 from costar_cli.frames import for_polars
 
 MOST_HELD: Final = 8_000_000  # values that stay in memory: some 100 MB while they are read
@@ -67,10 +67,8 @@ class Scratch:
             return pl.scan_ipc(source)
 
     def _refusal(self, error: OSError) -> StorageError:
-        from costar_cli.artifact.atomic import storage_error  # noqa: PLC0415 - h5py
-
-        found = storage_error(error, self._folder)
-        fix = "costar keeps the rows there while it reads them: free some space, or write the data set elsewhere"
+        found = storage_error(error, self._folder, elsewhere="write the data set elsewhere")
+        fix = f"costar keeps the rows of a large table there while it reads them: {found.fix}"
         return StorageError(found.problem, where=found.where, fix=fix)
 
 

@@ -1,10 +1,9 @@
 """Write the embedded cohort as MIMIC-Extract would have: same tables, levels, names and types."""
 
 import os
-import secrets
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -26,6 +25,14 @@ from simulators.icu import INTERVENTIONS as CARE_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# HDF5 neither says what a full disk is nor leaves the old file alone: it makes the file in memory, under a name where
+# anybody may write.
+IN_MEMORY: Final[dict[str, Any]] = {
+    "driver": "H5FD_CORE",
+    "driver_core_backing_store": 0,
+    "driver_core_increment": 2**24,
+}
 
 
 def check_extract_path(path: Path, *, overwrite: bool) -> None:
@@ -55,25 +62,21 @@ def write_extract(path: Path, cohort: IcuCohort, reporter: Reporter) -> dict[str
     """
     import pandas as pd  # noqa: PLC0415 - heavy, and its HDF5 part is optional
 
+    from costar_cli.artifact import write_bytes  # noqa: PLC0415 - h5py
+
     require_pytables()
-    beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.tmp")
-    try:
-        with (
-            warnings.catch_warnings(),
-            reporter.task("write MIMIC-Extract tables", total=3, unit="table") as task,
-        ):
-            warnings.simplefilter("ignore")  # PyTables warns of texts, which it pickles
-            with pd.HDFStore(beside, mode="w") as store:
-                for key, make in ((PATIENTS, _patients), (VITALS, _vitals), (INTERVENTIONS, _interventions)):
-                    store.put(key, make(cohort), format="fixed")
-                    task.advance()
-                store.root._v_attrs[SIMULATED] = True
-        os.replace(beside, path)
-    except (OSError, RuntimeError) as error:
-        problem = f"the file cannot be written: {error}"
-        raise StorageError(problem, where=str(path), fix="choose another place") from error
-    finally:
-        beside.unlink(missing_ok=True)
+    with (
+        warnings.catch_warnings(),
+        reporter.task("write MIMIC-Extract tables", total=3, unit="table") as task,
+    ):
+        warnings.simplefilter("ignore")  # PyTables warns of texts, which it pickles
+        with pd.HDFStore(os.devnull, mode="w", **IN_MEMORY) as store:
+            for key, make in ((PATIENTS, _patients), (VITALS, _vitals), (INTERVENTIONS, _interventions)):
+                store.put(key, make(cohort), format="fixed")
+                task.advance()
+            store.root._v_attrs[SIMULATED] = True
+            image = store.root._v_file.get_file_image()
+        write_bytes(path, image)
     return {"mimic_extract": path}
 
 
