@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.campaigns.driver import Campaign, Ended, costar, in_child
 from tests.campaigns.namespaces import bind_read_only, mount_tmpfs
-from tests.campaigns.world import VERBS, copied, damaged, workspace
+from tests.campaigns.world import VERBS, copied, damaged, left_over, verb_work, workspace
 
 OUT = {"simulate": "--out", "ridge": "--out", "mixed": "--out", "evaluate": "--csv", "report": "--report"}
 SYSTEMS = ("read-only", "full", "without inodes")
@@ -28,12 +28,12 @@ def run(campaign: Campaign) -> None:
         if mounts and campaign.random.random() < 0.4:
             system, room = campaign.random.choice(SYSTEMS), campaign.random.randint(0, 40)
             what, codes = f"{verb} on a file system that is {system} ({room})", {0, 8}
-            ended = _on(system, place, costar(*VERBS[verb], cwd=place), room)
+            ended = _on(system, place, verb_work(verb, place), room)
             campaign.document(ended, what)
         elif campaign.random.random() < 0.5 or verb not in OUT:
             room = campaign.random.choice([1, 1_000, 5_000, 20_000, 60_000, 200_000])
-            what, words, codes = f"{verb} with {room} bytes", VERBS[verb], {0, 8}
-            ended = in_child(costar(*words, cwd=place), file_bytes=room)
+            what, codes = f"{verb} with {room} bytes", {0, 8}
+            ended = in_child(verb_work(verb, place), file_bytes=room)
         else:
             odd = campaign.random.choice(ODD)
             path = _made(odd, place, kept)
@@ -45,7 +45,7 @@ def run(campaign: Campaign) -> None:
             if odd == "input" and path.read_bytes() != before:
                 campaign.fail(f"{what}: the input was replaced")
         campaign.judge(ended, what, codes=codes)
-        if found := damaged(place):
+        if found := damaged(place) + left_over(place):
             campaign.fail(f"{what}: {found}")
 
 
@@ -68,8 +68,8 @@ def _on(system: str, place: Path, work: Callable[[], int], room: int) -> Ended:
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).write_bytes(data)
         code = work()
-        if found := damaged(place):
-            os.write(2, f"Traceback: damaged: {found}".encode())
+        if found := damaged(place) + left_over(place):
+            os.write(2, f"Traceback: {found}".encode())
         return code
 
     return in_child(mounted)

@@ -15,8 +15,6 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-import psutil
-
 import costar_cli
 from costar_cli.errors import STOPS
 
@@ -77,8 +75,8 @@ class Campaign:
         return "\n  ".join([told.rstrip("; "), *self.notes, *self.failures[:20]])
 
 
-def in_child(work: Callable[[], int], *, stop: tuple[float, int] | None = None, file_bytes: int = 0) -> Ended:
-    """Run work in a forked process with limits; `stop` is after how much CPU time which signal is sent."""
+def in_child(work: Callable[[], int], *, stop: Callable[[int], object] | None = None, file_bytes: int = 0) -> Ended:
+    """Run work in a forked process with limits; `stop` sends a signal to the process of an id."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
 
         def limited() -> int:
@@ -89,7 +87,7 @@ def in_child(work: Callable[[], int], *, stop: tuple[float, int] | None = None, 
 
         pid = forked(limited)
         if stop:
-            _send(pid, *stop)
+            stop(pid)
         _, status, usage = os.wait4(pid, 0)
         seconds = usage.ru_utime + usage.ru_stime
         texts = [file.seek(0) or file.read().decode("utf-8", "replace") for file in (out, err)]
@@ -120,14 +118,9 @@ def forked(work: Callable[[], int]) -> int:
     return pid
 
 
-def _send(pid: int, after_s: float, number: int) -> None:
-    """Send a signal once a child has taken so much CPU time; on a busy machine the clock tells of others."""
-    child = psutil.Process(pid)
-    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-        if sum(child.cpu_times()[:2]) >= after_s:
-            os.kill(pid, number)
-            return
-        time.sleep(0.004)
+def lives(pid: int) -> bool:
+    """Return whether a child has not ended."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
 
 def warm() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from costar_cli.artifact import read_header
 from tests.campaigns.driver import Campaign, costar, forked, in_child
-from tests.campaigns.world import VERBS, copied, damaged, workspace
+from tests.campaigns.world import VERBS, copied, damaged, left_over, workspace
 
 
 def run(campaign: Campaign) -> None:
@@ -36,7 +36,7 @@ def run(campaign: Campaign) -> None:
         campaign.document(ended, what)
         if code not in {0, 4, 5, 7}:
             campaign.fail(f"{what}: the other ended with {code}")
-        if found := damaged(place):
+        if found := damaged(place) + left_over(place):
             campaign.fail(f"{what}: {found}")
         model = read_header(data.with_name("model-ridge.h5"))
         if swaps and ended.code == 0 and fitted[model.parents["dataset"]] != model.digest:

@@ -20,11 +20,11 @@ def test_campaigns_find_nothing(names: list[str]) -> None:
 
 def test_a_process_that_is_stopped_at_once_does_not_go_on_as_its_parent(tmp_path: Path) -> None:
     script = f"""
-import signal
+import os, signal
 from tests.campaigns.driver import in_child
 try:
     for _ in range(100):
-        in_child(lambda: 0, stop=(0.0, signal.SIGINT))
+        in_child(lambda: 0, stop=lambda pid: os.kill(pid, signal.SIGINT))
 finally:
     with open({str(tmp_path / "ends")!r}, "a") as file:
         file.write("once")

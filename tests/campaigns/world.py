@@ -1,9 +1,12 @@
 """A small workspace, the verbs that campaigns run in it, and whether its artifacts are whole."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from costar_cli.artifact import verify_artifact
+from costar_cli.artifact.atomic import PIECES
+from costar_cli.datasets.table import scratch
 from costar_cli.errors import ArtifactError
 from tests.campaigns.driver import costar, in_child, warm
 
@@ -12,6 +15,9 @@ PLAN = '{"origin": 4, "plans": {"none": [{}, {}], "other": [{}, {}]}}'
 TRAINED = ("--preset", "quick", "--members", "1", "--epochs", "2", "--threads", "1")
 ASKED = ("whatif", "--subjects", "source/test", "--plan", "plan.json", "--model", "costar-workspace/model-ridge.h5")
 SHARDS = [[*ASKED, "--csv", "parts.parquet", "--shard", f"{i}/2"] for i in (1, 2)]
+STAYS = ["--stays=280", "--hours=24", "--horizon=4", "--plans-per-origin=2", "--few-shot=0.5", "--seed=2"]
+ITEMS = [f"--{domain}{split}-items=1" for domain in ("", "target-") for split in ("train", "val", "test")]
+SALES = ["--scale", "0.001", *ITEMS, "--seed", "3", "--export", "sales"]
 SCHEMA = """name = "own"
 horizon = 2
 [columns]
@@ -20,6 +26,7 @@ day = { role = "time" }
 drug = { role = "treatment", levels = ["no", "yes"] }
 y = { role = "outcome" }
 """
+SPILLED = "ingest with rows in a file"
 VERBS: dict[str, list[str]] = {
     "simulate": ["simulate", "linear", "-c", "small.toml", "--overwrite", "--seed", "5", "--json"],
     "ridge": ["finetune", "--method", "ridge", "--overwrite", "--json"],
@@ -55,9 +62,23 @@ VERBS: dict[str, list[str]] = {
         "--json",
     ],
     "ingest": ["ingest", "table", "table/rows.csv", "--schema", "table/schema.toml", "--out", "own.h5", "--json"],
+    SPILLED: ["ingest", "table", "table/rows.csv", "--schema", "table/schema.toml", "--out", "own.h5", "--json"],
     "merge": ["merge", "parts.parquet", "--json"],
+    "stays": ["simulate", "mimic", *STAYS, "--export-extract=stays.hdf5", "--out=icu.h5", "--overwrite", "--json"],
+    "sales": ["simulate", "m5", *SALES, "--out", "retail.h5", "--overwrite", "--json"],
     "benchmark": ["benchmark", "linear", "-c", "small.toml", "--methods", "ridge", "--no-plots", "--json"],
 }
+
+
+def verb_work(verb: str, cwd: Path) -> Callable[[], int]:
+    """Return the work of one of `VERBS`; a small table is a large one to the ingestion whose rows wait in a file."""
+    work = costar(*VERBS[verb], cwd=cwd)
+
+    def spilling() -> int:
+        scratch.MOST_HELD = 0
+        return work()
+
+    return spilling if verb == SPILLED else work
 
 
 def workspace(folder: Path) -> Path:
@@ -65,12 +86,13 @@ def workspace(folder: Path) -> Path:
     warm()
     folder.mkdir()
     (folder / "small.toml").write_text(f"[simulate.linear]\n{SIZES}")
+    (folder / "other.toml").write_text("[ridge]\nwindow = 3\n")  # so that the verb makes another model
     (folder / "plan.json").write_text(PLAN)
     (folder / "table").mkdir()
     (folder / "table" / "schema.toml").write_text(SCHEMA)
     rows = [f"{i // 8},{i % 8},{'yes' if i % 3 else 'no'},{i * i % 17}" for i in range(240)]
     (folder / "table" / "rows.csv").write_text("\n".join(["subject,day,drug,y", *rows, ""]))
-    for words in (VERBS["simulate"][:-3], VERBS["ridge"], *SHARDS):
+    for words in (VERBS["simulate"][:-3], [*VERBS["ridge"], "-c", "other.toml"], *SHARDS):
         ended = in_child(costar(*words, cwd=folder))
         assert ended.code == 0, ended.err
     return folder
@@ -84,7 +106,7 @@ def copied(source: Path, target: Path) -> Path:
 
 
 def damaged(folder: Path) -> list[str]:
-    """Return which artifacts of a workspace cannot be read, and which temporary files are none."""
+    """Return which artifacts of a workspace cannot be read."""
     found = []
     for path in folder.rglob("*.h5"):
         if path.is_file() and not path.name.startswith("."):
@@ -93,3 +115,9 @@ def damaged(folder: Path) -> list[str]:
             except ArtifactError as error:
                 found.append(f"{path.name}: {error.problem}")
     return found
+
+
+def left_over(folder: Path) -> list[str]:
+    """Return the temporary files and folders in a folder and below it."""
+    ours = [path for path in folder.rglob(".*") if path.suffix in {".tmp", PIECES}]
+    return [f"{path.relative_to(folder)} is left" for path in sorted(ours)]
