@@ -121,7 +121,8 @@ def _temporary(folder: Path, name: str) -> Iterator[Path]:
 
 def _remove(path: Path) -> None:
     _remove_folder(path.with_suffix(PIECES))
-    path.unlink(missing_ok=True)
+    with suppress(PermissionError):  # Windows does not remove a file that is still mapped; the next process does
+        path.unlink(missing_ok=True)
 
 
 def _remove_folder(folder: Path) -> None:

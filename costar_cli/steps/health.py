@@ -111,11 +111,12 @@ def _devices() -> Iterator[Check]:
 
 
 def _memory() -> Check:
-    import psutil
+    from costar_cli.memory import MACHINE, free_memory, total_memory
 
-    memory = psutil.virtual_memory()
-    found = f"{memory.available / GIB:.1f} GiB free of {memory.total / GIB:.1f}"
-    if memory.available < LEAST_MEMORY_GIB * GIB:
+    free, total = free_memory(), total_memory()
+    found = f"{free.n_bytes / GIB:.1f} GiB free of {total.n_bytes / GIB:.1f}"
+    found += "" if total.of == MACHINE else f", of {total.of}"
+    if free.n_bytes < LEAST_MEMORY_GIB * GIB:
         return Check("memory", "note", found, "use smaller sizes or a smaller --batch-size")
     return Check("memory", "ok", found)
 

@@ -5,12 +5,12 @@ import ctypes
 import sys
 from dataclasses import dataclass
 
-import psutil
 import torch
 
 from costar_cli.artifact.lineage import Making, making_here
 from costar_cli.config.models import RuntimeConfig
 from costar_cli.errors import DeviceError
+from costar_cli.memory import GB, total_memory
 from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.microbatches import keep_microbatches
 
@@ -18,7 +18,6 @@ __all__ = ["Runtime", "keep_freed_memory"]
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -2, -3, -8  # malloc.h
 MIB = 2**20
-GB = 1e9
 
 
 def keep_freed_memory() -> bool:
@@ -72,7 +71,7 @@ class Runtime:
         keep_freed_memory()
         if config.threads is not None:
             torch.set_num_threads(config.threads)
-        keep_microbatches((config.max_memory or psutil.virtual_memory().total / GB / 2) / processes.here())
+        keep_microbatches((config.max_memory or total_memory().n_bytes / GB / 2) / processes.here())
         torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
         dtype = torch.float64 if config.precision == "float64" else torch.float32
         device = processes.join(device)

@@ -42,7 +42,7 @@ def test_tables_of_odd_names_are_guessed_and_ingested(kind: str, odd: Path, call
 
 
 def test_rows_of_a_large_table_wait_in_a_folder_of_an_odd_name(odd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "MOST_HELD", 1)
+    monkeypatch.setattr(scratch, "MOST_VALUES_HELD", 1)
     with scratch.Scratch(odd) as held:
         assert held.hold(pl.LazyFrame({"x": [1, 2, 3]}), 3).select(pl.col("x").sum()).collect().item() == 6
     assert not list(odd.iterdir())

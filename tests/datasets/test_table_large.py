@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import psutil
 import pytest
 
 from costar_cli.artifact import atomic
 from costar_cli.datasets.table import TableInputs, ingest_table, scratch
 from costar_cli.errors import DataError, StorageError
+from costar_cli.memory import Memory
 from costar_cli.panel.store import with_digest
 from tests.datasets.table_worlds import COLUMNS, Listener, make_schema, save, ward
 
@@ -24,7 +24,7 @@ import sys, threading, time
 from pathlib import Path
 import costar_cli
 from costar_cli.datasets.table import scratch
-scratch.MOST_HELD = 1_000_000
+scratch.MOST_VALUES_HELD = 1_000_000
 columns = {"subject": {"role": "subject"}, "day": {"role": "time"}, "drug": {"role": "treatment"},
            "y": {"role": "outcome"}, "c0": {"role": "covariate"}}
 columns["drug"]["levels"] = ["none", "given"]
@@ -75,8 +75,8 @@ def test_rows_that_wait_in_a_file_give_the_same_data_set(
     made = atomic.scratch_file
     monkeypatch.setattr(atomic, "scratch_file", lambda folder, name: waiting.append(folder) or made(folder, name))
     digests = set()
-    for most in (scratch.MOST_HELD, 0):
-        monkeypatch.setattr(scratch, "MOST_HELD", most)
+    for most in (scratch.MOST_VALUES_HELD, 0):
+        monkeypatch.setattr(scratch, "MOST_VALUES_HELD", most)
         dataset = ingest_table(TableInputs(files, scratch=tmp_path / FOLDER), schema, Listener())
         digests.add(with_digest(dataset).digest)
     assert len(digests) == 1
@@ -85,7 +85,7 @@ def test_rows_that_wait_in_a_file_give_the_same_data_set(
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "MOST_HELD", 0)
+    monkeypatch.setattr(scratch, "MOST_VALUES_HELD", 0)
     left = tmp_path / ".table.00c0ffee.tmp"
     left.write_text("rows")
     file = save(ward(), tmp_path / "ward.csv")
@@ -94,7 +94,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_folder_without_room_is_a_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "MOST_HELD", 0)
+    monkeypatch.setattr(scratch, "MOST_VALUES_HELD", 0)
     file = save(ward(), tmp_path / "ward.csv")
     with pytest.raises(StorageError, match="not a folder") as caught:
         ingest_table(TableInputs([file], scratch=file), make_schema(), Listener())
@@ -105,20 +105,30 @@ def test_a_folder_without_room_is_a_storage_error(tmp_path: Path, monkeypatch: p
 def test_a_table_that_memory_has_no_room_for_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scratch, "MOST_HELD", 0)
-    monkeypatch.setattr(scratch, "_free_bytes", lambda: 10_000)
+    monkeypatch.setattr(scratch, "MOST_VALUES_HELD", 0)
+    monkeypatch.setattr(scratch, "free_memory", lambda: Memory(10_000, "this machine"))
     file = save(ward(), tmp_path / "ward.csv")
     with pytest.raises(DataError, match=r"180 rows of 8 columns take at least 0\.0 GB") as caught:
         ingest_table(TableInputs([file], scratch=tmp_path), make_schema(), Listener())
-    assert "GB free" in str(caught.value.where)
+    assert caught.value.where == "this machine, with 0.0 GB free"
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_limits_of_a_process_count_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    resource = pytest.importorskip("resource")
-    used = psutil.Process().memory_info().data
-    monkeypatch.setattr(resource, "getrlimit", lambda limit: (used + (limit == resource.RLIMIT_AS) * 2**60, -1))
-    assert scratch._free_bytes() < 2**24
+def test_a_file_that_cannot_be_removed_while_it_is_mapped_stays_for_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch, "MOST_VALUES_HELD", 0)
+    file = save(ward(), tmp_path / "ward.csv")
+
+    def refuse(path: Path, *, missing_ok: bool = False) -> None:  # as Windows does
+        raise PermissionError(13, "in use", str(path))
+
+    with monkeypatch.context() as on_windows:
+        on_windows.setattr(Path, "unlink", refuse)
+        ingest_table(TableInputs([file], scratch=tmp_path), make_schema(), Listener())
+    assert [path.suffix for path in tmp_path.iterdir() if path != file] == [".tmp"]
+    ingest_table(TableInputs([file], scratch=tmp_path), make_schema(), Listener())
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def write(path: Path, rows: int, covariates: int) -> Path:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from costar_cli.datasets.table.index import Ints, Keys, Times
 from costar_cli.datasets.table.parse import Reading, Rows
+from costar_cli.datasets.table.room import Room
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_column import ENDS
 from costar_cli.panel.dataset import Part
@@ -167,7 +168,7 @@ class EncodingContext:
     `learned` from source-train. `part [N]` is the number of each subject's part in `Part.all()`, where steps are split
     by time the last one: `spans` then has, by part, its first own step `[N]` and its steps `[N]`. With `known`, which
     an earlier table taught, nothing is learned from this one: its schema says all else. `final [M]` are the cells in
-    which series ended by an event.
+    which series ended by an event. `asks` says whether test subjects are asked what came next.
     """
 
     table: Table
@@ -182,6 +183,13 @@ class EncodingContext:
     outcomes_observed: dict[str, Mask] = field(default_factory=dict)
     spans: Mapping[int, tuple[Ints, Ints]] | None = None
     final: Mask | None = None
+    asks: bool = True
+
+    @cached_property
+    def room(self) -> Room:
+        """Return what the panel takes of memory, as far as its columns are known."""
+        steps = {part: self.steps_of(number) for number, part in enumerate(Part.all())}
+        return Room(self.table.keys, steps, self.schema, asks=self.asks)
 
     def steps_of(self, part: int) -> Ints:
         """Return how many steps `[N]` of each subject a part has, 0 of those who are not in it."""

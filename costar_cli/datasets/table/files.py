@@ -12,6 +12,7 @@ from typing import Final
 
 import polars as pl
 
+from costar_cli.datasets.table.scratch import NO_MEMORY, NoRoomError, no_room, require_addresses
 from costar_cli.errors import CostarError, DataError
 from costar_cli.frames import for_polars
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
@@ -68,7 +69,8 @@ def open_files(
     will be read, all by default.
 
     Raises:
-        DataError: a file is missing, empty, of another kind, or has a header that cannot be used; all files at once.
+        DataError: a file is missing, empty, of another kind, or has a header that cannot be used; all files at once. Or
+            there is no room to read them.
     """
     files, findings = [], []
     for path in paths:
@@ -77,7 +79,10 @@ def open_files(
             continue
         try:
             check_path(path)
+            require_addresses(path)
             files.append(_open_parquet(path, names) if _is_parquet(path) else _open_csv(path))
+        except NoRoomError:
+            raise
         except CostarError as error:
             findings.append(Finding("error", error.problem, error.where or str(path), error.fix or ""))
     raise_errors(findings, what=what)
@@ -91,11 +96,13 @@ def collected(path: Path) -> Iterator[None]:
         yield
     except CostarError:
         raise
-    except pl.exceptions.PolarsError as error:
-        raise _unreadable(path, str(error)) from None
+    except MemoryError as error:
+        raise no_room() from error
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # polars' own crash: no subclass of Exception
-            raise
+        if any(words in str(error) for words in NO_MEMORY):
+            raise no_room() from error
+        if not isinstance(error, pl.exceptions.PolarsError) and type(error).__name__ != "PanicException":
+            raise  # the latter is polars' own crash, and no subclass of Exception
         raise _unreadable(path, str(error)) from None
 
 

@@ -16,7 +16,7 @@ from costar_cli.datasets.table.known_queries import read_queries
 from costar_cli.datasets.table.preprocessing import KEY, to_json
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_time import MONTHS
-from costar_cli.datasets.table.scratch import Scratch
+from costar_cli.datasets.table.scratch import Scratch, told_of_memory
 from costar_cli.datasets.table.splits import assign_parts
 from costar_cli.datasets.table.treatments import encode_treatments
 from costar_cli.datasets.table.variables import Encoded, encode_variables
@@ -33,6 +33,7 @@ from costar_cli.reporting import Reporter
 ROLLING: Final = "rolling_origin"
 
 
+@told_of_memory()
 def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *, seed: int | None = None) -> Dataset:
     """Make a data set of somebody's own tables.
 
@@ -50,7 +51,8 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
         part, spans = assign_parts(table, schema, schema.split.seed if seed is None else seed, reporter)
         kept = part >= 0
         spans = spans and {number: (since[kept], steps[kept]) for number, (since, steps) in spans.items()}
-        context = EncodingContext(table.keep(kept), part[kept], schema, reporter, spans=spans)
+        asks = _asks(inputs, schema)
+        context = EncodingContext(table.keep(kept), part[kept], schema, reporter, spans=spans, asks=asks)
         if not context.train.any():
             raise _nobody_to_train_on(context)
         task.advance()
@@ -58,7 +60,7 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
         task.advance()
         panels = build_panels(context, by_cell, by_subject)
         del by_cell
-        _check_horizon(panels, schema.horizon, asks=_asks(inputs, schema))
+        _check_horizon(panels, schema.horizon, asks=asks)
         task.advance()
         queries = _ask(inputs, context, panel_schema.treatments, panels)
         task.advance()
@@ -93,7 +95,7 @@ def _ask(
     schema, reporter = context.schema, context.reporter
     queries = {} if inputs.queries is None else read_queries(inputs.queries, context, encoding)
     for part, panel in panels.items():
-        if part.split != "test" or not _asks(inputs, schema):
+        if part.split != "test" or not context.asks:
             continue
         asked = rolling_origin(panel, schema.horizon)
         if asked is not None:
@@ -169,9 +171,10 @@ def encode_columns(context: EncodingContext) -> tuple[PanelSchema, Arrays, Array
     """Return what the columns become; the arrays of a panel with a row per cell `[M,...]`, and per subject `[N,...]`.
 
     Raises:
-        DataError: all that is wrong with the values; names that two columns would have.
+        DataError: all that is wrong with the values; names that two columns would have; too little memory.
     """
     schema, table = context.schema, context.table
+    context.room.require()
     ended, found = ends_of(table, schema)
     context.findings += found
     if ended:

@@ -20,7 +20,7 @@ from costar_cli.datasets.table.parse import Reading, as_read, wrong_values
 from costar_cli.datasets.table.preprocessing import KEY, Preprocessing
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_time import STEP_WORDS, TimeSchema
-from costar_cli.datasets.table.scratch import Scratch
+from costar_cli.datasets.table.scratch import NoRoomError, Scratch, told_of_memory
 from costar_cli.datasets.table.splits import DOMAINS, condition_readings, domains_of, has_target
 from costar_cli.datasets.table.variables import values_of
 from costar_cli.errors import DataError
@@ -41,6 +41,7 @@ _OF_SCHEMA: Final = re.compile(
 _BETWEEN: Final = re.compile(r"(, or |; |: |, )")  # advice that can be followed alone
 
 
+@told_of_memory()
 def ingest_new(
     inputs: TableInputs,
     like: Preprocessing,
@@ -83,6 +84,8 @@ def ingest_new(
     try:
         with Scratch(inputs.scratch) as scratch:
             return _made(inputs, schema, like, reporter, scratch)
+    except NoRoomError:
+        raise
     except DataError as error:
         alone = Finding("error", error.problem, error.where or "", error.fix or "")
         lines = [without_schema_advice(line) for line in error.details or [str(alone)]]

@@ -1,19 +1,75 @@
 """Large tables on their way to a panel: rows wait in a file beside the data set, and columns are read one by one."""
 
 import tempfile
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 import polars as pl
-import psutil
 
 from costar_cli.errors import DataError, StorageError, storage_error
 from costar_cli.frames import for_polars
+from costar_cli.memory import GB, free_addresses, free_memory
 
-MOST_HELD: Final = 8_000_000  # values that stay in memory: some 100 MB while they are read
+MOST_VALUES_HELD: Final = 8_000_000  # in memory: some 100 MB while they are read
 ROW_BYTES, VALUE_BYTES = 50, 7  # of memory, at least: numbers, and series of one length (docs/scale.md)
+
+PIECES, PIECE_BYTES = 4, 100_000_000  # of a file that polars 2.1 holds at once, while it reads on
+THREAD_BYTES, MOST_THREADS = 256_000_000, 4  # of addresses for each thread of polars; with more they were not measured
+SMALLER: Final = "leave out columns, split the subjects over several data sets, or give costar more memory"
+NO_MEMORY: Final = ("Cannot allocate memory", "OutOfMemory", "failed to spawn thread")  # polars, of maps and stacks
+
+
+class NoRoomError(DataError):
+    """A table that memory has no room for."""
+
+
+def no_room() -> NoRoomError:
+    """Return the error of a table for which memory ran out while it was read."""
+    return NoRoomError("there is too little memory to read the table", where=str(free_memory()), fix=SMALLER)
+
+
+@contextmanager
+def told_of_memory() -> Iterator[None]:
+    """Turn that memory runs out within the context into an error that says what to do.
+
+    Raises:
+        NoRoomError: it ran out.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        raise no_room() from error
+
+
+def require_addresses(file: Path) -> None:
+    """See, where this process has a limit on addresses, that polars can map a file: it may end or hang where it cannot.
+
+    Raises:
+        NoRoomError: it cannot.
+    """
+    free = free_addresses()
+    if free is None:
+        return
+    size = file.stat().st_size
+    needed = size + PIECES * min(size, PIECE_BYTES) + THREAD_BYTES * (1 + min(pl.thread_pool_size(), MOST_THREADS))
+    if needed > free.n_bytes:
+        problem = f"polars takes up to {needed / GB:.1f} GB of addresses to read {file.name}"
+        fix = "raise the limit, split the table, or set POLARS_MAX_THREADS=1"
+        raise NoRoomError(problem, where=str(free), fix=fix)
+
+
+def require_memory(needed: int, what: str, why: str, fix: str = SMALLER) -> None:
+    """See that so many bytes are free: `what` takes them `why`.
+
+    Raises:
+        NoRoomError: they are not.
+    """
+    free = free_memory()
+    if needed > free.n_bytes:
+        raise NoRoomError(f"{what} {needed / GB:.1f} GB of memory {why}", where=str(free), fix=fix)
 
 
 class Scratch:
@@ -38,13 +94,11 @@ class Scratch:
         """See that there is memory for what becomes of so many rows at least.
 
         Raises:
-            DataError: there is too little; saying how much there is.
+            NoRoomError: there is too little; saying how much there is.
         """
-        needed, free = rows * (ROW_BYTES + VALUE_BYTES * columns), _free_bytes()
-        if rows * columns > MOST_HELD and needed > free:
-            problem = f"{rows:,} rows of {columns} columns take at least {needed / 1e9:.1f} GB of memory to read"
-            fix = "leave columns out of the schema, split the subjects over several data sets, or use a larger machine"
-            raise DataError(problem, where=f"this machine, with {free / 1e9:.1f} GB free", fix=fix)
+        if rows * columns > MOST_VALUES_HELD:
+            needed = rows * (ROW_BYTES + VALUE_BYTES * columns)
+            require_memory(needed, f"{rows:,} rows of {columns} columns take at least", "to read")
 
     def hold(self, rows: pl.LazyFrame, values: int) -> pl.LazyFrame:
         """Return rows of about so many values, read once: in memory, or in a file if they are too many.
@@ -52,7 +106,7 @@ class Scratch:
         Raises:
             StorageError: the disk is full, read-only or forbidden.
         """
-        if values <= MOST_HELD:
+        if values <= MOST_VALUES_HELD:
             return rows.collect(engine="streaming").lazy()
         from costar_cli.artifact.atomic import scratch_file  # noqa: PLC0415 - h5py
 
@@ -70,15 +124,3 @@ class Scratch:
         found = storage_error(error, self._folder, elsewhere="write the data set elsewhere")
         fix = f"costar keeps the rows of a large table there while it reads them: {found.fix}"
         return StorageError(found.problem, where=found.where, fix=fix)
-
-
-def _free_bytes() -> int:
-    """Return how much memory this process may still take: of the machine, and under its own limits."""
-    used, free = psutil.Process().memory_info(), [int(psutil.virtual_memory().available)]
-    with suppress(ImportError, AttributeError):  # of POSIX, and some limits of Linux alone
-        import resource  # noqa: PLC0415
-
-        for limit, taken in ((resource.RLIMIT_AS, used.vms), (resource.RLIMIT_DATA, used.data)):
-            most = resource.getrlimit(limit)[0]
-            free += [] if most == resource.RLIM_INFINITY else [max(most - taken, 0)]
-    return min(free)

@@ -49,6 +49,7 @@ def encode_treatments(context: EncodingContext) -> tuple[TreatmentEncoding, NDAr
         doses.append(learn_elapsed(context, gap_M))
         dose_MD = np.column_stack([dose_MD, gap_M])
     encoding = _encoding(context, names, levels, code[given & context.train_cells], doses)
+    context.room.widen("treatment", encoding.width - len(context.schema.named("treatment")))
     columns = [dose.encode(dose_M) for dose, dose_M in zip(doses, dose_MD.T, strict=True)]
     if encoding.mode == "multilabel":
         return encoding, np.concatenate([np.maximum(code, 0), *columns], axis=1, dtype=np.float32)

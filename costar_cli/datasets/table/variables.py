@@ -13,6 +13,7 @@ from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import EncodingContext, Mask, Table
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import wrong_values
+from costar_cli.datasets.table.room import Column
 from costar_cli.datasets.table.schema_column import ColumnSchema
 from costar_cli.errors import key_path
 from costar_cli.panel.findings import Finding, shown
@@ -79,10 +80,12 @@ def encode_variables(
             context.findings.append(Finding("error", problem, key_path(("columns", name)), "nothing to predict"))
         if steady and role != "outcome" and context.schema.constant == "drop":
             context.dropped.append(name)
+            context.room.widen(role, -len(made))
             continue
         columns += made
         if schema.indicator and (context.known or holes[train].any()):
             context.learned.masks.append(name)
+            context.room.widen("static" if role == "static" else "covariate", 1)
             mask = Variable(name=f"{name}_observed", kind="binary", standardize=False)
             masks.append(Encoded(mask, observed.astype(np.float32)))
     return columns, masks
@@ -211,6 +214,8 @@ def _categories(context: EncodingContext, column: _Column) -> list[Encoded]:
         code = np.where(unseen, len(categories), code)
     elif unseen.any():
         context.findings.append(unseen_category(column.name, texts, categories, unseen, column.place))
+    role: Column = "static" if schema.role == "static" else "covariate"
+    context.room.widen(role, len(labels) - 1)
     filled = _filled(context, column, code, MISSING)
     made = []
     for i, label in enumerate(labels):
