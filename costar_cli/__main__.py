@@ -1,14 +1,32 @@
-"""`python -m costar_cli`, and the `costar` command: signals are told in order from the first import on."""
+"""`python -m costar_cli`, and the `costar` command: signals and a lack of memory are told from the first import on."""
 
+import ctypes
 import os
+import signal
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
 
-from costar_cli.errors import CostarError, Termination
+from costar_cli.errors import STOPS, CostarError, DataError, DeviceError, Termination
+from costar_cli.memory import Memory, own_limits
+
+KILLED_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 
 
 def run() -> int:
-    """Run the command line and return its exit code."""
+    """Run the command line and return its exit code.
+
+    Under a limit on the memory of a process (`ulimit -v`, `ulimit -d`), libraries end the process that gets none,
+    without a word. So the command runs in a child then, and the process that was started tells how it ended.
+    """
     _open_what_is_closed()
+    limits = [limit for limit, _ in own_limits()]
+    return _in_child(run_here, min(limits)) if limits else run_here()
+
+
+def run_here() -> int:
+    """Run the command line in this process and return its exit code."""
     with Termination() as termination:
         try:
             from costar_cli.app import main  # noqa: PLC0415 - it takes a second, in which a signal may come
@@ -18,7 +36,47 @@ def run() -> int:
         except (KeyboardInterrupt, Exception) as error:
             if termination.came is None and not isinstance(error, KeyboardInterrupt):
                 raise
-            return _tell(termination.as_error(""))  # libraries wrap what a signal's handler raises
+            return _tell(termination.as_error(""), "interrupted")  # libraries wrap what a signal's handler raises
+
+
+def _in_child(work: Callable[[], int], limit: Memory) -> int:
+    """Do the work in a child, which is sent what signals come here, and return its exit code.
+
+    The child says at the end that it has told how it went; where it does not, that is told here.
+    """
+    said, say = os.pipe()
+    stops = {number for number in (signal.SIGINT, *STOPS) if signal.getsignal(number) != signal.SIG_IGN}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+    child = os.fork()  # nothing is loaded yet, and there are no other threads
+    if not child:
+        with suppress(OSError, AttributeError):  # of other systems
+            ctypes.CDLL(None).prctl(KILLED_WITH_PARENT, signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        code = work()
+        os.write(say, bytes([code]))
+        return code
+
+    def pass_on(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a handler
+        with suppress(ProcessLookupError):
+            os.kill(child, number)
+
+    for number in stops:
+        signal.signal(number, pass_on)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    os.close(say)
+    _, status = os.waitpid(child, 0)
+    os.set_blocking(said, False)  # a process that the child left behind may hold the other end
+    with suppress(BlockingIOError):
+        if told := os.read(said, 1):
+            return told[0]
+    return _tell(_lack_of_memory(os.waitstatus_to_exitcode(status), limit), "failed")
+
+
+def _lack_of_memory(code: int, limit: Memory) -> CostarError:
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    problem = f"the command ended without saying why ({how}): most likely it got no more memory"
+    fix = f"raise the limit, or use less data; it is {limit.n_bytes / 1e9:.1f} GB"
+    return (DataError if "ingest" in sys.argv[1:] else DeviceError)(problem, where=limit.of, fix=fix)
 
 
 def _open_what_is_closed() -> None:
@@ -29,10 +87,10 @@ def _open_what_is_closed() -> None:
             setattr(sys, name, os.fdopen(nowhere, "r" if name == "stdin" else "w", encoding="utf-8"))
 
 
-def _tell(error: CostarError) -> int:
+def _tell(error: CostarError, status: str) -> int:
     from costar_cli.ui.output import Output  # noqa: PLC0415
 
-    Output(json="--json" in sys.argv).fail(error, status="interrupted")
+    Output(json="--json" in sys.argv).fail(error, status=status)
     return int(error.exit_code)
 
 

@@ -146,9 +146,9 @@ def costar(*words: object, cwd: Path) -> Callable[[], int]:
 
     def work() -> int:
         os.chdir(cwd)
-        from costar_cli.__main__ import run
+        from costar_cli.__main__ import run_here
 
         sys.argv = ["costar", *map(str, words)]
-        return run()
+        return run_here()
 
     return work

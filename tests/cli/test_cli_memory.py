@@ -1,0 +1,119 @@
+"""Under a limit on its memory a command that libraries end without a word still ends with one document."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.cli.cli_world import environment, write_ward
+
+resource = pytest.importorskip("resource")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not hold processes to such limits")
+
+RUN = "import sys\nfrom costar_cli import app\nfrom costar_cli.__main__ import run\n{then}\nsys.exit(run())"
+ENDS = {
+    "aborts": ("import os; app.main = os.abort", "SIGABRT"),
+    "exits": ("import os; app.main = lambda: os._exit(1)", "exit code 1"),
+    "is killed": ("import os, signal; app.main = lambda: os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
+}
+
+
+def limited(
+    *words: object, cwd: Path, code: str = "", limit: str = "RLIMIT_DATA", n_bytes: int = 2**40
+) -> "subprocess.Popen[str]":
+    start = ["-c", RUN.format(then=code)] if code else ["-m", "costar_cli"]
+    return subprocess.Popen(
+        [sys.executable, *start, *map(str, words)],
+        cwd=cwd,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=partial(resource.setrlimit, getattr(resource, limit), (n_bytes, n_bytes)),  # noqa: PLW1509
+    )
+
+
+def document(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    out, _ = process.communicate(timeout=60)
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+@pytest.fixture
+def ward_words(tmp_path: Path) -> list[str]:
+    rows = [f"p{i},{t},{('none', 'drug')[(i + t) % 2]},{i * t % 7}" for i in range(30) for t in range(6)]
+    return [*write_ward(tmp_path, ["patient,day,drug,pressure", *rows], horizon=2), "--json"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "how", "verb", "code"),
+    [(*ENDS["aborts"], "ingest", 3), (*ENDS["exits"], "ingest", 3), (*ENDS["is killed"], "finetune", 6)],
+    ids=ENDS,
+)
+def test_a_command_that_ends_without_a_word_is_told_of(
+    tmp_path: Path, ends: str, how: str, verb: str, code: int
+) -> None:
+    process = limited(verb, "--json", cwd=tmp_path, code=ends)
+    error = document(process)["error"]
+    assert process.returncode == error["exit_code"] == code
+    assert f"({how})" in error["problem"]
+    assert error["where"] == "this process, under `ulimit -d`"
+
+
+def test_a_command_that_ends_in_order_is_as_without_a_limit(tmp_path: Path) -> None:
+    process = limited("verify", "nothing.h5", "--json", cwd=tmp_path)
+    assert document(process)["error"]["exit_code"] == process.returncode == 4
+    version = limited("--version", cwd=tmp_path)
+    assert version.communicate(timeout=60)[0].startswith("costar ")
+    assert version.returncode == 0
+
+
+def test_polars_is_not_asked_to_map_what_the_limit_on_addresses_forbids(tmp_path: Path, ward_words: list[str]) -> None:
+    process = limited(*ward_words, cwd=tmp_path, limit="RLIMIT_AS", n_bytes=900_000_000)
+    error = document(process)["error"]
+    assert process.returncode == error["exit_code"] == 3
+    assert "GB of addresses to read" in error["problem"]
+    assert "`ulimit -v`" in error["where"]
+
+
+def test_polars_that_ends_the_process_is_told_of(tmp_path: Path, ward_words: list[str]) -> None:
+    process = limited(*ward_words, cwd=tmp_path, n_bytes=180_000_000)
+    error = document(process)["error"]
+    assert process.returncode == error["exit_code"] == 3
+    assert "memory" in error["problem"]
+
+
+SLEEP = "import time\napp._run = lambda *_: print('ready', file=sys.stderr, flush=True) or time.sleep(60)"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_reach_the_command(tmp_path: Path, number: signal.Signals) -> None:
+    process = limited("doctor", "--json", cwd=tmp_path, code=SLEEP)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "ready\n"
+    process.send_signal(number)
+    assert document(process)["status"] == "interrupted"
+    assert process.returncode == 128 + number
+
+
+def test_a_killed_command_leaves_no_process(tmp_path: Path) -> None:
+    process = limited("doctor", cwd=tmp_path, code=SLEEP)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "ready\n"
+    (child,) = psutil.Process(process.pid).children()
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=10)
+    begun = time.monotonic()
+    with suppress(psutil.NoSuchProcess):
+        while child.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < begun + 10
+            time.sleep(0.01)
