@@ -1,9 +1,9 @@
 """Reading a large table: `costar ingest table` on a CSV of which the schema names 6 of 40 columns.
 
-    python -m benchmarks.ingest_table [--json] [--out FILE] [--quick] [--rows N] [--threads 1]
+    python -m benchmarks.ingest_table [--json] [--out FILE] [--quick] [--rows N] [--limit-mb N] [--threads 1]
 
 The file is written first, of subjects with 50 rows each, in a temporary folder. Peak memory is the process's own: pages
-of files that the system maps, and may take back, are told apart.
+of files that the system maps, and may take back, are told apart. A limit is one on memory of its own (`ulimit -d`).
 """
 
 import argparse
@@ -12,6 +12,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -47,23 +49,36 @@ def write(path: Path, rows: int, seed: int) -> None:
             pl.DataFrame(series | numbers).write_csv(file, include_header=not begin)
 
 
-def ingest(words: Sequence[str]) -> tuple[int, int, float]:
+def ingest(words: Sequence[str], limit_mb: int | None) -> tuple[int, int, float]:
     """Run a verb; return the most memory of its own and of files, in bytes, and its processor time.
+
+    Under a limit it runs in a child of the process that is started here.
 
     Raises:
         CalledProcessError: it failed.
     """
     own, mapped, cpu_s = 0, 0, 0.0
-    with subprocess.Popen([sys.executable, "-m", "costar_cli", *words], stdout=subprocess.DEVNULL) as child:
+    limit = None if limit_mb is None else partial(_limit, int(limit_mb * MEGABYTE))
+    command = [sys.executable, "-m", "costar_cli", *words]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=limit) as child:  # noqa: PLW1509
         process = psutil.Process(child.pid)
         while child.poll() is None:
-            memory, times = process.memory_info(), process.cpu_times()
-            own, mapped = max(own, memory.rss - memory.shared), max(mapped, memory.shared)
-            cpu_s = max(cpu_s, times.user + times.system)
+            with suppress(psutil.NoSuchProcess):
+                family = [process, *process.children()]
+                memory, times = [one.memory_info() for one in family], [one.cpu_times() for one in family]
+                own = max(own, sum(one.rss - one.shared for one in memory))
+                mapped = max(mapped, sum(one.shared for one in memory))
+                cpu_s = max(cpu_s, sum(one.user + one.system for one in times))
             time.sleep(0.01)
     if child.returncode:
         raise subprocess.CalledProcessError(child.returncode, words)
     return own, mapped, cpu_s
+
+
+def _limit(n_bytes: int) -> None:
+    import resource  # noqa: PLC0415 - POSIX has it
+
+    resource.setrlimit(resource.RLIMIT_DATA, (n_bytes, n_bytes))
 
 
 def measure(options: argparse.Namespace) -> Measured:
@@ -73,9 +88,12 @@ def measure(options: argparse.Namespace) -> Measured:
         write(folder / "large.csv", rows, options.seed)
         (folder / "schema.toml").write_text(SCHEMA)
         words = ["ingest", "table", str(folder / "large.csv"), "--schema", str(folder / "schema.toml")]
-        own, mapped, cpu_s = ingest([*words, "-w", str(folder / "workspace"), "--json"])
+        own, mapped, cpu_s = ingest([*words, "-w", str(folder / "workspace"), "--json"], options.limit_mb)
         size = (folder / "large.csv").stat().st_size
-    return Measured({
+    limit = (
+        {} if options.limit_mb is None else {"limit_mb": Figure("limit on memory of its own", options.limit_mb, "MB")}
+    )
+    return Measured(limit | {
         "rows": Figure("rows", rows),
         "csv_gb": Figure("CSV", size / 1e9, "GB"),
         "peak_mb": Figure("peak memory of its own", own / MEGABYTE, "MB"),
@@ -86,6 +104,7 @@ def measure(options: argparse.Namespace) -> Measured:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=3_000_000)
+    parser.add_argument("--limit-mb", type=int, help="memory of its own that the command may take (`ulimit -d`)")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
