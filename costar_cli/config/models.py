@@ -299,7 +299,7 @@ class RuntimeConfig(Config):
     device: DeviceName = Field("auto", description="Compute device")
     precision: PrecisionName = Field("float32", description="Floating-point precision of training")
     group: int | None = Field(None, ge=1, description="Members trained together (default: all on a GPU, one on a CPU)")
-    graphs: bool = Field(False, description="Replay training steps as CUDA graphs on a GPU (untested on one)")
+    graphs: bool = Field(False, description="Replay training steps as CUDA graphs on a GPU")
     threads: int | None = Field(None, ge=1, le=1024, description="CPU threads")
     max_memory: float | None = Field(
         None,

@@ -105,13 +105,25 @@ class ReplayedSteps:
             return self._taken(self._recorder.warm_up(self._step))
         self._fill(rows_RB)
         if self._recorded is None:
-            try:
-                self._recorded = self._recorder.record(self._step)
-            except RuntimeError as error:
-                return self._given_up(rows_RB, error)
+            self._recorded = self._try_to_record()
+        if self._recorded is None:
+            return self(rows_RB)
         found, replay = self._recorded
         replay()
         return self._taken(found)
+
+    def _try_to_record(self) -> tuple[Gradients, Callable[[], None]] | None:
+        """Record a step; where it cannot be, say why, and take this step and all later ones as ever.
+
+        No step is taken here: the traceback holds what the recording had computed until it failed.
+        """
+        try:
+            return self._recorder.record(self._step)
+        except RuntimeError as error:
+            self._gave_up, self._streams = True, []
+            reason = str(error).partition("\n")[0]
+            self._reporter.note(f"stage `{self._stage.name}` is trained without CUDA graphs: {reason}")
+            return None
 
     def _step(self) -> Gradients:
         """Compute what is recorded."""
@@ -129,13 +141,6 @@ class ReplayedSteps:
     def _fill_rates(self) -> None:
         for memory, value in zip(self._rates, Rates.of(self._stage, self._state), strict=True):
             memory.fill_(value)
-
-    def _given_up(self, rows_RB: Tensor, error: RuntimeError) -> Tensor:
-        """Take this step as ever, and all later ones."""
-        self._gave_up, self._streams = True, []
-        reason = str(error).partition("\n")[0]
-        self._reporter.note(f"stage `{self._stage.name}` is trained without CUDA graphs: {reason}")
-        return self(rows_RB)
 
     def _taken(self, found: Gradients) -> Tensor:
         """Return the losses of a step that was taken, in memory of their own."""

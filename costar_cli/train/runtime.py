@@ -13,6 +13,7 @@ from costar_cli.errors import DeviceError
 from costar_cli.memory import GB, total_memory
 from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.microbatches import keep_microbatches
+from costar_cli.reporting import Reporter
 
 __all__ = ["Runtime", "keep_freed_memory"]
 
@@ -52,8 +53,12 @@ class Runtime:
     graphs: bool = False
 
     @classmethod
-    def resolve(cls, config: RuntimeConfig) -> "Runtime":
+    def resolve(cls, config: RuntimeConfig, reporter: Reporter | None = None) -> "Runtime":
         """Choose the device and set the process-wide arithmetic switches.
+
+        Args:
+            config: what is asked for.
+            reporter: told of what was asked for and cannot be, though training goes on without it.
 
         Raises:
             DeviceError: CUDA was asked for and there is none, or the device lacks the precision.
@@ -76,6 +81,9 @@ class Runtime:
         dtype = torch.float64 if config.precision == "float64" else torch.float32
         device = processes.join(device)
         graphs = config.graphs and device.type == "cuda" and processes.count() == 1  # what waits is not recorded
+        if config.graphs and not graphs and reporter is not None:
+            why = "several processes train together" if device.type == "cuda" else "they need a GPU"
+            reporter.note(f"training goes on without CUDA graphs, which `runtime.graphs` asks for: {why}")
         return cls(device=device, dtype=dtype, precision=config.precision, group=config.group, graphs=graphs)
 
     def making(self) -> Making:

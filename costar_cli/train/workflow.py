@@ -90,7 +90,7 @@ def pretrain(
     Raises:
         MismatchError: the target's series are asked for, and the data set has none.
     """
-    runtime = Runtime.resolve(runtime_config)
+    runtime = Runtime.resolve(runtime_config, reporter)
     check_dataset(dataset, reporter)
     support = Support.of(dataset.panel("source", "train"), dataset.schema)
     _warn_of_unseen(support, dataset, reporter)
@@ -181,7 +181,7 @@ def finetune(
             interrupted run had other inputs or settings.
         UsageError: settings that contradict what to start from.
     """
-    runtime, method = Runtime.resolve(runtime_config), method or METHODS[REFERENCE]
+    runtime, method = Runtime.resolve(runtime_config, reporter), method or METHODS[REFERENCE]
     check_dataset(dataset, reporter)
     _check_start(dataset, start)
     support = _support(dataset, domain, start, reporter)

@@ -1,5 +1,6 @@
 """Steps that are recorded and replayed, as CUDA graphs do, give what steps computed as ever give."""
 
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -21,11 +22,11 @@ from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.shared.streams import ReplayedStream, Stream
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
-from costar_cli.train import Runtime, checkpoint, loop
+from costar_cli.train import Runtime, checkpoint, loop, pretrain
 from costar_cli.train.graphs import ReplayedSteps
 from costar_cli.train.group import GroupState
 from costar_cli.train.step import gradients, training_step
-from tests.fits import KilledError
+from tests.fits import KilledError, identity_of
 from tests.methods.invariant_worlds import NAMES, fit, registered, world
 from tests.train.replays import CpuRecorder
 from tests.train.worlds import (
@@ -150,8 +151,13 @@ def test_replayed_steps_contrast_the_positions_that_others_contrast(
     require_same(expected, found, rtol=1e-9, atol=1e-12)
 
 
-def test_graphs_are_for_one_process_on_a_gpu():
-    assert not Runtime.resolve(RuntimeConfig(device="cpu", graphs=True)).graphs
+def test_graphs_are_for_one_process_on_a_gpu_and_elsewhere_a_note_says_so_once(tumor_dataset: Dataset, tmp_path: Path):
+    told, config = Told(), PRETRAIN.model_copy(update={"epochs": 1})
+    assert not Runtime.resolve(CPU, told).graphs
+    assert told.notes == []
+    runtime, identity = CPU.model_copy(update={"graphs": True}), identity_of(config)
+    pretrain(tumor_dataset, config, runtime, checkpoint=tmp_path / "run.h5", identity=identity, reporter=told)
+    assert told.notes == ["training goes on without CUDA graphs, which `runtime.graphs` asks for: they need a GPU"]
 
 
 class Asking:
@@ -176,6 +182,43 @@ def test_a_stage_that_cannot_be_recorded_is_trained_as_ever_and_says_so_once(tum
     assert len(told.notes) == 1
     assert told.notes[0].startswith("stage `finetune` is trained without CUDA graphs: aten._local_scalar_dense")
     require_same((expected, numbers(ever)), (losses, numbers(state)), rtol=1e-5, atol=1e-6)
+
+
+class Drawing(Asking):
+    """A stage whose loss draws a permutation or a seed from its members' streams, and shows what it has in memory."""
+
+    def __init__(self, stage: Stage, kind: str) -> None:
+        super().__init__(stage)
+        self.kind, self.drawn, self.made = kind, list[Tensor](), list[weakref.ref[Tensor]]()
+
+    def loss(self, params_R, state_R, rows_RB, streams):
+        loss_R, state_R = self.stage.loss(params_R, state_R, rows_RB, streams)
+        alive = sum(made() is not None for made in self.made)
+        held = loss_R * 1.0
+        self.made.append(weakref.ref(held))
+        if self.kind == "permutation":
+            orders_R8 = torch.stack([stream.permutation(8) for stream in streams])
+            return loss_R * (1 + orders_R8[:, 0]), state_R
+        seeds = [stream.torch_seed() for stream in streams]
+        assert alive == 0, "a failed recording is still in memory"
+        return loss_R * (1 + torch.tensor(seeds) % 7), state_R
+
+
+@pytest.mark.parametrize(
+    ("kind", "replays", "reasons"),
+    [("permutation", 3, []), ("torch_seed", 0, ["a step seeds a generator of its own, which cannot be recorded"])],
+)
+def test_steps_that_draw_orders_are_replayed_and_those_that_seed_generators_are_not(
+    kind: str, replays: int, reasons: list[str], tumor_dataset: Dataset
+):
+    runtime, recorder, told = Runtime.resolve(EXACT), CpuRecorder(), Told()
+    stage = Drawing(stage_on(runtime, "finetune", tumor_dataset), kind)
+    rows, (ever, state) = batches(stage, 2, 4), (GroupState.fresh(stage, [0, 1], runtime) for _ in "ab")
+    expected = take(lambda rows_RB: training_step(stage, ever, rows_RB, runtime), ever, rows)
+    losses = take(ReplayedSteps(stage, state, runtime, recorder, told), state, rows)
+    require_same((expected, numbers(ever)), (losses, numbers(state)), rtol=1e-9, atol=1e-12)
+    assert recorder.replays == replays
+    assert [note.rpartition(": ")[2] for note in told.notes] == reasons
 
 
 def test_a_member_that_has_stopped_cannot_stop_replayed_steps_of_others(tumor_dataset: Dataset):

@@ -62,6 +62,8 @@ class _Draw(NamedTuple):
     def of(self, stream: Stream) -> Tensor:
         if self.kind == "random_bytes":
             return stream.random_bytes(self.shape[0], self.device)
+        if self.kind == "permutation":
+            return stream.permutation(self.shape[0])
         if self.dtype is None:
             return stream.uniform(*self.shape, device=self.device)
         return stream.normal(*self.shape, device=self.device, dtype=self.dtype)
@@ -99,6 +101,20 @@ class ReplayedStream(Stream):
     def uniform(self, *shape: int, device: torch.device) -> Tensor:
         """Return uniform numbers in [0, 1), in single precision, on a device."""
         return self._given(_Draw("uniform", shape, device, None))
+
+    def permutation(self, count: int) -> Tensor:
+        """Return a random order of `count` items on the CPU."""
+        return self._given(_Draw("permutation", (count,), torch.device("cpu"), None))
+
+    def torch_seed(self) -> int:
+        """Return a seed for the framework's own generators, in the first step.
+
+        Raises:
+            RuntimeError: the step is recorded, and would repeat what the seed gives.
+        """
+        if self._source is None:
+            raise RuntimeError("a step seeds a generator of its own, which cannot be recorded")
+        return self._source.torch_seed()
 
     def _given(self, asked: _Draw) -> Tensor:
         if self._source is not None:
