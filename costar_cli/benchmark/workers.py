@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -98,6 +99,7 @@ class _Worker:
     process: Any
     pipe: Connection
     cell: Cell | None = None
+    is_ready: bool = False
 
 
 class Workers:
@@ -140,7 +142,9 @@ class Workers:
     def interrupt(self) -> None:
         """Let every worker save where it is and end; a second Ctrl-C ends them at once."""
         for worker in self._workers:
-            if worker.cell is not None and worker.process.pid is not None:
+            if not worker.is_ready:
+                worker.process.kill()  # it still imports
+            elif worker.cell is not None and worker.process.pid is not None:
                 with suppress(ProcessLookupError):
                     os.kill(worker.process.pid, signal.SIGINT)
         while self.busy and wait([worker.pipe for worker in self._workers], ENDS_WITHIN_S):
@@ -160,7 +164,8 @@ class Workers:
         ours, theirs = CONTEXT.Pipe()
         threads = max(1, (os.cpu_count() or 1) // self._size)
         process = CONTEXT.Process(target=_work, args=(theirs, told(self._bench, threads), self._make), daemon=True)
-        process.start()
+        with _deaf_to_interrupts():
+            process.start()
         theirs.close()
         self._workers.append(_Worker(process, ours))
         return self._workers[-1]
@@ -170,6 +175,9 @@ class Workers:
             what, *values = worker.pipe.recv()
         except (EOFError, OSError):
             return self._bury(worker)
+        if what == "ready":
+            worker.is_ready = True
+            return None
         assert worker.cell is not None  # noqa: S101 - only one that makes a cell tells anything
         if what == "over":
             end, worker.cell = CellEnd(worker.cell, *values), None
@@ -310,8 +318,25 @@ def _work(pipe: Connection, bench: Bench, make: Maker) -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the parent's results have stdout to themselves
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, OSError, KeyboardInterrupt), Termination():
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        pipe.send(("ready",))
         while True:
             pipe.send(("over", *attempt(pipe, bench, make, pipe.recv())))
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Start processes to which Ctrl-C does not come until they ask for it: while they import, it is a traceback."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # starting it would let interrupts in again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with_parent() -> None:

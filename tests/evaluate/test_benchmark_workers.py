@@ -1,5 +1,8 @@
 """Cells side by side: when each begins, what follows from a failure, and which belong to a part."""
 
+import os
+import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from costar_cli.artifact.shards import Shard
-from costar_cli.benchmark import Contender, plan_cells
+from costar_cli.benchmark import Contender, plan_cells, workers
 from costar_cli.benchmark.cells import Cell
 from costar_cli.benchmark.ray_tasks import require_room
 from costar_cli.benchmark.report import Outcome
@@ -133,6 +136,22 @@ def test_a_worker_that_died_before_it_was_given_a_cell_is_heard_of(tmp_path: Pat
     (end,) = crew.ends()
     assert (end.cell, end.died) == (CELLS[0], True)
     assert not crew.busy
+
+
+@pytest.mark.skipif(not hasattr(os, "setsid"), reason="of terminals' groups of processes")
+def test_an_interrupt_while_a_worker_starts_ends_it_without_a_traceback(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "told", lambda *_: None)
+    crew = Workers(cast("Any", None), cast("Any", None), len, 1)
+    crew.begin(CELLS[0])
+    time.sleep(0.4)
+    os.kill(crew._workers[0].process.pid, signal.SIGINT)  # as a terminal sends it to the whole group
+    time.sleep(0.2)
+    crew.interrupt()
+    crew.close()
+    assert not crew.busy
+    assert capfd.readouterr().err == ""
 
 
 def test_a_ray_cluster_whose_nodes_are_too_small_is_refused_in_the_place_of_waiting() -> None:
