@@ -1,4 +1,4 @@
-"""The tables of docs/scale.md, from the stored documents of `benchmarks.large` and `benchmarks.growth`."""
+"""The tables of docs/scale.md, from the stored documents of `benchmarks.large`, `.growth` and `.processes`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks.growth import OTHERS, slope
 from benchmarks.large import WORDS
 
-__all__ = ["growth_table", "large_table"]
+__all__ = ["growth_table", "large_table", "processes_table"]
 
 
 def large_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
@@ -30,6 +30,34 @@ def growth_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
         yield f"| {name} | " + " | ".join(_slope(sizes, points[axis].get(name)) for axis, sizes in grown.items()) + " |"
     yield ""
     yield f"`python -m benchmarks.growth`, commit {origin}."
+
+
+def processes_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
+    """Yield what training members took in each way of using several processors."""
+    value, details = {name: figure["value"] for name, figure in document["figures"].items()}, document["details"]
+    n = details["processes"]
+    ways = {
+        "divided": f"{n} processes, members divided",
+        "shared": f"{n} processes, batches shared",
+        "threads": f"one process, {n} threads",
+        "alone": "one process, one thread",
+    }
+    yield f"| {details['members']} members | pretraining: clock | processors | supervised: clock | processors |"
+    yield "|---|---:|---:|---:|---:|"
+    for way, words in ways.items():
+        seconds = [value[f"{stage}_{way}_{unit}"] for stage in ("pretrain", "finetune") for unit in ("s", "cpu_s")]
+        yield f"| {words} | " + " | ".join(f"{s:.1f} s" for s in seconds) + " |"
+    yield ""
+    clock = " and ".join(f"{value[f'{stage}_divided_over_shared']:.2f}" for stage in ("pretrain", "finetune"))
+    yield f"Dividing members took {clock} times the time of sharing batches, on the clock. Processor time over that of"
+    more = {
+        way: " and ".join(
+            f"{value[f'{stage}_{way}_cpu_s'] / value[f'{stage}_alone_cpu_s']:.2f}" for stage in ("pretrain", "finetune")
+        )
+        for way in ("divided", "shared")
+    }
+    yield f"one process with one thread: {more['divided']} with divided members, {more['shared']} with shared batches."
+    yield f"`python -m benchmarks.processes`, medians of {document['options']['repeats']}, commit {origin}."
 
 
 def _slope(sizes: list[int], costs: list[list[float]] | None) -> str:

@@ -115,7 +115,12 @@ def _origin(document: Mapping[str, Any]) -> str:
 def scale_table(name: str) -> Iterator[str]:
     """Yield a table of the page on large data."""
     document = speed_document(name)
-    return (quoted_scale.large_table if name == "large" else quoted_scale.growth_table)(document, _origin(document))
+    tables = {
+        "large": quoted_scale.large_table,
+        "growth": quoted_scale.growth_table,
+        "processes": quoted_scale.processes_table,
+    }
+    return tables[name](document, _origin(document))
 
 
 def _times(ratio: float) -> str:

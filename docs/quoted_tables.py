@@ -397,7 +397,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "regret": regret_table,
     "prices": prices_table,
     "speed": speed_table,
-    **{name: partial(scale_table, name) for name in ("large", "growth")},
+    **{name: partial(scale_table, name) for name in ("large", "growth", "processes")},
 }
 
 
