@@ -114,18 +114,21 @@ def _units(folder: str, setup: str) -> int:
     return int(str(PRESETS["quick"][f"simulate.m5.{items}"])) if "m5" in folder else FEWEST_UNITS
 
 
-def tumours_table() -> Iterator[str]:
-    """Yield all methods on tumours of three data seeds, beside the published averages."""
-    found = {setup: {r["name"]: r for r in counterfactual(TUMOURS, setup)} for setup in SETUPS}
-    yield f"| method | {' | '.join(f'{setup} | ratio' for setup in SETUPS)} | published: {' / '.join(SETUPS)} |"
-    yield "|---|" + "---:|" * (2 * len(SETUPS)) + "---|"
+def setups_table(folder: str, published: str | None = None) -> Iterator[str]:
+    """Yield the methods of a benchmark by their errors, beside the averages published for a data set."""
+    found = {setup: {r["name"]: r for r in counterfactual(folder, setup)} for setup in SETUPS}
+    heads = ["method", *(f"{setup} | ratio" for setup in SETUPS)]
+    heads += [f"published: {' / '.join(SETUPS)}"] if published else []
+    yield f"| {' | '.join(heads)} |"
+    yield "|---|" + "---:|" * (2 * len(SETUPS)) + "---|" * bool(published)
     for name in sorted(found["zero-shot"], key=lambda name: float(found["zero-shot"][name]["avg"])):
         own = [found[setup][name] for setup in SETUPS]
-        cells = [f"{float(row['avg']):.3f} | {float(row['ratio_to_limit']):.2f}" for row in own]
-        printed = [published_row("tumor", setup, name) for setup in SETUPS]
-        theirs = " / ".join(f"{row.average_over(1, 6):.3f}" for row in printed if row)
-        label = f"*{own[0]['method']}*" if own[0]["basis"] == "limit" else own[0]["method"]
-        yield f"| {label} | {' | '.join(cells)} | {theirs} |"
+        cells = [f"*{own[0]['method']}*" if own[0]["basis"] == "limit" else own[0]["method"]]
+        cells += [f"{float(row['avg']):.3f} | {float(row['ratio_to_limit']):.2f}" for row in own]
+        if published:
+            printed = [published_row(published, setup, name) for setup in SETUPS]
+            cells += [" / ".join(f"{row.average_over(1, 6):.3f}" for row in printed if row)]
+        yield f"| {' | '.join(cells)} |"
 
 
 def sweep_table() -> Iterator[str]:
@@ -375,7 +378,8 @@ def gallery_table(name: str) -> Iterator[str]:
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "study": study_table,
     "published form": published_form_table,
-    "tumours": tumours_table,
+    "tumours": partial(setups_table, TUMOURS, "tumor"),
+    "retail": partial(setups_table, quoted_goals.RETAIL_100),
     "goals": quoted_goals.table,
     "sweep": sweep_table,
     "ablations": ablation_table,
