@@ -147,6 +147,9 @@ class Divided:
         self._rows, self._complete = [], [] if exchanged else self._complete
         self._met_at = time.monotonic()
         self._act(words, groups)
+        if stopped:
+            with processes.together():
+                processes.wait()  # until all is saved: once one process has ended, `torchrun` ends the others
         if errors and error is None:
             raise errors[0]
         if stopped and error is None:
