@@ -25,8 +25,10 @@ __all__ = [
     "changed",
     "fit",
     "fitted",
+    "grow",
     "grown",
     "model",
+    "next_level",
     "world",
 ]
 
@@ -53,15 +55,27 @@ def grown(n: int, steps: int, *, relative: bool, seed: int, together: bool = Fal
     """
     rng = np.random.default_rng(seed)
     dose_NT2 = rng.integers(2, size=(n, steps, 1 if together else 2)).astype(float).repeat(1 + together, axis=2)
-    exposure_NT2 = carried(dose_NT2, np.array([[DECAY, 0.0]]))
     effects_N4 = np.array(list(MEANS.values())) + SPREAD * rng.normal(size=(n, 4)) * [1, 0.5, 1, 1]
+    return grow(dose_NT2, effects_N4, rng, relative=relative, seed=seed)
+
+
+def grow(
+    dose_NT2: np.ndarray,
+    effects_N4: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    relative: bool,
+    seed: int,
+    decays: tuple[float, float] = (DECAY, 0.0),
+) -> Panel:
+    """Series of subjects with some effects, under what they were given."""
+    n, steps, _ = dose_NT2.shape
+    exposure_NT2 = carried(dose_NT2, np.array([decays]))
     y_NT = np.empty((n, steps))
     y_NT[:, 0] = np.exp(rng.normal(size=n)) if relative else rng.normal(size=n)
     for t in range(steps - 1):
-        level_N = np.log(y_NT[:, t]) / 4 if relative else y_NT[:, t]
-        phi_N4 = np.stack([np.ones(n), level_N, *exposure_NT2[:, t].T], axis=1)
-        growth_N = (phi_N4 * effects_N4).sum(axis=1) + NOISE * rng.normal(size=n)
-        y_NT[:, t + 1] = y_NT[:, t] + growth_N * (y_NT[:, t] if relative else 1)
+        noise_N = NOISE * rng.normal(size=n)
+        y_NT[:, t + 1] = next_level(y_NT[:, t], exposure_NT2[:, t], effects_N4, noise_N, relative=relative)
     classes_NTA = np.eye(4)[(dose_NT2 @ [1, 2]).astype(int)]
     return Panel(
         covariates=np.zeros((n, steps, 0), np.float32),
@@ -71,6 +85,16 @@ def grown(n: int, steps: int, *, relative: bool, seed: int, together: bool = Fal
         length=np.full(n, steps),
         subject_id=np.arange(n) + 10_000 * seed,
     )
+
+
+def next_level(
+    y_N: np.ndarray, exposure_N2: np.ndarray, effects_N4: np.ndarray, noise_N: np.ndarray, *, relative: bool
+) -> np.ndarray:
+    """What the law makes of a level in a step."""
+    level_N = np.log(y_N) / 4 if relative else y_N
+    phi_N4 = np.stack([np.ones(len(y_N)), level_N, *exposure_N2.T], axis=1)
+    growth_N = (phi_N4 * effects_N4).sum(axis=1) + noise_N
+    return y_N * (1 + growth_N.clip(min=-0.9)) if relative else y_N + growth_N
 
 
 SCHEMA = PanelSchema(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from costar_cli.errors import Termination
-from costar_cli.methods.mixed.directions import START_DECAY, alike, gram, silent
+from costar_cli.methods.mixed.directions import START_DECAY, Apart, Pairs, gram, likeness, nearly_alike, sharing, silent
 from costar_cli.methods.mixed.law import NEAR, Design, Floats, GrowthLaw, noise_over
 from costar_cli.methods.mixed.population import open_factor
 
@@ -189,7 +189,7 @@ class _Space:
     shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, design: Design, effects: Effects) -> "_Space":
+    def of(cls, design: Design, effects: Effects, alike_L: NDArray[np.intp]) -> "_Space":
         """Return the coordinates at some effects."""
         counted_NT = design.counted_NT > 0
         gram_PP = gram(design.columns(effects.decay)[counted_NT])
@@ -205,7 +205,7 @@ class _Space:
         if diagonal:
             of_random = np.diag(unit / np.sqrt(np.diag(gram_PP)[:z]))
         least = max(LEAST_NOISE * float(np.var(response_M)), 1e-16)
-        return cls(_tensor(of_mean), _tensor(of_random), _tensor(alike(design)), unit, least, diagonal, shapes)
+        return cls(_tensor(of_mean), _tensor(of_random), _tensor(alike_L), unit, least, diagonal, shapes)
 
     def pack(self, effects: Effects) -> Floats:
         """Return effects as one vector."""
@@ -356,8 +356,8 @@ def log_likelihood(design: Design, effects: Effects) -> float:
         return float(_summed(_parts(design), values)) - float(design.log_scale_NT.sum())
 
 
-def maximise(design: Design, start: Effects, *, iterations: int) -> Effects:
-    """Return the effects of the largest likelihood, by L-BFGS from a start.
+def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = ()) -> Effects:
+    """Return the effects of the largest likelihood, by L-BFGS from a start; `tied` factors have the same decays.
 
     The result says whether it converged. Weights of what the statics say have a normal prior, with which their sum is
     of the size of the residuals: without it, few subjects would fit anything. Effects of doses have one, too, of the
@@ -367,23 +367,25 @@ def maximise(design: Design, start: Effects, *, iterations: int) -> Effects:
 
     if len(design.v_NV) > MANY:
         some = design.take(np.linspace(0, len(design.v_NV) - 1, FIRST).round().astype(np.int64))
-        start = maximise(some, start, iterations=iterations) if some.n else start
-    space, parts, n = _Space.of(design, start), _parts(design), max(design.n, 1)
+        start = maximise(some, start, iterations=iterations, tied=tied) if some.n else start
+    likeness_LL = likeness(design)
+    space, parts, n = _Space.of(design, start, sharing(likeness_LL, tied)), _parts(design), max(design.n, 1)
     usual, of_doses = usual_effect(design, start.decay), slice(design.level_NTB.shape[-1], start.n_random)
+    apart = Apart.of(nearly_alike(likeness_LL), start.spread, start.decay, usual)
 
     def objective(vector: Any) -> tuple[float, Any]:  # noqa: ANN401
         Termination.stop_if_signalled()
         given = torch.from_numpy(vector).requires_grad_()
         effects = space.unpack(given)
         try:
-            likelihood = _summed(parts, effects)
+            likelihood, of_apart = _summed(parts, effects), apart.loss(effects["spread"])
         except RuntimeError:  # a step so long that nothing is left of the precision
             return np.inf, np.zeros_like(vector)
         output = torch.linalg.solve(space.of_random_ZZ, effects["output"])
         units = len(effects["hidden"])
         weights = (effects["hidden"] ** 2).sum() + units * (output**2).sum()
         of_doses_squared = (effects["mean"][of_doses] ** 2).sum() + units * (effects["output"][of_doses] ** 2).sum()
-        loss = (-likelihood + 0.5 * (weights + of_doses_squared / usual**2)) / n
+        loss = (-likelihood + 0.5 * (weights + of_doses_squared / usual**2) + of_apart) / n
         (slope,) = torch.autograd.grad(loss, given)
         return float(loss.detach()), slope.numpy()
 

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.mixed.apart import tell_apart
 from costar_cli.methods.mixed.covariates import equations_params, fit_covariates
-from costar_cli.methods.mixed.directions import alike
+from costar_cli.methods.mixed.directions import alike, likeness
 from costar_cli.methods.mixed.explain import explain
 from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried
 from costar_cli.methods.mixed.likelihood import Effects, effects_params, maximise, start_values
@@ -126,14 +127,17 @@ class _Fit:
 
     def integrated(self, law: GrowthLaw, start: Effects | None) -> tuple[GrowthLaw, tuple[Effects, int]]:
         """Return a law, and what subjects say of it; where steps are uneven, in gaps in which its level reverts."""
-        found = self.maximise(law, start)
+        design = self._design(law)
+        found = maximise(design, start or self._start(design), iterations=self.config.iterations)
+        found, tied = tell_apart(design, found, iterations=self.config.iterations)
         for _ in range(0 if self.learnt.gap_NT is None else REVERSIONS):
-            law = replace(law, reversion=law.reverting(found[0].means(self.learnt.v_NV).mean(axis=0)))
-            found = self.maximise(law, found[0])
-        return law, found
+            law = replace(law, reversion=law.reverting(found.means(self.learnt.v_NV).mean(axis=0)))
+            design = self._design(law)
+            found = maximise(design, found, iterations=self.config.iterations, tied=tied)
+        return law, (found, int((design.counted_NT.sum(axis=1) > 1).sum()))
 
-    def maximise(self, law: GrowthLaw, start: Effects | None) -> tuple[Effects, int]:
-        """Return what the subjects say of an outcome, and how many of them have more than one transition that counts.
+    def _design(self, law: GrowthLaw) -> Design:
+        """Return the transitions of an outcome.
 
         Raises:
             DataError: there is no such transition.
@@ -145,8 +149,7 @@ class _Fit:
                 f"outcome '{name}' has no two observed steps in a row that a growth model can learn from",
                 fix="give longer series, or choose another method",
             )
-        effects = maximise(design, start or self._start(design), iterations=self.config.iterations)
-        return effects, int((design.counted_NT.sum(axis=1) > 1).sum())
+        return design
 
     def _start(self, design: Design) -> Effects:
         return start_values(design, carry_overs=self.config.carry_overs, hidden=self.config.hidden)
@@ -202,7 +205,7 @@ class _Fit:
 
     def _together(self, law: GrowthLaw) -> Iterator[tuple[str, ...]]:
         """Yield the factors that cannot be told apart, group by group."""
-        first_L = alike(law.design(self.learnt, self.mean_Y, self.sd_Y))
+        first_L = alike(likeness(law.design(self.learnt, self.mean_Y, self.sd_Y)))
         names = np.array(dose_names(self.schema.treatments, timeless=True))
         yield from (tuple(names[first_L == i].tolist()) for i in np.flatnonzero(np.bincount(first_L) > 1))
 

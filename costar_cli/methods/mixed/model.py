@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from costar_cli.artifact import Artifact
 from costar_cli.methods.base import Decide, PredictiveDistribution
 from costar_cli.methods.mixed.covariates import CovariateEquations, equations_of, equations_shapes
-from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried, remaining
+from costar_cli.methods.mixed.law import Floats, GrowthLaw, Series, carried, remaining
 from costar_cli.methods.mixed.likelihood import OPEN, Effects, effects_of, effects_shapes
 from costar_cli.methods.mixed.rollout import Given, Rollout, State
 from costar_cli.methods.shared.doses import dose_table
@@ -47,27 +47,28 @@ class Histories:
 class _Posterior:
     """Prefix sums of one outcome's transitions, and what they say of a subject's effects (spec MIXED-8).
 
-    `exposure_NTJ` is what is left of earlier doses before each step's own, `acting_NTJ` what doses come to in it.
+    `exposure_NTJ` is what is left of earlier doses before each step's own.
     """
 
     effects: Effects
-    design: Design
     prior_NP: Floats
     exposure_NTJ: Floats
-    acting_NTJ: Floats
     spread_NTZ1: Floats  # sums of spread' phi (r - phi' prior)
-    gram_NTZZ: Floats  # sums of spread' phi phi' spread
+    cross_NTZP: Floats  # sums of spread' phi phi', of which the last may be those of random effects alone
 
     def at(self, row_M: NDArray[np.integer], step_M: NDArray[np.integer]) -> tuple[Floats, Floats]:
-        """Return expected effects `[M,P]`, and the factor `[M,Z,Z]` of their covariance, from steps before `step`."""
+        """Return expected effects `[M,P]` from steps before `step`, and what turns the factor of their covariance.
+
+        That is `root [M,Z,Z]`; the factor is `spread root'`.
+        """
         variance, z = self.effects.noise**2, self.effects.n_random
-        precision_MZZ = np.eye(z) + self.gram_NTZZ[row_M, step_M] / variance
-        factor_MZZ = np.linalg.inv(np.linalg.cholesky(precision_MZZ))  # inverse precision = factor' factor
+        precision_MZZ = np.eye(z) + self.cross_NTZP[row_M, step_M, :, :z] @ self.effects.spread / variance
+        root_MZZ = np.linalg.inv(np.linalg.cholesky(precision_MZZ))  # inverse precision = root' root
         summed_MZ1 = self.spread_NTZ1[row_M, step_M][..., None] / variance
-        coordinates_MZ = (factor_MZZ.swapaxes(1, 2) @ (factor_MZZ @ summed_MZ1))[..., 0]
+        coordinates_MZ = (root_MZZ.swapaxes(1, 2) @ (root_MZZ @ summed_MZ1))[..., 0]
         mean_MP = self.prior_NP[row_M].copy()
         mean_MP[:, :z] += coordinates_MZ @ self.effects.spread.T
-        return mean_MP, self.effects.spread @ factor_MZZ.swapaxes(1, 2)
+        return mean_MP, root_MZZ
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,29 +82,38 @@ class _Known:
     row_Q: NDArray[np.integer]
     step_Q: NDArray[np.integer]
     mean_QP: Floats
+    root_QZZ: Floats
     factor_QZZ: Floats
 
     @classmethod
     def at(cls, posterior: _Posterior, row_Q: NDArray[np.integer], step_Q: NDArray[np.integer]) -> Self:
         """Return what the steps before some origins say."""
-        return cls(posterior, row_Q, step_Q, *posterior.at(row_Q, step_Q))
+        mean_QP, root_QZZ = posterior.at(row_Q, step_Q)
+        factor_QZZ = posterior.effects.spread @ root_QZZ.swapaxes(1, 2)
+        return cls(posterior, row_Q, step_Q, mean_QP, root_QZZ, factor_QZZ)
 
     def moves(self) -> tuple[Floats, NDArray[np.intp]]:
         """Return the derivatives `[U,P,P]` of expected effects by the means of all subjects (spec MIXED-11).
 
         They are those of U histories; `[Q]` says which of them is each query's.
         """
-        learnt, design = self.posterior.effects, self.posterior.design
-        places = np.stack([self.row_Q, self.step_Q])
-        (row_U, step_U), first_U, of_Q = np.unique(places, axis=1, return_index=True, return_inverse=True)
-        parts = (design.level_NTB[row_U], self.posterior.acting_NTJ[row_U], design.link_NTF[row_U])
-        phi_UTP = np.concatenate(parts, axis=-1)
-        phi_UTP *= (design.counted_NT[row_U] * (np.arange(phi_UTP.shape[1]) < step_U[:, None]))[..., None]
-        z, factor_UZZ = learnt.n_random, self.factor_QZZ[first_U]
-        cross_UZP = phi_UTP[..., :z].swapaxes(1, 2) @ phi_UTP
+        learnt, cross_NTZP = self.posterior.effects, self.posterior.cross_NTZP
+        place_Q = self.row_Q * cross_NTZP.shape[1] + self.step_Q
+        _, first_U, of_Q = np.unique(place_Q, return_index=True, return_inverse=True)
+        seen_UZP = self.root_QZZ[first_U] @ cross_NTZP[self.row_Q[first_U], self.step_Q[first_U]]
         moves_UPP = np.tile(np.eye(len(learnt.mean)), (len(first_U), 1, 1))
-        moves_UPP[:, :z] -= factor_UZZ @ (factor_UZZ.swapaxes(1, 2) @ cross_UZP) / learnt.noise**2
-        return moves_UPP, of_Q.reshape(-1)
+        moves_UPP[:, : learnt.n_random] -= self.factor_QZZ[first_U] @ seen_UZP / learnt.noise**2
+        return moves_UPP, of_Q
+
+    def left_open(self) -> Floats:
+        """Return a factor `[Q,P,K]` of the covariance of effects, of what training leaves open in it where known."""
+        learnt = self.posterior.effects
+        links = ((0, 0), (0, len(learnt.mean) - learnt.n_random), (0, 0))
+        own_QPZ = np.pad(self.factor_QZZ, links)
+        if learnt.open is None:
+            return own_QPZ
+        moves_UPP, of_Q = self.moves()
+        return np.concatenate([own_QPZ, (moves_UPP @ learnt.open)[of_Q]], axis=2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +211,9 @@ class MixedModel(EncodingModel[Histories]):
         """Return where rollouts begin, and what is known of each outcome's effects there; subjects are encoded once."""
         subjects, row_Q = np.unique(subject_Q, return_inverse=True)
         series, step_Q = self._series(panel, subjects.astype(np.int64)), origin_Q.astype(np.int64)
-        sums = [self._sums(series, law, learnt) for law, learnt in zip(self.laws, self.effects, strict=True)]
+        sums = [
+            self._sums(series, law, learnt, links=True) for law, learnt in zip(self.laws, self.effects, strict=True)
+        ]
         start = State(
             series.y_NTY[row_Q, step_Q].T,
             series.usual_NTY[row_Q, step_Q].T,
@@ -353,7 +365,8 @@ class MixedModel(EncodingModel[Histories]):
     def _rollout(self) -> Rollout:
         return Rollout(self.laws, self.effects, self.equations)
 
-    def _sums(self, series: Series, law: GrowthLaw, effects: Effects) -> _Posterior:
+    def _sums(self, series: Series, law: GrowthLaw, effects: Effects, *, links: bool) -> _Posterior:
+        """Return what histories add up to; that of `links`, too, where it is asked what training leaves open."""
         design = law.design(series, *self._rollout.moments, filled_too=True)
         exposure_NTJ = carried(design.dose_NTL, effects.decay, design.gap_NT)
         acting_NTJ = design.acting(exposure_NTJ, effects.decay)
@@ -363,23 +376,23 @@ class MixedModel(EncodingModel[Histories]):
         expected_NT += (design.link_NTF @ effects.mean[z:]) * design.counted_NT
         turned_NTZ = random_NTZ @ effects.spread
         summed_NTZ = (turned_NTZ * (design.response_NT - expected_NT)[..., None]).cumsum(axis=1)
-        gram_NTZZ = (turned_NTZ[..., None] * turned_NTZ[..., None, :]).cumsum(axis=1)
+        phi_NTP = np.concatenate([random_NTZ, design.link_NTF], axis=-1) if links else random_NTZ
+        cross_NTZP = (turned_NTZ[..., None] * phi_NTP[..., None, :]).cumsum(axis=1)
         left_NTJ = exposure_NTJ * remaining(effects.decay.reshape(-1), design.gap_NT, axis=-1)
         before = [(0, 0), (1, 0), (0, 0)]
         earlier = (
             np.pad(left_NTJ, before),
-            acting_NTJ,
             np.pad(summed_NTZ, before),
-            np.pad(gram_NTZZ, [*before, (0, 0)]),
+            np.pad(cross_NTZP, [*before, (0, 0)]),
         )
-        return _Posterior(effects, design, prior_NP, *earlier)
+        return _Posterior(effects, prior_NP, *earlier)
 
     def _encode(self, series: Series) -> Histories:
         n, steps, _ = series.y_NTY.shape
         row_M, step_M = np.repeat(np.arange(n), steps), np.tile(np.arange(steps), n)
         effects, exposures = [], []
         for law, learnt in zip(self.laws, self.effects, strict=True):
-            found = self._sums(series, law, learnt)
+            found = self._sums(series, law, learnt, links=False)
             effects.append(np.ascontiguousarray(found.at(row_M, step_M)[0].T))
             exposures.append(np.ascontiguousarray(found.exposure_NTJ.reshape(n * steps, -1).T))
         y_YM, usual_YM, x_XM = (
@@ -393,14 +406,14 @@ class MixedModel(EncodingModel[Histories]):
         Sums stand behind outcomes and covariates in the state.
         """
         start, known = self._begin(panel, queries.subject, queries.origin)
-        effects, factors = [found.mean_QP.T.copy() for found in known], [found.factor_QZZ for found in known]
+        effects, factors = [found.mean_QP.T.copy() for found in known], [found.left_open() for found in known]
         n_state, q, n = len(self.laws) + (len(start.x_XQ) if self.equations else 0), len(queries), len(self.laws)
         summed = np.flatnonzero(summed_Y)
         size, told = n_state + len(summed), np.arange(n)
         told[summed] = n_state + np.arange(len(summed))
         adds_SS = np.eye(size)
         adds_SS[told[summed], summed] = 1
-        first_Y = np.cumsum([0, *(factor.shape[1] for factor in factors)])
+        first_Y = np.cumsum([0, *(factor.shape[2] for factor in factors)])
         by_effect_QSZ, covariance_QSS = np.zeros((q, size, first_Y[-1])), np.zeros((q, size, size))
         parameter, noise = (np.empty((q, queries.horizon, n)) for _ in range(2))
         y_HYQ, given = [], map(self._given, queries.plan.swapaxes(0, 1))
@@ -411,11 +424,11 @@ class MixedModel(EncodingModel[Histories]):
             by_effect_QSZ = slope_QSS @ by_effect_QSZ
             covariance_QSS = slope_QSS @ covariance_QSS @ slope_QSS.swapaxes(1, 2)
             each = zip(self.laws, self.effects, step.columns, step.spans, factors, strict=True)
-            for law, learnt, columns, span, factor_QZZ in each:
+            for law, learnt, columns, span, factor_QPK in each:
                 o, scale_Q = law.outcome, self._rollout.gain(law, step)
-                random_QZ = np.stack([np.ones(q) * span.level_Q, *columns[: learnt.n_random - 1]], axis=1)
+                phi_QP = np.stack([np.ones(q) * span.level_Q, *columns], axis=1)
                 own = slice(first_Y[o], first_Y[o + 1])
-                by_effect_QSZ[:, o, own] += scale_Q[:, None] * (random_QZ[:, None] @ factor_QZZ)[:, 0]
+                by_effect_QSZ[:, o, own] += scale_Q[:, None] * (phi_QP[:, None] @ factor_QPK)[:, 0]
                 covariance_QSS[:, o, o] += (scale_Q * learnt.noise * span.noise_Q) ** 2
             if self.equations is not None:
                 covariance_QSS[:, n:n_state, n:n_state] += self.equations.covariance(step.gap_Q)
