@@ -139,7 +139,10 @@ class Support:
         return self._lacks(dict.fromkeys(tuple(row) for row in levels.tolist()), encoding)
 
     def always_together(self, encoding: TreatmentEncoding) -> list[tuple[str, ...]]:
-        """Return the treatments of which nobody was given one without the rest, group by group."""
+        """Return the treatments of which nobody was given one without the rest, group by group.
+
+        Doses are not checked; the growth model checks them itself (spec MIXED-6).
+        """
         size = range(len(encoding.names))
         rows = ([[level * (i == name) for i in size] for name, level in sorted(group)] for group in self._groups())
         return [tuple(map(encoding.describe_levels, group)) for group in rows]

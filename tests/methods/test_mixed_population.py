@@ -93,6 +93,23 @@ def test_draws_share_what_training_leaves_open_and_models_of_before_leave_it_out
     assert abs((new_S - old_S).mean()) < 0.1 * (new_S - old_S).std()
 
 
+def test_bands_hold_what_training_leaves_open_and_those_of_models_of_before_do_not() -> None:
+    found, panel = model(), WORLD.panels[TEST]
+    older = replace(found, params={name: value for name, value in found.params.items() if not name.endswith(".open")})
+    queries = asked(panel, 40, origin=7)
+    new, old = (each.predict_distribution(panel, queries) for each in (found, older))
+    np.testing.assert_array_equal(new.mean, old.mean)
+    np.testing.assert_array_equal(new.sd_noise, old.sd_noise)
+    start, (known,) = found._begin(panel, queries.subject, queries.origin)
+    level_Q, given_Q2 = start.y_YQ[0], queries.plan[:, 0] @ [[0, 0], [1, 0], [0, 1], [1, 1]]
+    phi_QP = np.stack([np.ones(40), *found.laws[0].level(level_Q, level_Q), *(start.exposure[0] + given_Q2.T)], axis=1)
+    moves_UPP, of_Q = known.moves()
+    slope_QP = level_Q[:, None] * np.einsum("qp,qpr->qr", phi_QP, moves_UPP[of_Q])
+    added_Q = ((slope_QP @ found.effects[0].open) ** 2).sum(axis=1)
+    before_Q, after_Q = (each.sd_parameter[0, :, 0, 0].astype(float) ** 2 for each in (old, new))
+    np.testing.assert_allclose(after_Q, before_Q + added_Q, rtol=1e-4)
+
+
 def test_weights_of_covariates_are_as_open_as_their_regression_leaves_them() -> None:
     rng = np.random.default_rng(0)
     x_NTX = rng.normal(size=(50, 9, 2)).cumsum(axis=1)

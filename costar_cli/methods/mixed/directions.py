@@ -17,7 +17,7 @@ Pairs = Sequence[tuple[int, int]]
 START_DECAY: Final = 0.31  # of exposures, where a search for it begins
 LEAST_SQUARE: Final = 1e-8  # of columns of mean square one, added to all: what is less than this is none
 NEARLY: Final = 0.9  # cosine of exposures, above which a search may take one treatment for the other
-PSEUDO: Final = 4  # subjects as whom the usual variance counts; with 2, spreads after one odd step were still too small
+PSEUDO: Final = 4  # subjects as whom the usual variance counts; with 2, bands of 90 % held 83 % after five odd steps
 UNSEEN: Final = 1 / 16  # mean square that stands for none: the effect is a guess then, and wide
 
 

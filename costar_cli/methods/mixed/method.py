@@ -1,6 +1,6 @@
 """The fit of the mixed-effects growth model: laws are chosen, then their likelihood maximised (spec MIXED-4 to 8)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.mixed.apart import tell_apart
 from costar_cli.methods.mixed.covariates import equations_params, fit_covariates
-from costar_cli.methods.mixed.directions import alike, likeness
+from costar_cli.methods.mixed.directions import alike, likeness, nearly_alike, silent
 from costar_cli.methods.mixed.explain import explain
 from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried
 from costar_cli.methods.mixed.likelihood import Effects, effects_params, maximise, start_values
@@ -22,13 +22,17 @@ from costar_cli.methods.shared.doses import dose_names
 from costar_cli.methods.shared.outcome_forms import may_be_relative
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
 from costar_cli.panel import PanelSchema, Part
-from costar_cli.panel.findings import shown
+from costar_cli.panel.findings import counted, shown
 from costar_cli.panel.panel import join_panels
 
 __all__ = ["MIXED"]
 
+Groups = Sequence[tuple[int, ...]]
+
 CHOOSING_SUBJECTS: Final = 200  # on which laws are compared: four to eight fits, of which one counts
 CHOOSING_ITERATIONS: Final = 80
+FEW_APART: Final = 20  # subjects: with so many, bands of what one of two treatments does alone held
+ALMOST_NONE: Final = 1e-3  # weight in a direction
 REVERSIONS: Final = 3  # fits after which the reversion in a gap is the one that is estimated
 
 
@@ -177,11 +181,24 @@ class _Fit:
                 f"no training subject was given {shown(never)} before an observed step: effects that are not "
                 "identified are taken to be none on average, and widely uncertain"
             )
-        groups = {group for law in laws for group in self._together(law)}
-        for group in sorted(groups):
+        likenesses = [likeness(self._design(law)) for law in laws]
+        for group, of in self._whose(map(self._together, likenesses)):
             yield (
-                f"{shown(group)} were always given together before an observed step: half-life and effect are those of "
-                "all of them, divided evenly, and what one does without the rest is widely uncertain"
+                f"{shown(group)} were always given together before an observed step{of}: half-life and effect are "
+                "those of all of them, divided evenly, and what one does without the rest is widely uncertain"
+            )
+        for group, of in self._whose(map(self._dependent, likenesses)):
+            yield (
+                f"one of {shown(group)} always followed from the others before an observed step{of}: what they do "
+                "apart is not identified, and widely uncertain"
+            )
+        names = list(dose_names(self.schema.treatments, timeless=True))
+        for group, of in self._whose(map(self._hardly_apart, likenesses)):
+            apart_NT = self._apart_NT(tuple(map(names.index, group)))
+            steps, subjects = int(apart_NT.sum()), int(apart_NT.any(axis=1).sum())
+            yield (
+                f"{shown(group)} were nearly always given together{of}, apart in {counted(steps, 'step')} of "
+                f"{counted(subjects, 'subject')}: what one does without the other rests on these"
             )
         for law, (effects, several) in zip(laws, found, strict=True):
             name = self.schema.outcomes[law.outcome].name
@@ -203,11 +220,41 @@ class _Fit:
                     f"{effects.n_random} effects that differ between subjects: their spread is a guess"
                 )
 
-    def _together(self, law: GrowthLaw) -> Iterator[tuple[str, ...]]:
-        """Yield the factors that cannot be told apart, group by group."""
-        first_L = alike(likeness(law.design(self.learnt, self.mean_Y, self.sd_Y)))
-        names = np.array(dose_names(self.schema.treatments, timeless=True))
-        yield from (tuple(names[first_L == i].tolist()) for i in np.flatnonzero(np.bincount(first_L) > 1))
+    def _whose(self, found: Iterable[Groups]) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yield each group of factors that holds of an outcome, and of which outcomes where it is not of all."""
+        names, of_group = dose_names(self.schema.treatments, timeless=True), dict[tuple[int, ...], list[str]]()
+        for outcome, groups in zip(self.schema.outcomes, found, strict=True):
+            for group in groups:
+                of_group.setdefault(group, []).append(outcome.name)
+        for group, outcomes in sorted(of_group.items()):
+            of = f" of {shown(outcomes)}" if len(outcomes) < len(self.schema.outcomes) else ""
+            yield tuple(names[place] for place in group), of
+
+    @staticmethod
+    def _together(likeness_LL: Floats) -> Groups:
+        """Return the groups of factors that cannot be told apart."""
+        first_L = alike(likeness_LL)
+        return [tuple(np.flatnonzero(first_L == i).tolist()) for i in np.flatnonzero(np.bincount(first_L) > 1)]
+
+    @staticmethod
+    def _dependent(likeness_LL: Floats) -> Groups:
+        """Return the factors of which one follows from others, beyond those that were always given together."""
+        given = np.unique(alike(likeness_LL))
+        silent_LK = silent(likeness_LL[np.ix_(given, given)])
+        group = tuple(given[np.abs(silent_LK).max(axis=1, initial=0) > ALMOST_NONE].tolist())
+        return [group] if group else []
+
+    def _hardly_apart(self, likeness_LL: Floats) -> Groups:
+        """Return the pairs that so few subjects were given apart that chance may decide between them."""
+        pairs = nearly_alike(likeness_LL)
+        return [pair for pair in pairs if self._apart_NT(pair).any(axis=1).sum() < FEW_APART]
+
+    def _apart_NT(self, pair: tuple[int, ...]) -> NDArray[np.bool_]:
+        """Return the steps before another at which one of two factors was given without the other."""
+        one, other = pair
+        inside_NT = np.arange(1, self.learnt.dose_NTL.shape[1]) < self.learnt.length_N[:, None]
+        dose_NTL = self.learnt.dose_NTL[:, :-1]
+        return np.asarray((dose_NTL[..., one] != dose_NTL[..., other]) & inside_NT)
 
 
 MIXED = MixedMethod()

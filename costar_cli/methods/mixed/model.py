@@ -230,9 +230,9 @@ class MixedModel(EncodingModel[Histories]):
     def predict_distribution(self, panel: Panel, queries: Queries) -> PredictiveDistribution:
         """Predict mean and standard deviation, by the derivatives of the rollout (spec MIXED-9).
 
-        The share of the parameters is what is not known of the subject's own effects; the share of the noise is what
-        happens to it, and to its covariates, between the origin and the step. What is not known of the means and
-        spreads of all subjects is left out; draws have it of the means.
+        The share of the parameters is what is not known of the subject's own effects and of the means of all subjects,
+        the latter not in older files; the share of the noise is what happens to it, and to its covariates, between the
+        origin and the step. What is not known of spreads, half-lives and covariates' weights is left out.
 
         Raises:
             UsageError: the plans are longer than the horizon that the model was trained for.
