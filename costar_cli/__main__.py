@@ -52,6 +52,7 @@ def _in_child(work: Callable[[], int], limit: Memory) -> int:
         with suppress(OSError, AttributeError):  # of other systems
             ctypes.CDLL(None).prctl(KILLED_WITH_PARENT, signal.SIGKILL)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.environ.setdefault("_RJEM_MALLOC_CONF", "retain:false")  # what polars frees counts against the limit else
         code = work()
         os.write(say, bytes([code]))
         return code

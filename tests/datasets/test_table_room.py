@@ -1,7 +1,11 @@
 """Memory of a panel is asked for before it is laid out: series are padded to the longest, categories are columns."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -70,8 +74,6 @@ def test_categories_and_levels_count_as_columns_once_they_are_known(
 
 
 def test_a_part_is_padded_to_its_own_longest_series() -> None:
-    import numpy as np
-
     assert PartSize.of(np.array([3, 0, 10])) == (13, 20)
     assert PartSize.of(np.array([0, 0])) == (0, 0)
 
@@ -88,3 +90,70 @@ def test_memory_that_runs_out_later_is_one_too(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr("costar_cli.datasets.table.ingest.build_panels", run_out)
     assert "too little memory" in refused(ward(), tmp_path).problem
+
+
+MEASURE = """
+import sys, threading, time
+from pathlib import Path
+import costar_cli
+from costar_cli.datasets.table.room import Room
+begun, peak = {}, [0]
+
+def anonymous():
+    return int(Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]) * 1024
+
+def sample():
+    while True:
+        peak[0] = max(peak[0], anonymous())
+        time.sleep(0.003)
+
+usual = Room.__init__
+def init(room, *words, **more):
+    usual(room, *words, **more)
+    begun.update(room=room, held=anonymous())
+    peak[0] = 0
+Room.__init__ = init
+costar_cli.read_table(sys.argv[1], schema=sys.argv[3])  # what is imported and set up once does not count
+threading.Thread(target=sample, daemon=True).start()
+costar_cli.read_table(sys.argv[2], schema=sys.argv[3])
+print(begun["room"].needed / (peak[0] - begun["held"]))
+"""
+SHAPES = {
+    "numbers": (20_000, 50, 0, ""),
+    "one long series": (5_000, 10, 5_000, ""),
+    "60 categories": (8_000, 50, 0, 'kind = "categorical"'),
+}
+
+
+def write_shape(path: Path, subjects: int, steps: int, longest: int, kind: str) -> None:
+    rng = np.random.default_rng(0)
+    length = np.array([steps] * subjects + [longest] * bool(longest))
+    rows = int(length.sum())
+    columns = {
+        "subject": np.repeat(np.arange(len(length)), length),
+        "day": np.concatenate([np.arange(n) for n in length]),
+        "drug": np.where(rng.random(rows) < 0.3, "given", "none"),
+        "y": rng.normal(size=rows).round(4),
+    }
+    values = [f"L{i}" for i in rng.integers(0, 60, rows)] if kind else rng.normal(size=rows).round(4)
+    names = ["c0"] if kind else [f"c{i}" for i in range(20)]
+    pl.DataFrame(columns | dict.fromkeys(names, values)).write_csv(path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells what memory is a process's own")
+@pytest.mark.parametrize(("subjects", "steps", "longest", "kind"), SHAPES.values(), ids=SHAPES)
+def test_what_a_panel_takes_is_about_what_was_said(
+    tmp_path: Path, subjects: int, steps: int, longest: int, kind: str
+) -> None:
+    covariates = 1 if kind else 20
+    columns = "".join(f'c{i} = {{ role = "covariate"{", " * bool(kind)}{kind} }}\n' for i in range(covariates))
+    roles = 'subject = { role = "subject" }\nday = { role = "time" }\ny = { role = "outcome" }\n'
+    drug = 'drug = { role = "treatment", levels = ["none", "given"] }\n'
+    (tmp_path / "s.toml").write_text(f'name = "shape"\nhorizon = 3\n[columns]\n{roles}{drug}{columns}')
+    write_shape(tmp_path / "small.csv", 100, steps, 0, kind)
+    write_shape(tmp_path / "large.csv", subjects, steps, longest, kind)
+    command = [sys.executable, "-c", MEASURE, *(tmp_path / name for name in ("small.csv", "large.csv", "s.toml"))]
+    alone = os.environ | {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=alone, capture_output=True, text=True, check=True)
+    assert 0.75 < float(done.stdout) < 1.35

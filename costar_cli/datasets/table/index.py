@@ -77,7 +77,9 @@ class Keys:
         return last
 
     def keep(self, kept: NDArray[np.bool_]) -> "Keys":
-        """Return the cells of some subjects `[N]`."""
+        """Return the cells of some subjects `[N]`; of all of them, these themselves."""
+        if kept.all():
+            return self
         cells, number = kept[self.subject], np.cumsum(kept) - 1
         return Keys(
             self.subjects.take(kept),
