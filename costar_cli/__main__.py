@@ -12,6 +12,10 @@ from costar_cli.errors import STOPS, CostarError, DataError, DeviceError, Termin
 from costar_cli.memory import Memory, own_limits
 
 KILLED_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
+OF_POLARS = {
+    "RUST_BACKTRACE": "0",  # polars 2.1 waits for ever where memory runs out while it traces why a thread got none
+    "_RJEM_MALLOC_CONF": "retain:false",  # what it frees would count against the limit
+}
 
 
 def run() -> int:
@@ -52,7 +56,7 @@ def _in_child(work: Callable[[], int], limit: Memory) -> int:
         with suppress(OSError, AttributeError):  # of other systems
             ctypes.CDLL(None).prctl(KILLED_WITH_PARENT, signal.SIGKILL)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        os.environ.setdefault("_RJEM_MALLOC_CONF", "retain:false")  # what polars frees counts against the limit else
+        os.environ.update(OF_POLARS)
         code = work()
         os.write(say, bytes([code]))
         return code

@@ -43,7 +43,10 @@ def limited(
 
 
 def document(process: "subprocess.Popen[str]") -> dict[str, Any]:
-    out, _ = process.communicate(timeout=60)
+    try:
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()  # with its child
     found: dict[str, Any] = json.loads(out)
     return found
 

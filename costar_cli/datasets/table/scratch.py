@@ -19,7 +19,7 @@ ROW_BYTES, VALUE_BYTES = 50, 7  # of memory, at least: numbers, and series of on
 PIECES, PIECE_BYTES = 4, 100_000_000  # of a file that polars 2.1 holds at once, while it reads on
 THREAD_BYTES, MOST_THREADS = 256_000_000, 4  # of addresses for each thread of polars; with more they were not measured
 SMALLER: Final = "leave out columns, split the subjects over several data sets, or give costar more memory"
-NO_MEMORY: Final = ("Cannot allocate memory", "OutOfMemory", "failed to spawn thread")  # polars, of maps and stacks
+NO_MEMORY: Final = ("Cannot allocate memory", "OutOfMemory", "spawn thread")  # polars, of maps and stacks
 
 
 class NoRoomError(DataError):
