@@ -51,21 +51,22 @@ def free_memory() -> Memory:
     """Return how much memory this process may still take."""
     import psutil  # noqa: PLC0415
 
-    used, free = psutil.Process().memory_info(), [Memory(int(psutil.virtual_memory().available), MACHINE)]
+    free = [Memory(int(psutil.virtual_memory().available), MACHINE)]
     free += [Memory(most - used_bytes, of) for (most, of), used_bytes in _groups()]
-    free += [Memory(most - getattr(used, counted, 0), of) for (most, of), counted in own_limits()]
+    free += [left for left, _ in free_under_own_limits()]
     least = min(free)
     return least._replace(n_bytes=max(least.n_bytes, 0))
 
 
-def free_addresses() -> Memory | None:
-    """Return how many more bytes this process may map, files included; None where no limit of its own says so."""
-    for (most, of), counted in own_limits():
-        if counted == ADDRESSES:
-            import psutil  # noqa: PLC0415
+def free_under_own_limits() -> list[tuple[Memory, bool]]:
+    """Return what each limit of this process itself leaves, and whether files that it maps count, too."""
+    import psutil  # noqa: PLC0415
 
-            return Memory(max(most - psutil.Process().memory_info().vms, 0), of)
-    return None
+    limits = own_limits()
+    used = psutil.Process().memory_info() if limits else None
+    return [
+        (Memory(max(most - getattr(used, counted, 0), 0), of), counted == ADDRESSES) for (most, of), counted in limits
+    ]
 
 
 def _groups() -> Iterator[tuple[Memory, int]]:

@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from costar_cli import memory
-from costar_cli.memory import free_addresses, free_memory, total_memory
+from costar_cli.memory import free_memory, free_under_own_limits, total_memory
 
 GIB = 2**30
 NO_LIMIT = 9223372036854771712  # as version 1 writes it
@@ -70,13 +70,14 @@ def test_limits_of_the_process_itself_count(groups: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(resource, "getrlimit", lambda limit: (most.get(limit, -1), -1))
     assert free_memory().n_bytes <= GIB // 8
     assert "`ulimit -d`" in str(free_memory())
-    addresses = free_addresses()
-    assert addresses is not None
-    assert addresses.n_bytes <= GIB
+    (addresses, with_files), (data, without) = free_under_own_limits()
+    assert (with_files, without) == (True, False)
+    assert GIB // 8 >= data.n_bytes > 0
+    assert GIB >= addresses.n_bytes > GIB // 2
     assert "`ulimit -v`" in str(addresses)
 
 
-def test_without_a_limit_on_addresses_there_is_nothing_to_say(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_limits_of_its_own_there_is_nothing_to_say(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, -1))
-    assert free_addresses() is None
+    assert free_under_own_limits() == []

@@ -80,19 +80,15 @@ def test_a_command_that_ends_in_order_is_as_without_a_limit(tmp_path: Path) -> N
     assert version.returncode == 0
 
 
-def test_polars_is_not_asked_to_map_what_the_limit_on_addresses_forbids(tmp_path: Path, ward_words: list[str]) -> None:
-    process = limited(*ward_words, cwd=tmp_path, limit="RLIMIT_AS", n_bytes=900_000_000)
+@pytest.mark.parametrize(("limit", "n_bytes"), [("RLIMIT_AS", 900_000_000), ("RLIMIT_DATA", 190_000_000)])
+def test_polars_is_not_asked_to_read_what_a_limit_forbids(
+    tmp_path: Path, ward_words: list[str], limit: str, n_bytes: int
+) -> None:
+    process = limited(*ward_words, cwd=tmp_path, limit=limit, n_bytes=n_bytes)
     error = document(process)["error"]
     assert process.returncode == error["exit_code"] == 3
-    assert "GB of addresses to read" in error["problem"]
-    assert "`ulimit -v`" in error["where"]
-
-
-def test_polars_that_ends_the_process_is_told_of(tmp_path: Path, ward_words: list[str]) -> None:
-    process = limited(*ward_words, cwd=tmp_path, n_bytes=180_000_000)
-    error = document(process)["error"]
-    assert process.returncode == error["exit_code"] == 3
-    assert "memory" in error["problem"]
+    assert "GB to read t.csv" in error["problem"]
+    assert "`ulimit -" in error["where"]
 
 
 SLEEP = "import time\napp._run = lambda *_: print('ready', file=sys.stderr, flush=True) or time.sleep(60)"

@@ -12,7 +12,7 @@ from typing import Final
 
 import polars as pl
 
-from costar_cli.datasets.table.scratch import NO_MEMORY, NoRoomError, no_room, require_addresses
+from costar_cli.datasets.table.scratch import NO_MEMORY, NoRoomError, no_room, require_limits
 from costar_cli.errors import CostarError, DataError
 from costar_cli.frames import for_polars
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
@@ -79,7 +79,7 @@ def open_files(
             continue
         try:
             check_path(path)
-            require_addresses(path)
+            require_limits(path)
             files.append(_open_parquet(path, names) if _is_parquet(path) else _open_csv(path))
         except NoRoomError:
             raise

@@ -11,13 +11,14 @@ import polars as pl
 
 from costar_cli.errors import DataError, StorageError, storage_error
 from costar_cli.frames import for_polars
-from costar_cli.memory import GB, free_addresses, free_memory
+from costar_cli.memory import GB, free_memory, free_under_own_limits
 
 MOST_VALUES_HELD: Final = 8_000_000  # in memory: some 100 MB while they are read
 ROW_BYTES, VALUE_BYTES = 50, 7  # of memory, at least: numbers, and series of one length (docs/scale.md)
 
-PIECES, PIECE_BYTES = 4, 100_000_000  # of a file that polars 2.1 holds at once, while it reads on
-THREAD_BYTES, MOST_THREADS = 256_000_000, 4  # of addresses for each thread of polars; with more they were not measured
+PIECES, PIECE_BYTES = 3, 100_000_000  # of a file that polars 2.1 holds at once, while it reads on
+THREAD_BYTES, THREAD_ADDRESSES = 32_000_000, 256_000_000  # for each thread of polars, and one more
+MOST_THREADS: Final = 4  # with more they were not measured
 SMALLER: Final = "leave out columns, split the subjects over several data sets, or give costar more memory"
 NO_MEMORY: Final = ("Cannot allocate memory", "OutOfMemory", "spawn thread")  # polars, of maps and stacks
 
@@ -44,21 +45,20 @@ def told_of_memory() -> Iterator[None]:
         raise no_room() from error
 
 
-def require_addresses(file: Path) -> None:
-    """See, where this process has a limit on addresses, that polars can map a file: it may end or hang where it cannot.
+def require_limits(file: Path) -> None:
+    """See that limits of this process leave polars room to read a file: it may end or hang where they do not.
 
     Raises:
-        NoRoomError: it cannot.
+        NoRoomError: one does not.
     """
-    free = free_addresses()
-    if free is None:
-        return
-    size = file.stat().st_size
-    needed = size + PIECES * min(size, PIECE_BYTES) + THREAD_BYTES * (1 + min(pl.thread_pool_size(), MOST_THREADS))
-    if needed > free.n_bytes:
-        problem = f"polars takes up to {needed / GB:.1f} GB of addresses to read {file.name}"
-        fix = "raise the limit, split the table, or set POLARS_MAX_THREADS=1"
-        raise NoRoomError(problem, where=str(free), fix=fix)
+    for free, is_of_addresses in free_under_own_limits():
+        size, threads = file.stat().st_size, 1 + min(pl.thread_pool_size(), MOST_THREADS)
+        pieces = PIECES * min(size, PIECE_BYTES)
+        needed = size + pieces + THREAD_ADDRESSES * threads if is_of_addresses else pieces + THREAD_BYTES * threads
+        if needed > free.n_bytes:
+            problem = f"polars takes up to {needed / GB:.1f} GB to read {file.name}"
+            fix = "raise the limit, split the table, or set POLARS_MAX_THREADS=1"
+            raise NoRoomError(problem, where=str(free), fix=fix)
 
 
 def require_memory(needed: int, what: str, why: str, fix: str = SMALLER) -> None:
