@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -46,7 +47,7 @@ class SavedGroup(NamedTuple):
         """Put a fresh group where this one is."""
         state.load_arrays(self.arrays)
         state.epoch, state.step = self.position["epoch"], self.position["step"]
-        state.records = [MemberRecord(**record) for record in self.position["records"]]
+        state.records = [MemberRecord(**record) for record in deepcopy(self.position["records"])]
 
 
 class FinishedGroup(NamedTuple):
@@ -132,7 +133,7 @@ class Checkpoint:
         self._reporter, self._stage, self._followed = reporter, stage, followed
         self._saved_at = time.monotonic()
         self._finished: list[FinishedGroup] = []
-        self._waiting: list[SavedGroup] = []  # groups that an earlier run left unfinished, not yet restored
+        self._waiting: list[SavedGroup] = []  # where groups that are not complete were when last heard of
         self.makings: list[Making] = []
         if path.exists():
             self._load(reporter)
@@ -153,7 +154,6 @@ class Checkpoint:
         for group in self._waiting:
             if group.position["members"] == state.members:
                 group.restore(state)
-                self._waiting.remove(group)
                 return
 
     def complete(self, state: GroupState) -> FinishedGroup:
@@ -164,7 +164,7 @@ class Checkpoint:
 
     def finish(self, state: GroupState) -> None:
         """Remember a complete group."""
-        self._finished.append(self.complete(state))
+        self.learn([self.complete(state)], [])
         self.save(None)
 
     def learn(self, finished: Sequence[FinishedGroup], going: Sequence[SavedGroup]) -> None:
@@ -214,9 +214,10 @@ class Checkpoint:
         for index, group in enumerate(self._finished):
             arrays |= {f"finished/{index}/{name}": value.numpy() for name, value in group.kept.items()}
             arrays |= _under(f"end/{index}", group.end.arrays if group.end else {})
-        for index, waiting in enumerate(self._waiting):
-            arrays |= _under(f"waiting/{index}", waiting.arrays)
         current = None if state is None else SavedGroup.of(state)
+        waiting = [group for group in self._waiting if state is None or group.position["members"] != state.members]
+        for index, left in enumerate(waiting):
+            arrays |= _under(f"waiting/{index}", left.arrays)
         meta: dict[str, Any] = {
             **self._identity.to_json(),
             "epochs": self._epochs,
@@ -229,7 +230,7 @@ class Checkpoint:
                 }
                 for group in self._finished
             ],
-            "waiting": [waiting.position for waiting in self._waiting],
+            "waiting": [left.position for left in waiting],
             "current": None if current is None else current.position,
         }
         arrays |= _under("current", current.arrays if current else {})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costar_cli.errors import TrainingError
+from costar_cli.errors import DeviceError, TrainingError
 from costar_cli.methods.shared import processes
 from costar_cli.panel.store import read_dataset
 from costar_cli.reporting import launched
@@ -23,10 +23,17 @@ STEPS_BEFORE = 3
 @contextmanager
 def in_the_second(act: Callable[[], None]) -> Iterator[list[list[int]]]:
     """Let something happen to the second process after some steps; yield the members of each step of this one."""
+    with in_process(1, act, STEPS_BEFORE) as taken:
+        yield taken
+
+
+@contextmanager
+def in_process(rank: int, act: Callable[[], None], after: int) -> Iterator[list[list[int]]]:
+    """Let something happen to a process after so many steps; yield the members of each step of this one."""
     step, taken = loop.training_step, list[list[int]]()
 
     def acting(*args):
-        if len(taken) == STEPS_BEFORE and launched("RANK") == 1:
+        if len(taken) == after and launched("RANK") == rank:
             act()
         taken.append(args[1].members)
         return step(*args)
@@ -42,6 +49,10 @@ def fail() -> None:
     raise TrainingError("the loss is not finite", where="a member of the second process", details=["one", "two"])
 
 
+def run_out_of_memory() -> None:
+    raise MemoryError
+
+
 def main(folder: Path) -> None:
     dataset, rank = read_dataset(folder / "data.h5"), launched("RANK")
     divided.MEET_S = 0.1
@@ -52,6 +63,12 @@ def main(folder: Path) -> None:
     (folder / f"taken-{rank}.json").write_text(json.dumps(taken))
     goes_on = run_pretrain(dataset, folder / "goes-on", ONE_THREAD, members=3)
     np.savez(folder / f"goes-on-{rank}.npz", **goes_on.arrays)
+    divided.MEET_S = 60.0  # only in the end
+    with in_process(0, run_out_of_memory, 1):
+        try:
+            run_pretrain(dataset, folder / "failed-early", ONE_THREAD, members=3)
+        except (MemoryError, DeviceError):
+            processes.wait()
     divided.MEET_S = 0.0  # after each step
     for name, members, runtime in (("shared", 1, EXACT), ("divided", 3, ONE_THREAD)):
         with in_the_second(lambda: signal.raise_signal(signal.SIGINT)) as taken:

@@ -16,6 +16,7 @@ import psutil
 import pytest
 import torch
 
+from costar_cli.artifact import read_header
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.streams import Stream
@@ -50,10 +51,11 @@ def together(tumor_dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -
     """The folder in which two processes have trained: see `tests/train/one_of_several.py`."""
     folder = tmp_path_factory.mktemp("together")
     write_dataset(folder / "data.h5", tumor_dataset)
-    with pytest.MonkeyPatch.context() as patched:
-        die_at_step(patched, 8)  # in the second of three members
-        with pytest.raises(KilledError):
-            run_pretrain(tumor_dataset, folder / "goes-on", ONE_THREAD, members=3)
+    for name, steps in {"goes-on": 8, "failed-early": 3}.items():  # in the second and in the first of three members
+        with pytest.MonkeyPatch.context() as patched:
+            die_at_step(patched, steps)
+            with pytest.raises(KilledError):
+                run_pretrain(tumor_dataset, folder / name, ONE_THREAD, members=3)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -118,6 +120,14 @@ def test_an_error_in_one_process_is_that_of_all(together: Path) -> None:
     assert told[0] == told[1]
     assert told[0]["details"][:2] == ["one", "two"]
     assert told[0]["where"] == "a member of the second process"
+
+
+def test_an_error_right_after_a_resume_loses_no_saved_progress(together: Path, tumor_dataset: Dataset, whole) -> None:
+    saved = read_header(together / "failed-early" / "pretrain.h5").meta["waiting"]
+    assert [(group["members"], group["epoch"], group["step"]) for group in saved] == [([0], 1, 1)]
+    assert len(saved[0]["records"][0]["train_loss"]) == 1
+    continued = run_pretrain(tumor_dataset, together / "failed-early", ONE_THREAD, members=3).arrays
+    assert same(whole(run_pretrain, members=3, runtime=ONE_THREAD).arrays, continued)
 
 
 def test_processes_of_somebody_else_compute_alone_and_those_that_train_together_share_the_memory(
