@@ -37,7 +37,8 @@ campaign: .venv/.installed-test
 test-lowest: .venv/bin/uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-lowest
 	$(BIN)/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct -e '.[test]'
-	.venv-lowest/bin/python -m pytest -n $(JOBS) --dist loadfile -o filterwarnings=default  # old versions warn of new ones
+	PYTHONWARNINGS=error,ignore::ResourceWarning .venv-lowest/bin/python -m pytest -n $(JOBS) --dist loadfile \
+	  -o filterwarnings=default  # old versions warn of new ones, and torch 2.6 leaves a folder to the interpreter's end
 
 bench-guard: .venv/.installed-test
 	$(BIN)/python -m benchmarks.guard

@@ -41,7 +41,7 @@ def preloaded_costar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
     address, command = f"{folder}/door", folder / "costar"
     command.write_text(SHIM.format(python=sys.executable, address=address))
     command.chmod(0o755)
-    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    environment = {"PYTHONWARNINGS": "error", **os.environ}
     server = subprocess.Popen([sys.executable, "-m", "tests.preloaded", address], env=environment)
     until = time.monotonic() + 100
     while not Path(address).exists():

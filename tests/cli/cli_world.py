@@ -91,9 +91,9 @@ def refuse_writes(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """The environment of a process: no settings, no colour switches, but what the test gives."""
+    """The environment of a process: warnings are errors, no settings, no colour switches, but what the test gives."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("COSTAR_") and k not in {"NO_COLOR", "FORCE_COLOR"}}
-    return {**kept, "PYTHONWARNINGS": "error", **extra}
+    return {"PYTHONWARNINGS": "error", **kept, **extra}
 
 
 def run_process(*args: object, cwd: Path, env: dict[str, str] | None = None) -> Run:
