@@ -8,13 +8,13 @@ processes continues it, in this way or by shares of each batch.
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from costar_cli.errors import CostarError, as_costar_error
+from costar_cli.errors import CostarError, UnforeseenError, as_costar_error
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared import processes
 from costar_cli.reporting import Reporter
@@ -92,7 +92,8 @@ class Divided:
     ) -> None:
         with self._alone:
             if isinstance(error, Exception) and not self._over:
-                self._meet(error=as_costar_error(error))
+                with suppress(UnforeseenError):  # that the others cannot be reached says less than the error
+                    self._meet(error=as_costar_error(error))
             elif error is not None and not self._over:
                 self._meet(stops=True)
             while not self._over:
@@ -109,7 +110,7 @@ class Divided:
         """Meet the others when it is time, or when interrupted.
 
         Raises:
-            CostarError: training has failed in another process.
+            CostarError: training has failed in another process, or the first one cannot save or log.
             KeyboardInterrupt: a signal has come to one of them; all is saved.
         """
         if interrupted or time.monotonic() - self._met_at >= MEET_S:
@@ -129,8 +130,10 @@ class Divided:
     ) -> None:
         """Exchange words, and groups where one asks for it; then act on them, so that no error comes in between.
 
+        A process with an error of its own keeps it. Others are told what the first one failed to write, if anything.
+
         Raises:
-            CostarError: training has failed in another process.
+            CostarError: training has failed in another process, or the first one cannot save or log.
             KeyboardInterrupt: a signal has come to one of them.
         """
         saves = bool(self._complete) or (self._is_first and self._checkpoint.is_due)
@@ -146,24 +149,34 @@ class Divided:
         self._over = stopped or all(word.is_done for word in words)
         self._rows, self._complete = [], [] if exchanged else self._complete
         self._met_at = time.monotonic()
-        self._act(words, groups)
+        failure = self._act(words, groups)
+        if self._over:
+            with processes.together():  # once one process has ended, `torchrun` ends the others
+                failure = processes.said(failure)[0]
+        if error is not None:
+            if failure is not None and failure.problem != error.problem:
+                self._reporter.warn(str(failure))
+            return
+        if failure is not None or errors:
+            raise failure or errors[0]
         if stopped:
-            with processes.together():
-                processes.wait()  # until all is saved: once one process has ended, `torchrun` ends the others
-        if errors and error is None:
-            raise errors[0]
-        if stopped and error is None:
             where = "" if state is None else f" at epoch {state.epoch + 1}, step {state.step + 1}"
             self._reporter.note(f"progress saved{where}")
             raise KeyboardInterrupt
 
-    def _act(self, words: Sequence[Word], groups: Sequence[tuple[list[FinishedGroup], SavedGroup | None]]) -> None:
-        """Log what others could not, and save what they gave."""
-        if self._is_first:
-            for row in (row for word in words for row in word.rows):
-                self._log(self._stage, *row)
-        if groups:
-            finished = [group for complete, _ in groups for group in complete]
-            self._checkpoint.learn(finished, [going for _, going in groups if going is not None])
+    def _act(
+        self, words: Sequence[Word], groups: Sequence[tuple[list[FinishedGroup], SavedGroup | None]]
+    ) -> CostarError | None:
+        """Save what the processes gave, then log what others could not; return what kept the first one from that."""
+        try:
+            if groups:
+                finished = [group for complete, _ in groups for group in complete]
+                self._checkpoint.learn(finished, [going for _, going in groups if going is not None])
+                if self._is_first:
+                    self._checkpoint.save(None)
             if self._is_first:
-                self._checkpoint.save(None)
+                for row in (row for word in words for row in word.rows):
+                    self._log(self._stage, *row)
+        except Exception as error:  # the others wait to be told
+            return as_costar_error(error)
+        return None

@@ -3,17 +3,21 @@
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from costar_cli.errors import DeviceError, TrainingError
+from costar_cli.errors import CostarError, DeviceError, StorageError, TrainingError
+from costar_cli.methods.base import Stage
 from costar_cli.methods.shared import processes
 from costar_cli.panel.store import read_dataset
 from costar_cli.reporting import launched
 from costar_cli.train import Runtime, TrainingLog, divided, loop
+from costar_cli.train.group import MemberRecord
+from costar_cli.train.log import EpochLog
 from tests.train.test_together import ONE_THREAD, gradients
 from tests.train.worlds import CPU, EXACT, run_pretrain
 
@@ -49,6 +53,17 @@ def fail() -> None:
     raise TrainingError("the loss is not finite", where="a member of the second process", details=["one", "two"])
 
 
+class FullLog:
+    """A log whose disk is full once the second member comes."""
+
+    def of_part(self) -> EpochLog:
+        return self.add
+
+    def add(self, stage: Stage, members: Sequence[int], records: Sequence[MemberRecord], seconds: float | None) -> None:
+        if 1 in members:
+            raise StorageError("the disk is full", where="log.csv")
+
+
 def run_out_of_memory() -> None:
     raise MemoryError
 
@@ -64,6 +79,15 @@ def main(folder: Path) -> None:
     goes_on = run_pretrain(dataset, folder / "goes-on", ONE_THREAD, members=3)
     np.savez(folder / f"goes-on-{rank}.npz", **goes_on.arrays)
     divided.MEET_S = 60.0  # only in the end
+    stop = partial(signal.raise_signal, signal.SIGINT)
+    for name, act in {"full": int, "full-stopped": stop, "full-failed": fail}.items():
+        with in_the_second(act):
+            try:
+                run_pretrain(dataset, folder / name, ONE_THREAD, members=3, log=None if rank else FullLog())
+            except CostarError as error:
+                (folder / f"{name}-{rank}.json").write_text(json.dumps(error.to_json()))
+            except KeyboardInterrupt:
+                assert (name, rank) == ("full-stopped", 1)
     with in_process(0, run_out_of_memory, 1):
         try:
             run_pretrain(dataset, folder / "failed-early", ONE_THREAD, members=3)
@@ -71,7 +95,7 @@ def main(folder: Path) -> None:
             processes.wait()
     divided.MEET_S = 0.0  # after each step
     for name, members, runtime in (("shared", 1, EXACT), ("divided", 3, ONE_THREAD)):
-        with in_the_second(lambda: signal.raise_signal(signal.SIGINT)) as taken:
+        with in_the_second(stop) as taken:
             try:
                 run_pretrain(dataset, folder / name, runtime, members=members)
             except KeyboardInterrupt:

@@ -130,6 +130,28 @@ def test_an_error_right_after_a_resume_loses_no_saved_progress(together: Path, t
     assert same(whole(run_pretrain, members=3, runtime=ONE_THREAD).arrays, continued)
 
 
+@pytest.mark.parametrize(
+    ("name", "told", "finished", "waiting"),
+    [
+        ("full", {0: "the disk is full", 1: "the disk is full"}, [[0], [2], [1]], []),
+        ("full-stopped", {0: "the disk is full"}, [[0], [2]], [([1], 1, 2)]),
+        ("full-failed", {0: "the disk is full", 1: "the loss is not finite"}, [[0], [2]], []),
+    ],
+)
+def test_a_log_that_cannot_be_written_keeps_no_process_from_saving_and_all_are_told(
+    name: str,
+    told: dict[int, str],
+    finished: list[list[int]],
+    waiting: list[tuple[list[int], int, int]],
+    together: Path,
+) -> None:
+    errors = {rank: json.loads((together / f"{name}-{rank}.json").read_text()) for rank in told}
+    assert {rank: error["problem"] for rank, error in errors.items()} == told
+    saved = read_header(together / name / "pretrain.h5").meta
+    assert [group["members"] for group in saved["finished"]] == finished
+    assert [(group["members"], group["epoch"], group["step"]) for group in saved["waiting"]] == waiting
+
+
 def test_processes_of_somebody_else_compute_alone_and_those_that_train_together_share_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
