@@ -34,11 +34,12 @@ test-slow: .venv/.installed-test
 campaign: .venv/.installed-test
 	$(BIN)/python -m tests.campaigns 250
 
+# Old versions warn of new ones, and torch 2.6 leaves a folder to the interpreter's end.
 test-lowest: .venv/bin/uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-lowest
 	$(BIN)/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct -e '.[test]'
-	PYTHONWARNINGS=error,ignore::ResourceWarning .venv-lowest/bin/python -m pytest -n $(JOBS) --dist loadfile \
-	  -o filterwarnings=default  # old versions warn of new ones, and torch 2.6 leaves a folder to the interpreter's end
+	PYTHONWARNINGS=error,ignore::DeprecationWarning,ignore::ResourceWarning \
+	  .venv-lowest/bin/python -m pytest -n $(JOBS) --dist loadfile -o filterwarnings=default
 
 bench-guard: .venv/.installed-test
 	$(BIN)/python -m benchmarks.guard
