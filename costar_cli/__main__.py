@@ -12,6 +12,7 @@ from costar_cli.errors import STOPS, CostarError, DataError, DeviceError, Termin
 from costar_cli.memory import Memory, own_limits
 
 KILLED_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
+SIGNALLED = 128  # plus the number of the signal that ended a command is its exit code
 OF_POLARS = {
     "RUST_BACKTRACE": "0",  # polars 2.1 waits for ever where memory runs out while it traces why a thread got none
     "_RJEM_MALLOC_CONF": "retain:false",  # what it frees would count against the limit
@@ -40,28 +41,31 @@ def run_here() -> int:
         except (KeyboardInterrupt, Exception) as error:
             if termination.came is None and not isinstance(error, KeyboardInterrupt):
                 raise
-            return _tell(termination.as_error(""), "interrupted")  # libraries wrap what a signal's handler raises
+            return _tell(termination.as_error(""))  # libraries wrap what a signal's handler raises
 
 
 def _in_child(work: Callable[[], int], limit: Memory) -> int:
     """Do the work in a child, which is sent what signals come here, and return its exit code.
 
-    The child says at the end that it has told how it went; where it does not, that is told here.
+    The child says at the end that it has told how it went; where it does not, that is told here,
+    unless a signal ended it.
     """
     said, say = os.pipe()
     stops = {number for number in (signal.SIGINT, *STOPS) if signal.getsignal(number) != signal.SIG_IGN}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, stops)
-    child = os.fork()  # nothing is loaded yet, and there are no other threads
+    parent, child = os.getpid(), os.fork()  # nothing is loaded yet, and there are no other threads
     if not child:
-        with suppress(OSError, AttributeError):  # of other systems
-            ctypes.CDLL(None).prctl(KILLED_WITH_PARENT, signal.SIGKILL)
+        _end_with(parent)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.environ.update(OF_POLARS)
         code = work()
         os.write(say, bytes([code]))
         return code
 
+    passed: list[int] = []
+
     def pass_on(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a handler
+        passed.append(number)
         with suppress(ProcessLookupError):
             os.kill(child, number)
 
@@ -74,14 +78,28 @@ def _in_child(work: Callable[[], int], limit: Memory) -> int:
     with suppress(BlockingIOError):
         if told := os.read(said, 1):
             return told[0]
-    return _tell(_lack_of_memory(os.waitstatus_to_exitcode(status), limit), "failed")
+    code = os.waitstatus_to_exitcode(status)
+    ended_by = -code if code < 0 else code - SIGNALLED
+    if passed or ended_by in (signal.SIGINT, *STOPS):  # a second signal ends a run without a document
+        return SIGNALLED + ended_by if code < 0 else code
+    return _tell(_lack_of_memory(code, limit))
+
+
+def _end_with(parent: int) -> None:
+    """Have the system kill this process when its parent ends; only Linux does."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(KILLED_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the system was asked
+        os._exit(SIGNALLED + signal.SIGKILL)
 
 
 def _lack_of_memory(code: int, limit: Memory) -> CostarError:
-    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    names = {int(number): number.name for number in signal.Signals}  # most of those of real time have none
+    how = f"exit code {code}" if code >= 0 else names.get(-code, f"signal {-code}")
     problem = f"the command ended without saying why ({how}): most likely it got no more memory"
     fix = f"raise the limit, or use less data; it is {limit.n_bytes / 1e9:.1f} GB"
-    return (DataError if "ingest" in sys.argv[1:] else DeviceError)(problem, where=limit.of, fix=fix)
+    verb = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    return (DataError if verb == "ingest" else DeviceError)(problem, where=limit.of, fix=fix)
 
 
 def _open_what_is_closed() -> None:
@@ -92,11 +110,10 @@ def _open_what_is_closed() -> None:
             setattr(sys, name, os.fdopen(nowhere, "r" if name == "stdin" else "w", encoding="utf-8"))
 
 
-def _tell(error: CostarError, status: str) -> int:
-    from costar_cli.ui.output import Output  # noqa: PLC0415
+def _tell(error: CostarError) -> int:
+    from costar_cli.ui.output import Output, tell_failure  # noqa: PLC0415
 
-    Output(json="--json" in sys.argv).fail(error, status=status)
-    return int(error.exit_code)
+    return tell_failure(Output(json="--json" in sys.argv), error)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ import io
 import os
 import re
 import sys
-import traceback
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, cast
 
@@ -29,16 +28,13 @@ from costar_cli.commands.verify import verify
 from costar_cli.commands.whatif import whatif
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import (
-    CostarError,
     ExitCode,
-    InterruptedRunError,
-    TerminatedRunError,
     Termination,
     UsageError,
     as_costar_error,
 )
 from costar_cli.reporting import launched
-from costar_cli.ui.output import Output, abandon, aside
+from costar_cli.ui.output import Output, aside, tell_failure
 
 PROGRAM = "costar"
 TOGETHER = ("pretrain", "finetune")  # the verbs that `torchrun` may start in several processes
@@ -110,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _ended(args, out, verb)
         except (KeyboardInterrupt, typer.Abort):
-            return _fail(out, termination.as_error(verb), verb)
+            return tell_failure(out, termination.as_error(verb), verb)
         finally:
             termination.tell()
             out.close()
@@ -125,10 +121,10 @@ def _ended(args: list[str], out: Output, verb: str) -> int:
     except typer.Abort:
         raise
     except typer.TyperException as error:
-        return _fail(out, _usage_error(error), verb)
+        return tell_failure(out, _usage_error(error), verb)
     except Exception as error:
         Termination.stop_if_signalled()  # libraries wrap what a signal's handler raises, as pydantic's serialisers do
-        return _fail(out, as_costar_error(error), verb)
+        return tell_failure(out, as_costar_error(error), verb)
 
 
 @contextlib.contextmanager
@@ -163,26 +159,6 @@ def _run(args: list[str], out: Output) -> int:
         raise KeyboardInterrupt
     sys.stdout.flush()
     return int(code or 0)
-
-
-def _fail(out: Output, error: CostarError, verb: str) -> int:
-    """Report the error; if even that cannot be written, the exit code still says it."""
-    stopped = isinstance(error, InterruptedRunError | TerminatedRunError)
-    if rank := launched("RANK"):
-        if stopped:  # as the first one is, which says so
-            return int(error.exit_code)
-        out.json = False  # the document is the first process's
-        with aside():
-            sys.stderr.write(f"process {rank}: ")
-    if out.debug:
-        with aside():
-            traceback.print_exc()
-    try:
-        out.fail(error, verb=verb, status="interrupted" if stopped else "failed")
-    except OSError as failure:
-        abandon(sys.stdout)
-        return int(as_costar_error(failure).exit_code)
-    return int(error.exit_code)
 
 
 def _verb(args: Sequence[str]) -> str:

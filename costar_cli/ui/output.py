@@ -2,13 +2,14 @@
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from costar_cli.errors import CostarError, Termination
-from costar_cli.reporting import plain
+from costar_cli.errors import CostarError, InterruptedRunError, TerminatedRunError, Termination, as_costar_error
+from costar_cli.reporting import launched, plain
 from costar_cli.ui.tables import render_table
 from costar_cli.ui.text import columns_of, dump_json, paint
 
@@ -147,6 +148,26 @@ class Output:
     def _aside(self, label: str, message: str, style: str) -> None:
         if not self.quiet and not self.json:
             _write(sys.stderr, f"{paint(label, style, sys.stderr)}  {_line(message)}\n")
+
+
+def tell_failure(out: Output, error: CostarError, verb: str = "") -> int:
+    """Report the error and return its exit code; if even that cannot be written, the exit code still says it."""
+    stopped = isinstance(error, InterruptedRunError | TerminatedRunError)
+    if rank := launched("RANK"):
+        if stopped:  # as the first one is, which says so
+            return int(error.exit_code)
+        out.json = False  # the document is the first process's
+        with aside():
+            sys.stderr.write(f"process {rank}: ")
+    if out.debug:
+        with aside():
+            traceback.print_exc()
+    try:
+        out.fail(error, verb=verb, status="interrupted" if stopped else "failed")
+    except OSError as failure:
+        abandon(sys.stdout)
+        return int(as_costar_error(failure).exit_code)
+    return int(error.exit_code)
 
 
 def _line(text: object) -> str:

@@ -28,13 +28,13 @@ ENDS = {
 
 
 def limited(
-    *words: object, cwd: Path, code: str = "", limit: str = "RLIMIT_DATA", n_bytes: int = 2**40
+    *words: object, cwd: Path, code: str = "", limit: str = "RLIMIT_DATA", n_bytes: int = 2**40, **names: str
 ) -> "subprocess.Popen[str]":
     start = ["-c", RUN.format(then=code)] if code else ["-m", "costar_cli"]
     return subprocess.Popen(
         [sys.executable, *start, *map(str, words)],
         cwd=cwd,
-        env=environment(),
+        env=environment() | names,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -72,6 +72,24 @@ def test_a_command_that_ends_without_a_word_is_told_of(
     assert error["where"] == "this process, under `ulimit -d`"
 
 
+def test_a_signal_without_a_name_is_told_by_its_number(tmp_path: Path) -> None:
+    ends = "import os, signal; app.main = lambda: os.kill(os.getpid(), signal.SIGRTMIN + 2)"
+    problem = document(limited("doctor", "--json", cwd=tmp_path, code=ends))["error"]["problem"]
+    assert f"(signal {signal.SIGRTMIN + 2})" in problem
+
+
+def test_a_file_that_is_called_like_a_verb_is_no_verb(tmp_path: Path) -> None:
+    process = limited("verify", "ingest", "--json", cwd=tmp_path, code=ENDS["aborts"][0])
+    assert document(process)["error"]["exit_code"] == process.returncode == 6
+
+
+def test_of_several_processes_the_first_alone_prints_a_document(tmp_path: Path) -> None:
+    names = {"TORCHELASTIC_RUN_ID": "t", "WORLD_SIZE": "2", "RANK": "1"}
+    out, err = limited("pretrain", "--json", cwd=tmp_path, code=ENDS["aborts"][0], **names).communicate(timeout=60)
+    assert out == ""
+    assert err.startswith("process 1: error: the command ended without saying why")
+
+
 def test_a_command_that_ends_in_order_is_as_without_a_limit(tmp_path: Path) -> None:
     process = limited("verify", "nothing.h5", "--json", cwd=tmp_path)
     assert document(process)["error"]["exit_code"] == process.returncode == 4
@@ -102,6 +120,61 @@ def test_signals_reach_the_command(tmp_path: Path, number: signal.Signals) -> No
     process.send_signal(number)
     assert document(process)["status"] == "interrupted"
     assert process.returncode == 128 + number
+
+
+LASTING = """
+import sys, time
+from costar_cli.errors import SignalHandler
+SignalHandler.AGAIN_S = 0.0
+def last(*_):
+    print("ready", file=sys.stderr, flush=True)
+    while True:
+        time.sleep(0.01)
+def lasting(*_):
+    try:
+        last()
+    except KeyboardInterrupt:
+        {then}
+        last()
+app.{name} = lasting
+"""
+BEFORE = LASTING.format(name="_run", then="pass")
+AFTER = LASTING.format(name="main", then='print("told", flush=True)')
+UNPREPARED = """
+import sys, time
+from costar_cli import __main__
+__main__.run_here = lambda: print("ready", file=sys.stderr, flush=True) or time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("code", "printed"), [(BEFORE, ""), (AFTER, "told\n")], ids=["before", "after"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_the_command_without_another_document(
+    tmp_path: Path, code: str, printed: str, number: signal.Signals
+) -> None:
+    process = limited("doctor", "--json", cwd=tmp_path, code=code)
+    assert process.stderr is not None
+    for _ in range(2):
+        assert process.stderr.readline() == "ready\n"
+        process.send_signal(number)
+    assert process.communicate(timeout=60) == (printed, "")
+    assert process.returncode == 128 + number
+
+
+def test_a_signal_that_nothing_handles_yet_is_no_lack_of_memory(tmp_path: Path) -> None:
+    process = limited("doctor", "--json", cwd=tmp_path, code=UNPREPARED)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "ready\n"
+    (child,) = psutil.Process(process.pid).children()
+    child.terminate()
+    assert process.communicate(timeout=60) == ("", "")
+    assert process.returncode == 143
+
+
+def test_a_command_whose_starter_is_gone_does_nothing(tmp_path: Path) -> None:
+    gone = "import os; os.getppid = lambda: -1; app.main = lambda: print('worked')"
+    out, _ = limited("doctor", cwd=tmp_path, code=gone).communicate(timeout=60)
+    assert out == ""
 
 
 def test_a_killed_command_leaves_no_process(tmp_path: Path) -> None:
