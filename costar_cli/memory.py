@@ -33,18 +33,23 @@ def own_limits() -> list[tuple[Memory, str]]:
         import resource  # noqa: PLC0415
 
         for name, counted, command in OWN_LIMITS:
-            most = resource.getrlimit(getattr(resource, name))[0]
+            limit = getattr(resource, name, None)  # some systems have not all of them
+            most = resource.RLIM_INFINITY if limit is None else resource.getrlimit(limit)[0]
             if most != resource.RLIM_INFINITY:
                 found.append((Memory(most, f"this process, under `{command}`"), counted))
     return found
 
 
-def total_memory() -> Memory:
-    """Return how much memory this process could have if nothing else took any."""
+def total_memory(sharing: int = 1) -> Memory:
+    """Return how much memory this process could have if nothing took any but so many processes like it, it included.
+
+    They share the machine and its container. Each has limits of its own.
+    """
     import psutil  # noqa: PLC0415 - not for the process that waits for another one
 
-    limits = [limit for limit, _ in (*own_limits(), *_groups())]
-    return min([Memory(psutil.virtual_memory().total, MACHINE), *limits])
+    shared = min([Memory(psutil.virtual_memory().total, MACHINE), *(limit for limit, _ in _groups())])
+    share = shared._replace(n_bytes=shared.n_bytes // sharing)
+    return min([share, *(limit for limit, _ in own_limits())])
 
 
 def free_memory() -> Memory:

@@ -81,3 +81,22 @@ def test_without_limits_of_its_own_there_is_nothing_to_say(groups: Path, monkeyp
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, -1))
     assert free_under_own_limits() == []
+
+
+def test_processes_share_the_machine_and_each_has_limits_of_its_own(
+    groups: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resource = pytest.importorskip("resource")
+    machine, most = psutil.virtual_memory().total, {resource.RLIMIT_DATA: -1}
+    monkeypatch.setattr(resource, "getrlimit", lambda limit: (most.get(limit, -1), -1))
+    assert total_memory(4) == (machine // 4, memory.MACHINE)
+    most[resource.RLIMIT_DATA] = machine // 3
+    assert total_memory(2).n_bytes == machine // 3
+    assert total_memory(4) == (machine // 4, memory.MACHINE)
+
+
+def test_a_system_without_one_of_the_limits_has_the_others(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    monkeypatch.delattr(resource, "RLIMIT_AS")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (GIB, -1))
+    assert [str(limit.of) for limit, _ in free_under_own_limits()] == ["this process, under `ulimit -d`"]
