@@ -53,12 +53,8 @@ class Runtime:
     graphs: bool = False
 
     @classmethod
-    def resolve(cls, config: RuntimeConfig, reporter: Reporter | None = None) -> "Runtime":
+    def resolve(cls, config: RuntimeConfig) -> "Runtime":
         """Choose the device and set the process-wide arithmetic switches.
-
-        Args:
-            config: what is asked for.
-            reporter: told of what was asked for and cannot be, though training goes on without it.
 
         Raises:
             DeviceError: CUDA was asked for and there is none, or the device lacks the precision.
@@ -76,15 +72,20 @@ class Runtime:
         keep_freed_memory()
         if config.threads is not None:
             torch.set_num_threads(config.threads)
-        keep_microbatches((config.max_memory or total_memory().n_bytes / GB / 2) / processes.here())
+        several = processes.here()
+        default_gb = total_memory(sharing=several).n_bytes / GB / 2
+        keep_microbatches(config.max_memory / several if config.max_memory else default_gb)
         torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
         dtype = torch.float64 if config.precision == "float64" else torch.float32
         device = processes.join(device)
         graphs = config.graphs and device.type == "cuda" and processes.count() == 1  # what waits is not recorded
-        if config.graphs and not graphs and reporter is not None:
-            why = "several processes train together" if device.type == "cuda" else "they need a GPU"
-            reporter.note(f"training goes on without CUDA graphs, which `runtime.graphs` asks for: {why}")
         return cls(device=device, dtype=dtype, precision=config.precision, group=config.group, graphs=graphs)
+
+    def tell_of_graphs(self, config: RuntimeConfig, reporter: Reporter) -> None:
+        """Note that networks are trained without CUDA graphs where these were asked for."""
+        if config.graphs and not self.graphs:
+            why = "several processes train together" if self.device.type == "cuda" else "they need a GPU"
+            reporter.note(f"training goes on without CUDA graphs, which `runtime.graphs` asks for: {why}")
 
     def making(self) -> Making:
         """Return on what, and with which versions, this process trains: what its rounding depends on."""

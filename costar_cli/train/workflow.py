@@ -90,7 +90,8 @@ def pretrain(
     Raises:
         MismatchError: the target's series are asked for, and the data set has none.
     """
-    runtime = Runtime.resolve(runtime_config, reporter)
+    runtime = Runtime.resolve(runtime_config)
+    runtime.tell_of_graphs(runtime_config, reporter)
     check_dataset(dataset, reporter)
     support = Support.of(dataset.panel("source", "train"), dataset.schema)
     _warn_of_unseen(support, dataset, reporter)
@@ -181,13 +182,15 @@ def finetune(
             interrupted run had other inputs or settings.
         UsageError: settings that contradict what to start from.
     """
-    runtime, method = Runtime.resolve(runtime_config, reporter), method or METHODS[REFERENCE]
+    runtime, method = Runtime.resolve(runtime_config), method or METHODS[REFERENCE]
     check_dataset(dataset, reporter)
     _check_start(dataset, start)
     support = _support(dataset, domain, start, reporter)
     scaler = start.scaler if start else Scaler.fit(dataset.panel("source", "train"), dataset.schema)
     parts = method.parts(settings, start.meta if start else None)
     closed_form = method.closed_form or (bool(parts) and all(METHODS[part].closed_form for part in parts))
+    if not closed_form:
+        runtime.tell_of_graphs(runtime_config, reporter)
     members = 1 if closed_form else config.members or (start.members if start else 1)
     validation, calibrated = dataset.panel(domain, "val"), closed_form or members >= LEAST_MEMBERS
     halved = calibrated and config.calibrate_on == "half" and method.selects_on_validation

@@ -26,7 +26,7 @@ from costar_cli.train import Runtime, checkpoint, loop, pretrain
 from costar_cli.train.graphs import ReplayedSteps
 from costar_cli.train.group import GroupState
 from costar_cli.train.step import gradients, training_step
-from tests.fits import KilledError, identity_of
+from tests.fits import KilledError, fit_method, identity_of
 from tests.methods.invariant_worlds import NAMES, fit, registered, world
 from tests.train.replays import CpuRecorder
 from tests.train.worlds import (
@@ -153,9 +153,11 @@ def test_replayed_steps_contrast_the_positions_that_others_contrast(
 
 def test_graphs_are_for_one_process_on_a_gpu_and_elsewhere_a_note_says_so_once(tumor_dataset: Dataset, tmp_path: Path):
     told, config = Told(), PRETRAIN.model_copy(update={"epochs": 1})
-    assert not Runtime.resolve(CPU, told).graphs
-    assert told.notes == []
     runtime, identity = CPU.model_copy(update={"graphs": True}), identity_of(config)
+    Runtime.resolve(CPU).tell_of_graphs(CPU, told)
+    fit_method(tumor_dataset, "ridge", None, FINETUNE, runtime=runtime, reporter=told)  # which trains no network
+    assert told.notes == []
+    assert not Runtime.resolve(CPU).graphs
     pretrain(tumor_dataset, config, runtime, checkpoint=tmp_path / "run.h5", identity=identity, reporter=told)
     assert told.notes == ["training goes on without CUDA graphs, which `runtime.graphs` asks for: they need a GPU"]
 
