@@ -290,7 +290,8 @@ def _disk_reasons(path: Path, elsewhere: str) -> dict[int, tuple[str, str]]:
     if _is_out_of_inodes(path):
         full = ("the disk has no room for another file (no inodes are left)", f"remove some files, or {elsewhere}")
     forbidden = ("no permission to write here", f"change the permissions of the folder, or {elsewhere}")
-    no_folder = ("a part of the path is a file, not a folder", elsewhere)
+    no_folder = ("a part of the path is a file, not a folder", f"give a path in a folder, or {elsewhere}")
+    is_there = ("a file of that name exists", f"move it away, or {elsewhere}")
     return {
         errno.ENOSPC: full,
         errno.EDQUOT: ("the disk quota is used up", f"free some space, or {elsewhere}"),
@@ -300,7 +301,7 @@ def _disk_reasons(path: Path, elsewhere: str) -> dict[int, tuple[str, str]]:
         errno.EPERM: forbidden,
         errno.EISDIR: ("a folder of that name exists", "give the path of a file"),
         errno.ENOTDIR: no_folder,
-        errno.EEXIST: no_folder,
+        errno.EEXIST: is_there if os.path.lexists(path) else no_folder,  # `mkdir` says so of a parent, too
     }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from costar_cli.artifact import read_artifact, verify_artifact
-from costar_cli.errors import ArtifactError, MismatchError, StorageError, storage_error
+from costar_cli.errors import ArtifactError, MismatchError, StorageError, storage_error, storing
 from tests.artifact.crafting import NEW, OLD, assert_old_and_alone, write
 
 pytestmark = pytest.mark.usefixtures("system")
@@ -123,6 +123,17 @@ def test_a_disk_without_inodes_is_told_from_a_full_one(path, monkeypatch):
     found = storage_error(OSError(errno.ENOSPC, "No space left on device"), path.parent / "new" / "a.h5")
     assert "no inodes are left" in found.problem
     assert "remove some files" in found.fix
+
+
+def test_a_file_that_is_in_the_way_is_told_from_one_that_is_a_part_of_the_path(path):
+    with pytest.raises(StorageError, match="a file of that name exists") as caught, storing(path):
+        path.open("x")
+    assert caught.value.fix == "move it away, or write elsewhere"
+    inside = path / "folder" / "a.h5"
+    for make in (inside.touch, (path / "folder").mkdir, lambda: path.mkdir(exist_ok=True)):
+        with pytest.raises(StorageError, match="a part of the path is a file") as caught, storing(inside):
+            make()
+        assert caught.value.fix == "give a path in a folder, or write elsewhere"
 
 
 def test_short_writes_are_continued(tmp_path, monkeypatch):

@@ -67,7 +67,7 @@ def test_a_second_holder_is_refused_at_once(tmp_path: Path) -> None:
 
 def test_a_file_in_the_place_of_the_workspace_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "w").write_text("a file")
-    with pytest.raises(StorageError, match="a part of the path is a file"), Workspace(tmp_path / "w").lock():
+    with pytest.raises(StorageError, match="a file of that name exists"), Workspace(tmp_path / "w").lock():
         pass
 
 
