@@ -48,8 +48,8 @@ def processes_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
         seconds = [value[f"{stage}_{way}_{unit}"] for stage in ("pretrain", "finetune") for unit in ("s", "cpu_s")]
         yield f"| {words} | " + " | ".join(f"{s:.1f} s" for s in seconds) + " |"
     yield ""
-    clock = " and ".join(f"{value[f'{stage}_divided_over_shared']:.2f}" for stage in ("pretrain", "finetune"))
-    yield f"Dividing members took {clock} times the time of sharing batches, on the clock. Processor time over that of"
+    cpu = " and ".join(f"{value[f'{stage}_cpu_divided_over_shared']:.2f}" for stage in ("pretrain", "finetune"))
+    yield f"Dividing members took {cpu} times the processor time of sharing batches. Processor time over that of"
     more = {
         way: " and ".join(
             f"{value[f'{stage}_{way}_cpu_s'] / value[f'{stage}_alone_cpu_s']:.2f}" for stage in ("pretrain", "finetune")
