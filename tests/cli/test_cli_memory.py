@@ -109,6 +109,12 @@ def test_polars_is_not_asked_to_read_what_a_limit_forbids(
     assert "`ulimit -" in error["where"]
 
 
+def test_a_small_table_that_fits_is_read_under_a_limit_on_addresses(tmp_path: Path, ward_words: list[str]) -> None:
+    process = limited(*ward_words, cwd=tmp_path, limit="RLIMIT_AS", n_bytes=1_600_000_000, POLARS_MAX_THREADS="4")
+    assert document(process)["status"] == "done"
+    assert process.returncode == 0
+
+
 SLEEP = "import time\napp._run = lambda *_: print('ready', file=sys.stderr, flush=True) or time.sleep(60)"
 
 

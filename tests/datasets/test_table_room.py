@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -78,10 +79,40 @@ def test_a_part_is_padded_to_its_own_longest_series() -> None:
     assert PartSize.of(np.array([0, 0])) == (0, 0)
 
 
-@pytest.mark.parametrize("raised", [MemoryError(), OSError("Cannot allocate memory (os error 12)")], ids=repr)
+@pytest.mark.parametrize(
+    "raised",
+    [
+        MemoryError(),
+        OSError("Cannot allocate memory (os error 12)"),
+        OSError(12, "Cannot allocate memory"),
+        pl.exceptions.ComputeError("OS can't spawn worker thread: Resource temporarily unavailable (os error 11)"),
+        pl.exceptions.ComputeError("called `Result::unwrap()` on an `Err` value: Os { code: 12, kind: OutOfMemory }"),
+    ],
+    ids=repr,
+)
 def test_memory_that_runs_out_while_a_file_is_read_is_an_error_of_the_table(tmp_path: Path, raised: Exception) -> None:
     with pytest.raises(scratch.NoRoomError, match="too little memory to read the table"), files.collected(tmp_path):
         raise raised
+
+
+@pytest.mark.parametrize("cell", ["OutOfMemory", "Cannot allocate memory", "failed to spawn thread"])
+def test_a_cell_that_speaks_of_memory_is_no_lack_of_it(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"x\n{cell}\n", "utf-8")
+    with pytest.raises(DataError, match="the CSV file cannot be read: could not parse"), files.collected(path):
+        pl.scan_csv(path, schema={"x": pl.Int64}).collect()
+
+
+@pytest.mark.parametrize(("size", "fits"), [(900_000, True), (1_100_000, False)])
+def test_a_small_file_asks_for_fewer_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, *, fits: bool
+) -> None:
+    (tmp_path / "t.csv").write_bytes(b"0" * size)
+    monkeypatch.setattr(pl, "thread_pool_size", lambda: 4)
+    free = [(Memory(size * 4 + scratch.LEAST_ADDRESSES, "this process"), True)]
+    monkeypatch.setattr(scratch, "free_under_own_limits", lambda: free)
+    with nullcontext() if fits else pytest.raises(scratch.NoRoomError, match="polars may take"):
+        scratch.require_limits(tmp_path / "t.csv")
 
 
 def test_memory_that_runs_out_later_is_one_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,9 +99,10 @@ def collected(path: Path) -> Iterator[None]:
     except MemoryError as error:
         raise no_room() from error
     except BaseException as error:
-        if any(words in str(error) for words in NO_MEMORY):
+        of_polars = isinstance(error, pl.exceptions.PolarsError) or type(error).__name__ == "PanicException"
+        if (of_polars or isinstance(error, OSError)) and NO_MEMORY.match(str(error)):
             raise no_room() from error
-        if not isinstance(error, pl.exceptions.PolarsError) and type(error).__name__ != "PanicException":
+        if not of_polars:
             raise  # the latter is polars' own crash, and no subclass of Exception
         raise _unreadable(path, str(error)) from None
 

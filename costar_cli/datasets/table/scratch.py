@@ -1,5 +1,6 @@
 """Large tables on their way to a panel: rows wait in a file beside the data set, and columns are read one by one."""
 
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,8 +20,14 @@ ROW_BYTES, VALUE_BYTES = 50, 7  # of memory, at least: numbers, and series of on
 PIECES, PIECE_BYTES = 3, 100_000_000  # of a file that polars 2.1 holds at once, while it reads on
 THREAD_BYTES, THREAD_ADDRESSES = 32_000_000, 256_000_000  # for each thread of polars, and one more
 MOST_THREADS: Final = 4  # with more they were not measured
+SMALL_FILE: Final = 1_000_000  # bytes
+LEAST_ADDRESSES: Final = 850_000_000  # with 800 MB free, polars ended or hung in 4 of 6 runs with a file of 5 kB
 SMALLER: Final = "leave out columns, split the subjects over several data sets, or give costar more memory"
-NO_MEMORY: Final = ("Cannot allocate memory", "OutOfMemory", "spawn thread")  # polars, of maps and stacks
+NO_MEMORY: Final = re.compile(  # polars, of maps and stacks; its other messages quote cells and columns
+    r"(called `Result::unwrap\(\)` on an `Err` value: |failed to spawn thread: )*"
+    r"(\[Errno 12\]|Cannot allocate memory|OS can't spawn|failed to spawn|OutOfMemory|Os \{ code: 1[12], "
+    r"|(Custom \{ )?kind: OutOfMemory)"
+)
 
 
 class NoRoomError(DataError):
@@ -54,10 +61,13 @@ def require_limits(file: Path) -> None:
     for free, is_of_addresses in free_under_own_limits():
         size, threads = file.stat().st_size, 1 + min(pl.thread_pool_size(), MOST_THREADS)
         pieces = PIECES * min(size, PIECE_BYTES)
-        needed = size + pieces + THREAD_ADDRESSES * threads if is_of_addresses else pieces + THREAD_BYTES * threads
+        addresses = max(LEAST_ADDRESSES, THREAD_ADDRESSES * threads * (size >= SMALL_FILE))
+        needed = size + pieces + addresses if is_of_addresses else pieces + THREAD_BYTES * threads
         if needed > free.n_bytes:
-            problem = f"polars takes up to {needed / GB:.1f} GB to read {file.name}"
+            problem = f"polars may take {needed / GB:.1f} GB to read {file.name}"
             fix = "raise the limit, split the table, or set POLARS_MAX_THREADS=1"
+            if is_of_addresses and addresses == LEAST_ADDRESSES:
+                fix = "raise the limit"
             raise NoRoomError(problem, where=str(free), fix=fix)
 
 
