@@ -38,7 +38,9 @@ def run_here() -> int:
 
             termination.stop_if_signalled()
             return main()
-        except (KeyboardInterrupt, Exception) as error:
+        except SystemExit:
+            raise
+        except BaseException as error:
             if termination.came is None and not isinstance(error, KeyboardInterrupt):
                 raise
             return _tell(termination.as_error(""))  # libraries wrap what a signal's handler raises

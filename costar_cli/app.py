@@ -118,12 +118,12 @@ def _ended(args: list[str], out: Output, verb: str) -> int:
         with _first_alone_speaks(out):
             _refuse_several(verb)
             return _run(args, out)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt, SystemExit):
         raise
     except typer.TyperException as error:
         return tell_failure(out, _usage_error(error), verb)
-    except Exception as error:
-        Termination.stop_if_signalled()  # libraries wrap what a signal's handler raises, as pydantic's serialisers do
+    except BaseException as error:  # polars' panics are no `Exception`
+        Termination.stop_if_signalled()  # libraries wrap what a signal's handler raises, as pydantic and polars do
         return tell_failure(out, as_costar_error(error), verb)
 
 

@@ -325,7 +325,7 @@ def storing(path: Path, *, elsewhere: str = "write elsewhere") -> Iterator[None]
         raise storage_error(error, path, elsewhere=elsewhere) from error
 
 
-def as_costar_error(error: Exception) -> CostarError:
+def as_costar_error(error: BaseException) -> CostarError:
     """Return an error with problem, place and fix."""
     if isinstance(error, CostarError):
         return error

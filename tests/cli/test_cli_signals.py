@@ -70,6 +70,26 @@ class Signalled(BaseModel):
         signal.raise_signal({number})
 app._run = lambda *_: Signalled().model_dump()
 """
+PANIC_IN_A_VERB = """
+import signal
+from costar_cli import app
+class Panic(BaseException):
+    pass
+def run(*_):
+    try:
+        signal.raise_signal({number})
+    except BaseException:
+        raise Panic("called `Result::unwrap()` on an `Err` value") from None
+app._run = run
+"""
+PANIC_ALONE = """
+from costar_cli import app
+class Panic(BaseException):
+    pass
+def run(*_):
+    raise Panic("called `Result::unwrap()` on an `Err` value")
+app._run = run
+"""
 LOST_TWICE = """
 import signal, time
 from costar_cli import app
@@ -91,6 +111,7 @@ RUN = (
 MOMENTS = {"import": WHILE_IMPORTING, "verb": IN_A_VERB}
 MOMENTS |= {"lost in an import": LOST_WHILE_IMPORTING, "lost in a verb": LOST_IN_A_VERB}
 MOMENTS |= {"wrapped in an import": WRAPPED_IN_AN_IMPORT, "wrapped in a verb": WRAPPED_IN_A_VERB}
+MOMENTS |= {"wrapped in a panic": PANIC_IN_A_VERB}
 
 
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
@@ -117,6 +138,12 @@ def stopped(tmp_path: Path, moment: str, run: str = RUN) -> subprocess.Completed
     return subprocess.run(
         command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=60
     )
+
+
+def test_a_panic_of_a_library_is_an_unexpected_error_with_a_document(tmp_path: Path) -> None:
+    done = stopped(tmp_path, PANIC_ALONE)
+    assert (done.returncode, "Traceback" in done.stderr) == (ExitCode.FAILURE, False)
+    assert json.loads(done.stdout)["error"]["problem"].startswith("unexpected error (Panic: called")
 
 
 def test_a_signal_after_the_result_is_told_changes_nothing(tmp_path: Path) -> None:
