@@ -7,7 +7,6 @@ from pathlib import Path
 from random import Random
 
 from costar_cli.config.toml import read_toml
-from costar_cli.datasets.table.files import open_files
 from costar_cli.datasets.table.guess import guess_schema
 from costar_cli.datasets.table.schema_file import read_schema
 from costar_cli.errors import CostarError
@@ -59,7 +58,7 @@ MOST_S = 3.0
 
 def _guess(path: Path) -> object:
     table = path.rename(path.with_suffix(".csv"))
-    return guess_schema(open_files([table]), None)
+    return guess_schema([table])
 
 
 READERS: list[tuple[str, Callable[[Path], object]]] = [
