@@ -45,7 +45,7 @@ def test_a_run_scores_every_part_and_both_stacks_and_keeps_rows_of_other_data(
     assert choice.main([str(tmp_path / "linear3.h5"), "--parts", "last-value,ridge", "--out", str(table)]) == 0
     rows = read(table)
     stacks_of = ["stack observed", "stack plans"]
-    assert [r["name"] for r in rows] == ["x", *stacks_of, "last-value", "ridge", *stacks_of]
+    assert [r["name"] for r in rows] == ["x", *stacks_of, "last-value", "ridge", *stacks_of, "stack unguarded"]
     found = {r["name"]: r for r in rows[3:]}
     assert float(found["ridge"]["raw"]) == pytest.approx(float(found["ridge"]["relative"]))  # an outcome of any sign
     assert float(found["ridge"]["plans"]) != pytest.approx(float(found["ridge"]["relative"]), rel=1e-3)

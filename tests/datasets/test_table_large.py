@@ -96,7 +96,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path, monkeypatch: pyte
 def test_a_folder_without_room_is_a_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scratch, "MOST_VALUES_HELD", 0)
     file = save(ward(), tmp_path / "ward.csv")
-    with pytest.raises(StorageError, match="not a folder") as caught:
+    with pytest.raises(StorageError, match="a file of that name exists") as caught:
         ingest_table(TableInputs([file], scratch=file), make_schema(), Listener())
     assert caught.value.where == str(file)
     assert "while it reads them" in str(caught.value.fix)
