@@ -15,7 +15,6 @@ from costar_cli.methods.base import Stage
 from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.stage import Pace
-from costar_cli.methods.shared.streams import Stream
 from costar_cli.reporting import Reporter, Task
 from costar_cli.train.checkpoint import Checkpoint, FinishedGroup, Interrupt
 from costar_cli.train.divided import Divided, own_groups
@@ -24,7 +23,7 @@ from costar_cli.train.group import GroupState
 from costar_cli.train.log import EpochLog, no_log
 from costar_cli.train.runtime import Runtime
 from costar_cli.train.selection import Judge
-from costar_cli.train.step import pace_of, training_step
+from costar_cli.train.step import pace_of, stream_of, training_step
 
 __all__ = ["EndedBy", "Selection", "TrainedMembers", "train_members"]
 
@@ -193,7 +192,7 @@ class _Passes:
         """Return the rows `[R,B]` of a step, counted from the stage's first."""
         number, batch = divmod(step, self._per_pass)
         if number != self._pass:
-            streams = [_stream(self._stage, "shuffle", member, number, 0) for member in self._members]
+            streams = [stream_of(self._stage, "shuffle", member, number, 0) for member in self._members]
             self._orders_RN = torch.stack([stream.permutation(self._stage.n_train) for stream in streams])
             self._pass = number
         size = self._stage.config.batch_size
@@ -240,7 +239,7 @@ def validate(stage: Stage, state: GroupState, runtime: Runtime) -> list[float]:
     weight_R = torch.zeros_like(error_R)
     rows_N = torch.arange(stage.n_validation, device=runtime.device)
     for index, rows_B in enumerate(torch.split(rows_N, stage.config.validation_batch_size)):
-        streams = [_stream(stage, "validation", member, state.epoch, index) for member in state.members]
+        streams = [stream_of(stage, "validation", member, state.epoch, index) for member in state.members]
         with runtime.autocast():
             loss_R, batch_weight_R = stage.validation_loss(
                 state.learned, state.state, rows_B.expand(n_members, -1), streams
@@ -263,10 +262,6 @@ def _require_finite_scores(stage: Stage, state: GroupState, score_R: Sequence[fl
                 where=f"{stage.name}, member {member}, epoch {state.epoch + 1}",
                 fix="correct the extreme values of validation subjects, if there are any, or lower `--learning-rate`",
             )
-
-
-def _stream(stage: Stage, purpose: str, member: int, epoch: int, step: int) -> Stream:
-    return Stream(stage.config.seed, stage.name, purpose, member, epoch, step)
 
 
 def _metrics_so_far(stage: Stage, state: GroupState) -> dict[str, float]:

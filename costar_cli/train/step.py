@@ -18,7 +18,17 @@ from costar_cli.train.group import GroupState
 from costar_cli.train.optimiser import averaging_share, decay, learning_rate, update_averages
 from costar_cli.train.runtime import Runtime
 
-__all__ = ["Gradients", "Rates", "gradients", "pace_of", "require_finite", "step_streams", "training_step", "update"]
+__all__ = [
+    "Gradients",
+    "Rates",
+    "gradients",
+    "pace_of",
+    "require_finite",
+    "step_streams",
+    "stream_of",
+    "training_step",
+    "update",
+]
 
 
 class Gradients(NamedTuple):
@@ -47,10 +57,14 @@ def pace_of(stage: Stage) -> Pace:
     return Pace.of(stage.config, stage.n_train, drop_last=stage.drop_last)
 
 
+def stream_of(stage: Stage, purpose: str, member: int, epoch: int, step: int) -> Stream:
+    """Return the stream of a member for a purpose at a step."""
+    return Stream(stage.config.seed, stage.name, purpose, member, epoch, step)
+
+
 def step_streams(stage: Stage, state: GroupState) -> list[Stream]:
     """Return the stream of each member for the group's next step."""
-    key = stage.config.seed, stage.name, "step"
-    return [Stream(*key, member, state.epoch, state.step) for member in state.members]
+    return [stream_of(stage, "step", member, state.epoch, state.step) for member in state.members]
 
 
 def training_step(stage: Stage, state: GroupState, rows_RB: Tensor, runtime: Runtime) -> Tensor:
