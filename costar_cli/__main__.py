@@ -1,6 +1,5 @@
 """`python -m costar_cli`, and the `costar` command: signals and a lack of memory are told from the first import on."""
 
-import ctypes
 import os
 import signal
 import sys
@@ -9,7 +8,7 @@ from contextlib import suppress
 from types import FrameType
 
 from costar_cli.errors import STOPS, CostarError, DataError, DeviceError, Termination
-from costar_cli.memory import Memory, own_limits
+from costar_cli.memory import GB, Memory, own_limits
 
 KILLED_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 SIGNALLED = 128  # plus the number of the signal that ended a command is its exit code
@@ -89,6 +88,8 @@ def _in_child(work: Callable[[], int], limit: Memory) -> int:
 
 def _end_with(parent: int) -> None:
     """Have the system kill this process when its parent ends; only Linux does."""
+    import ctypes  # noqa: PLC0415 - only a command under a limit needs it
+
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(KILLED_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the system was asked
@@ -99,7 +100,7 @@ def _lack_of_memory(code: int, limit: Memory) -> CostarError:
     names = {int(number): number.name for number in signal.Signals}  # most of those of real time have none
     how = f"exit code {code}" if code >= 0 else names.get(-code, f"signal {-code}")
     problem = f"the command ended without saying why ({how}): most likely it got no more memory"
-    fix = f"raise the limit, or use less data; it is {limit.n_bytes / 1e9:.1f} GB"
+    fix = f"raise the limit, or use less data; it is {limit.n_bytes / GB:.1f} GB"
     verb = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     return (DataError if verb == "ingest" else DeviceError)(problem, where=limit.of, fix=fix)
 

@@ -157,8 +157,7 @@ def tell_failure(out: Output, error: CostarError, verb: str = "") -> int:
         if stopped:  # as the first one is, which says so
             return int(error.exit_code)
         out.json = False  # the document is the first process's
-        with aside():
-            sys.stderr.write(f"process {rank}: ")
+        _write(sys.stderr, f"process {rank}: ")
     if out.debug:
         with aside():
             traceback.print_exc()
