@@ -48,14 +48,3 @@ def made_table(length: list[int], age: list[float], **columns: Any) -> IcuTable:
         vaso=rng.random(m) < 0.2,
     )
     return replace(table, **columns)
-
-
-class Told(NullReporter):
-    """A reporter that keeps notes, too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.notes: list[str] = []
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)

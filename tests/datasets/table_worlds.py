@@ -17,6 +17,7 @@ from costar_cli.reporting import NullReporter
 
 __all__ = [
     "COLUMNS",
+    "WATCH_MEMORY",
     "Listener",
     "assert_same_dataset",
     "ingest",
@@ -38,6 +39,22 @@ COLUMNS: dict[str, dict[str, Any]] = {
     "age": {"role": "static"},
     "sex": {"role": "static", "kind": "categorical"},
 }
+
+
+# The beginning of a program whose thread of `sample` keeps in `peak[0]` how much memory of its own it has had.
+WATCH_MEMORY = """
+import sys, threading, time
+from pathlib import Path
+peak = [0]
+
+def anonymous():
+    return int(Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]) * 1024
+
+def sample():
+    while True:
+        peak[0] = max(peak[0], anonymous())
+        time.sleep(0.003)
+"""
 
 
 class Listener(NullReporter):

@@ -16,11 +16,11 @@ from tests.datasets.mimic_worlds import (
     SOURCE_TEST,
     SOURCE_TRAIN,
     TARGET_TEST,
-    Told,
     simulate,
     small_config,
     small_table,
 )
+from tests.datasets.table_worlds import Listener
 from tests.shifted_views import exploded, shifted
 
 
@@ -58,7 +58,7 @@ def test_patients_of_a_domain_have_its_ages_and_parts_share_nobody(mimic: Datase
 
 
 def test_counts_of_every_step_are_told_and_kept(table: IcuTable):
-    reporter = Told()
+    reporter = Listener()
     dataset = simulate_mimic(small_config(), reporter, table)
     kept = dataset.config["kept"]
     short = int((table.length < 20).sum())

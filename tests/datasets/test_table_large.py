@@ -15,28 +15,20 @@ from costar_cli.datasets.table import TableInputs, ingest_table, scratch
 from costar_cli.errors import DataError, StorageError
 from costar_cli.memory import Memory
 from costar_cli.panel.store import with_digest
-from tests.datasets.table_worlds import COLUMNS, Listener, make_schema, save, ward
+from tests.datasets.table_worlds import COLUMNS, WATCH_MEMORY, Listener, make_schema, save, ward
 
 FOLDER = "waiting"
 ROWS, STEPS = 1_000_000, 50
-CHILD = """
-import sys, threading, time
-from pathlib import Path
+CHILD = (
+    WATCH_MEMORY
+    + """
 import costar_cli
 from costar_cli.datasets.table import scratch
 scratch.MOST_VALUES_HELD = 1_000_000
 columns = {"subject": {"role": "subject"}, "day": {"role": "time"}, "drug": {"role": "treatment"},
            "y": {"role": "outcome"}, "c0": {"role": "covariate"}}
 columns["drug"]["levels"] = ["none", "given"]
-schema, peak = {"name": "large", "horizon": 3, "columns": columns}, [0]
-
-def anonymous():
-    return int(Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]) * 1024
-
-def sample():
-    while True:
-        peak[0] = max(peak[0], anonymous())
-        time.sleep(0.005)
+schema = {"name": "large", "horizon": 3, "columns": columns}
 
 costar_cli.read_table(sys.argv[1], schema=schema)  # what is imported and set up once does not count
 before = anonymous()
@@ -44,6 +36,7 @@ threading.Thread(target=sample, daemon=True).start()
 costar_cli.read_table(sys.argv[2], schema=schema)
 print(peak[0] - before)
 """
+)
 
 
 def messy() -> pl.DataFrame:

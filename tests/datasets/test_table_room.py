@@ -14,7 +14,7 @@ from costar_cli.datasets.table import TableInputs, files, ingest_table, room, sc
 from costar_cli.datasets.table.room import PartSize
 from costar_cli.errors import DataError
 from costar_cli.memory import Memory
-from tests.datasets.table_worlds import COLUMNS, Listener, make_schema, save, ward
+from tests.datasets.table_worlds import COLUMNS, WATCH_MEMORY, Listener, make_schema, save, ward
 
 
 @pytest.fixture
@@ -123,20 +123,12 @@ def test_memory_that_runs_out_later_is_one_too(tmp_path: Path, monkeypatch: pyte
     assert "too little memory" in refused(ward(), tmp_path).problem
 
 
-MEASURE = """
-import sys, threading, time
-from pathlib import Path
+MEASURE = (
+    WATCH_MEMORY
+    + """
 import costar_cli
 from costar_cli.datasets.table.room import Room
-begun, peak = {}, [0]
-
-def anonymous():
-    return int(Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]) * 1024
-
-def sample():
-    while True:
-        peak[0] = max(peak[0], anonymous())
-        time.sleep(0.003)
+begun = {}
 
 usual = Room.__init__
 def init(room, *words, **more):
@@ -149,6 +141,7 @@ threading.Thread(target=sample, daemon=True).start()
 costar_cli.read_table(sys.argv[2], schema=sys.argv[3])
 print(begun["room"].needed / (peak[0] - begun["held"]))
 """
+)
 SHAPES = {
     "numbers": (20_000, 50, 0, ""),
     "one long series": (5_000, 10, 5_000, ""),

@@ -26,6 +26,7 @@ from costar_cli.train import Runtime, checkpoint, loop, pretrain
 from costar_cli.train.graphs import ReplayedSteps
 from costar_cli.train.group import GroupState
 from costar_cli.train.step import gradients, training_step
+from tests.datasets.table_worlds import Listener
 from tests.fits import KilledError, fit_method, identity_of
 from tests.methods.invariant_worlds import NAMES, fit, registered, world
 from tests.train.replays import CpuRecorder
@@ -53,17 +54,6 @@ def as_on_a_gpu(monkeypatch) -> Iterator[None]:
     monkeypatch.setattr(contrastive, "attend_to_keys", contrastive.attend_to_keys_chunked)
     yield
     torch.set_num_threads(before)
-
-
-class Told(NullReporter):
-    """Keeps notes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.notes: list[str] = []
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)
 
 
 def stage_on(runtime: Runtime, kind: str, dataset: Dataset, **changes: object) -> Any:
@@ -98,7 +88,7 @@ def both_ways(stage: Stage, members: int, rows: list[Tensor], runtime: Runtime):
     """Return losses and numbers of steps as ever, those of replayed steps, and the recorder."""
     ever, state = (GroupState.fresh(stage, list(range(members)), runtime) for _ in range(2))
     expected = take(lambda rows_RB: training_step(stage, ever, rows_RB, runtime), ever, rows)
-    recorder, told = CpuRecorder(), Told()
+    recorder, told = CpuRecorder(), Listener()
     losses = take(ReplayedSteps(stage, state, runtime, recorder, told), state, rows)
     assert told.notes == []
     return (expected, numbers(ever)), (losses, numbers(state)), recorder
@@ -152,7 +142,7 @@ def test_replayed_steps_contrast_the_positions_that_others_contrast(
 
 
 def test_graphs_are_for_one_process_on_a_gpu_and_elsewhere_a_note_says_so_once(tumor_dataset: Dataset, tmp_path: Path):
-    told, config = Told(), PRETRAIN.model_copy(update={"epochs": 1})
+    told, config = Listener(), PRETRAIN.model_copy(update={"epochs": 1})
     runtime, identity = CPU.model_copy(update={"graphs": True}), identity_of(config)
     Runtime.resolve(CPU).tell_of_graphs(CPU, told)
     fit_method(tumor_dataset, "ridge", None, FINETUNE, runtime=runtime, reporter=told)  # which trains no network
@@ -178,7 +168,11 @@ class Asking:
 
 def test_a_stage_that_cannot_be_recorded_is_trained_as_ever_and_says_so_once(tumor_dataset: Dataset):
     stage, runtime = supervised_stage(tumor_dataset), Runtime.resolve(CPU)
-    rows, told, (ever, state) = batches(stage, 2, 4), Told(), (GroupState.fresh(stage, [0, 1], runtime) for _ in "ab")
+    rows, told, (ever, state) = (
+        batches(stage, 2, 4),
+        Listener(),
+        (GroupState.fresh(stage, [0, 1], runtime) for _ in "ab"),
+    )
     expected = take(lambda rows_RB: training_step(stage, ever, rows_RB, runtime), ever, rows)
     losses = take(ReplayedSteps(Asking(stage), state, runtime, CpuRecorder(), told), state, rows)
     assert len(told.notes) == 1
@@ -213,7 +207,7 @@ class Drawing(Asking):
 def test_steps_that_draw_orders_are_replayed_and_those_that_seed_generators_are_not(
     kind: str, replays: int, reasons: list[str], tumor_dataset: Dataset
 ):
-    runtime, recorder, told = Runtime.resolve(EXACT), CpuRecorder(), Told()
+    runtime, recorder, told = Runtime.resolve(EXACT), CpuRecorder(), Listener()
     stage = Drawing(stage_on(runtime, "finetune", tumor_dataset), kind)
     rows, (ever, state) = batches(stage, 2, 4), (GroupState.fresh(stage, [0, 1], runtime) for _ in "ab")
     expected = take(lambda rows_RB: training_step(stage, ever, rows_RB, runtime), ever, rows)
@@ -240,9 +234,9 @@ def test_a_member_that_has_stopped_cannot_stop_replayed_steps_of_others(tumor_da
     assert caught.value.where == "finetune, member 0, epoch 1, step 4"
 
 
-def replay_all(monkeypatch, die_at: int | None = None) -> tuple[list[CpuRecorder], Told]:
+def replay_all(monkeypatch, die_at: int | None = None) -> tuple[list[CpuRecorder], Listener]:
     """Let all training be replayed, and end at a step, if one is named; return a recorder per group, and notes."""
-    recorders, told, taken = [], Told(), [0]
+    recorders, told, taken = [], Listener(), [0]
 
     def stepping(stage, state, runtime, reporter):
         recorders.append(CpuRecorder())
@@ -375,7 +369,7 @@ def test_cuda_graphs_give_the_weights_of_steps_as_ever(kind: str, members: int, 
     assert runtime.graphs
     stage = stage_on(runtime, kind, tumor_dataset, optimiser=ALL)
     rows = [rows_RB.cuda() for rows_RB in batches(stage, members, 6)]
-    told, (ever, state) = Told(), (GroupState.fresh(stage, list(range(members)), runtime) for _ in "ab")
+    told, (ever, state) = Listener(), (GroupState.fresh(stage, list(range(members)), runtime) for _ in "ab")
     expected = take(lambda rows_RB: training_step(stage, ever, rows_RB, runtime), ever, rows)
     losses = take(loop.stepping(stage, state, runtime, told), state, rows)
     assert told.notes == []
