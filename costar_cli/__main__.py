@@ -30,19 +30,19 @@ def run() -> int:
 
 
 def run_here() -> int:
-    """Run the command line in this process and return its exit code."""
-    with Termination() as termination:
-        try:
-            from costar_cli.app import main  # noqa: PLC0415 - it takes a second, in which a signal may come
+    """Run the command line in this process, which ends with it, and return its exit code."""
+    termination = Termination.of_process()
+    try:
+        from costar_cli.app import main  # noqa: PLC0415 - it takes a second, in which a signal may come
 
-            termination.stop_if_signalled()
-            return main()
-        except SystemExit:
+        termination.stop_if_signalled()
+        return main()
+    except SystemExit:
+        raise
+    except BaseException as error:
+        if termination.came is None and not isinstance(error, KeyboardInterrupt):
             raise
-        except BaseException as error:
-            if termination.came is None and not isinstance(error, KeyboardInterrupt):
-                raise
-            return _tell(termination.as_error(""))  # libraries wrap what a signal's handler raises
+        return _tell(termination.as_error(""))  # libraries wrap what a signal's handler raises
 
 
 def _in_child(work: Callable[[], int], limit: Memory) -> int:
@@ -75,6 +75,8 @@ def _in_child(work: Callable[[], int], limit: Memory) -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os.close(say)
     _, status = os.waitpid(child, 0)
+    for number in stops:
+        signal.signal(number, signal.SIG_IGN)  # one that comes now finds nothing to end
     os.set_blocking(said, False)  # a process that the child left behind may hold the other end
     with suppress(BlockingIOError):
         if told := os.read(said, 1):

@@ -1,5 +1,6 @@
 """What costar says when it cannot go on: the problem, the place, the fix, and an exit code that scripts can tell."""
 
+import atexit
 import errno
 import os
 import signal
@@ -239,6 +240,21 @@ class Termination(SignalHandler):
             signal.signal(number, handler)
         sys.unraisablehook = self._tell_lost
         Termination._current = None
+
+    @classmethod
+    def of_process(cls) -> "Termination":
+        """Handle signals from now on until this process has ended; each counts as within `with`.
+
+        Python puts the system's handlers back before it takes its modules apart, which takes a while: a signal
+        would then end a process that has told how its run ended. So they are ignored by then.
+        """
+        termination = cls().__enter__()
+        atexit.register(termination._ignore)  # the first one that is registered is called last
+        return termination
+
+    def _ignore(self) -> None:
+        for number in self._found:
+            signal.signal(number, signal.SIG_IGN)
 
     def _lost(self, told: Any) -> None:  # noqa: ANN401 - Python has no name for what it hands over
         """Be silent about what a handler raised in vain: `stop_if_signalled` raises it again."""

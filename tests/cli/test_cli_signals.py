@@ -132,9 +132,9 @@ def test_a_signal_is_told_in_order(tmp_path: Path, moment: str, number: int, cod
     assert (document["status"], document["error"]["exit_code"]) == ("interrupted", code)
 
 
-def stopped(tmp_path: Path, moment: str, run: str = RUN) -> subprocess.CompletedProcess[str]:
+def stopped(tmp_path: Path, moment: str, run: str = RUN, limit: str = "") -> subprocess.CompletedProcess[str]:
     (tmp_path / "stopped.py").write_text(moment + run)
-    command = [sys.executable, "-m", "stopped"]
+    command = ["sh", "-c", f"{limit}exec {sys.executable} -m stopped"]
     return subprocess.run(
         command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=60
     )
@@ -157,6 +157,26 @@ def written(stream, text):
 output._write = written
 """
     done = stopped(tmp_path, sent)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["status"] == "done"
+
+
+AT_THE_END = """
+import atexit, signal
+from costar_cli import app
+class Last:
+    def __del__(self, send=signal.raise_signal):
+        for number in (2, 15, 1):
+            send(number)
+last = Last()
+last.itself = last  # is found when modules are taken apart, not before
+atexit.register(signal.raise_signal, signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize("limit", ["", "ulimit -v 16000000; "], ids=["without a limit", "under a limit"])
+def test_a_signal_at_the_very_end_of_the_process_changes_nothing(tmp_path: Path, limit: str) -> None:
+    done = stopped(tmp_path, AT_THE_END, limit=limit)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["status"] == "done"
 
