@@ -201,21 +201,34 @@ def _unreadable(path: Path, problem: str) -> DataError:
         return DataError(f"the Parquet file cannot be read: {reason}", where=str(path), fix=fix)
     if "utf-8" in problem.lower() or "utf8" in problem.lower():
         return _not_utf8(path)
-    return _ragged(path) or DataError(
-        f"the CSV file cannot be read: {problem.splitlines()[0][:200]}", where=str(path), fix="save it as CSV in UTF-8"
+    return (
+        _never_closed(path)
+        or _ragged(path)
+        or DataError(
+            f"the CSV file cannot be read: {problem.splitlines()[0][:200]}",
+            where=str(path),
+            fix="save it as CSV in UTF-8",
+        )
     )
 
 
 def without_rows(path: Path, row: str) -> DataError:
-    """Return the error of a table that has none of its rows; of CSV, a quote that is never closed hides them all."""
-    if not _is_parquet(path) and path.is_file():
-        with path.open("rb") as file:
-            lines = file.read(HEAD_BYTES).split(b"\n")
-        quoted = next((number for number, line in enumerate(lines, start=1) if line.count(b'"') % 2), None)
-        if quoted is not None:
-            problem = "the table has no rows: a quote is never closed, so that the rest of the file is one field"
-            return DataError(problem, where=f"{path}, line {quoted}", fix="close the quote, or remove it")
-    return DataError("the table has no rows", where=str(path), fix=f"give at least one {row}")
+    """Return the error of a table that has none of its rows; of CSV, a quote may hide them all."""
+    hidden = None if _is_parquet(path) or not path.is_file() else _never_closed(path)
+    return hidden or DataError("the table has no rows", where=str(path), fix=f"give at least one {row}")
+
+
+def _never_closed(path: Path) -> DataError | None:
+    """Find the line of a quote that is never closed; some versions of polars read no rows then, some give up."""
+    with path.open("rb") as file:
+        lines = file.read(HEAD_BYTES).split(b"\n")
+        file.seek(0)
+        count = sum(block.count(b'"') for block in iter(lambda: file.read(HEAD_BYTES), b""))
+    quoted = next((number for number, line in enumerate(lines, start=1) if line.count(b'"') % 2), None)
+    if quoted is None or count % 2 == 0:
+        return None
+    problem = "the table has no rows: a quote is never closed, so that the rest of the file is one field"
+    return DataError(problem, where=f"{path}, line {quoted}", fix="close the quote, or remove it")
 
 
 def _not_utf8(path: Path) -> DataError:
