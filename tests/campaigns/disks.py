@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.campaigns.driver import Campaign, Ended, costar, in_child
 from tests.campaigns.namespaces import bind_read_only, mount_tmpfs
-from tests.campaigns.world import VERBS, copied, damaged, left_over, verb_work, workspace
+from tests.campaigns.world import VERBS, copied, damaged, left_over, verb_work
 
 OUT = {"simulate": "--out", "ridge": "--out", "mixed": "--out", "evaluate": "--csv", "report": "--report"}
 SYSTEMS = ("read-only", "full", "without inodes")
@@ -16,7 +16,7 @@ ODD = ("folder", "pipe", "link", "dangling link", "input")
 
 def run(campaign: Campaign) -> None:
     """Run verbs with little room, or with odd outputs."""
-    source, place = workspace(campaign.folder / "source"), campaign.folder / "case"
+    source, place = campaign.source, campaign.folder / "case"
     kept = campaign.folder / "kept.txt"
     mounts = _on("read-only", copied(source, place), lambda: 0, 0).code != REFUSED
     if not mounts:

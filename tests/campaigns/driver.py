@@ -4,6 +4,7 @@ import json
 import os
 import pkgutil
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -33,14 +34,17 @@ class Ended(NamedTuple):
 
 
 class Campaign:
-    """Cases until the time is over; `fail` keeps what went wrong."""
+    """Cases until the time is over; `fail` keeps what went wrong. Those of verbs have a workspace to copy."""
 
-    def __init__(self, name: str, seconds: float, seed: int) -> None:
+    def __init__(self, name: str, seconds: float, seed: int, workspace: Path | None) -> None:
         self.name, self.seed, self.random = name, seed, Random(seed)  # noqa: S311
         self.notes = list[str]()
         self.cases, self.failures, self.slowest, self.largest = 0, list[str](), 0.0, 0.0
         self._seconds = seconds
         self.folder = Path(tempfile.mkdtemp(prefix=f"campaign-{name}-"))
+        self.source = self.folder / "source"
+        if workspace:
+            shutil.copytree(workspace, self.source)
 
     def rounds(self) -> Iterator[int]:
         """Count cases until the time is over."""

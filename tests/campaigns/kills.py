@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from tests.campaigns.driver import Campaign, in_child, lives
-from tests.campaigns.world import VERBS, copied, damaged, left_over, verb_work, workspace
+from tests.campaigns.world import VERBS, copied, damaged, left_over, verb_work
 
 SHARE = {
     "evaluate": 1,
@@ -33,7 +33,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 def run(campaign: Campaign) -> None:
     """Send signals to verbs: half of them at any moment, half when a temporary file was just touched."""
-    source, place = workspace(campaign.folder / "source"), campaign.folder / "case"
+    source, place = campaign.source, campaign.folder / "case"
     takes: dict[str, float] = {}
     touches: dict[str, int] = {}
     whole: dict[str, dict[str, bytes]] = {}

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from tests.campaigns.driver import Campaign, costar, in_child, warm
+from tests.campaigns.driver import Campaign, costar, in_child
 from tests.cli.cli_world import WARD
 
 EXTREMES = ("0", "-0.0", "1e-300", "1e-45", "1e30", "-1e30", "1e38", "1e300", "1e308", "inf", "nan", "", "7", "3.5")
@@ -11,7 +11,6 @@ METHODS = ("ridge", "mixed", "seasonal-naive", "boosting")
 
 def run(campaign: Campaign) -> None:
     """Make tables and run the verbs on them."""
-    warm()
     folder = campaign.folder / "case"
     folder.mkdir()
     (folder / "schema.toml").write_text(WARD.format(horizon=2, more='rate = { role = "covariate" }'))

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from costar_cli.artifact import read_header
 from tests.campaigns.driver import Campaign, costar, forked, in_child
-from tests.campaigns.world import VERBS, copied, damaged, left_over, workspace
+from tests.campaigns.world import VERBS, copied, damaged, left_over
 
 
 def run(campaign: Campaign) -> None:
     """Let processes meet."""
-    source, place = workspace(campaign.folder / "source"), campaign.folder / "case"
+    source, place = campaign.source, campaign.folder / "case"
     data = place / "costar-workspace" / "data.h5"
     other = campaign.folder / "other.h5"
     assert in_child(costar(*VERBS["simulate"][:-3], "--seed", 9, "--out", other, cwd=source)).code == 0

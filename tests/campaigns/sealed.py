@@ -9,7 +9,7 @@ import numpy as np
 from costar_cli.artifact import Artifact, read_artifact, write_artifact
 from costar_cli.errors import CostarError
 from tests.campaigns.driver import Campaign, costar, in_child
-from tests.campaigns.world import VERBS, copied, workspace
+from tests.campaigns.world import VERBS, copied
 
 RIDGE, MIXED = "costar-workspace/model-ridge.h5", "costar-workspace/model-mixed.h5"
 DATA, EVALUATION = "costar-workspace/data.h5", "costar-workspace/evaluation.h5"
@@ -31,7 +31,7 @@ ODD: list[Any] = [None, "", "x", -1, 0, 10**9, 1.5, [], {}, [[]], True, "\x1b[2J
 
 def run(campaign: Campaign) -> None:
     """Change artifacts and read them."""
-    source, place = workspace(campaign.folder / "source"), campaign.folder / "case"
+    source, place = campaign.source, campaign.folder / "case"
     for words in (VERBS["mixed"], ["evaluate", "--model", RIDGE, "--no-plots", "--json"]):
         assert in_child(costar(*words, cwd=source)).code == 0
     sound = {name: read_artifact(source / name) for name in (DATA, RIDGE, MIXED, EVALUATION)}

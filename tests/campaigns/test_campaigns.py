@@ -8,12 +8,10 @@ import pytest
 
 pytest.importorskip("resource")
 SECONDS = "3"  # each: decision 147
-FILES, VERBS = ["mutations", "text"], ["kills", "disks", "races", "numbers", "sealed"]
 
 
-@pytest.mark.parametrize("names", [FILES, VERBS], ids=["files", "verbs"])
-def test_campaigns_find_nothing(names: list[str]) -> None:
-    command = [sys.executable, "-m", "tests.campaigns", SECONDS, "1", *names]
+def test_campaigns_find_nothing() -> None:
+    command = [sys.executable, "-m", "tests.campaigns", SECONDS, "1"]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -8,7 +8,7 @@ from costar_cli.artifact import verify_artifact
 from costar_cli.artifact.atomic import PIECES
 from costar_cli.datasets.table import scratch
 from costar_cli.errors import ArtifactError
-from tests.campaigns.driver import costar, in_child, warm
+from tests.campaigns.driver import costar, in_child
 
 SIZES = "train = 30\nval = 10\ntest = 6\ntarget_train = 8\ntarget_val = 6\ntarget_test = 6\nsteps = 10\n"
 PLAN = '{"origin": 4, "plans": {"none": [{}, {}], "other": [{}, {}]}}'
@@ -82,8 +82,7 @@ def verb_work(verb: str, cwd: Path) -> Callable[[], int]:
 
 
 def workspace(folder: Path) -> Path:
-    """Make the workspace that cases copy."""
-    warm()
+    """Make the workspace that campaigns copy."""
     folder.mkdir()
     (folder / "small.toml").write_text(f"[simulate.linear]\n{SIZES}")
     (folder / "other.toml").write_text("[ridge]\nwindow = 3\n")  # so that the verb makes another model
