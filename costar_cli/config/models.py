@@ -304,7 +304,8 @@ class RuntimeConfig(Config):
     max_memory: float | None = Field(
         None,
         gt=0,
-        description="Main memory in GB that training on a CPU aims at: less is slower (default: half of the machine's)",
+        description="Main memory in GB that training on a CPU aims at: less is slower "
+        "(default: half of the machine's, or of a tighter limit)",
     )
 
 
