@@ -11,6 +11,8 @@ from costar_cli.errors import STOPS, CostarError, DataError, DeviceError, Termin
 from costar_cli.memory import GB, Memory, own_limits
 
 KILLED_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
+MOST_TOLD = 64  # exit codes of one byte; there are one or two
+ROOM_FOR_THREADS = GB // 2  # OpenBLAS, which NumPy and SciPy bring, sends its process SIGINT where it gets no thread
 SIGNALLED = 128  # plus the number of the signal that ended a command is its exit code
 OF_POLARS = {
     "RUST_BACKTRACE": "0",  # polars 2.1 waits for ever where memory runs out while it traces why a thread got none
@@ -48,8 +50,7 @@ def run_here() -> int:
 def _in_child(work: Callable[[], int], limit: Memory) -> int:
     """Do the work in a child, which is sent what signals come here, and return its exit code.
 
-    The child says at the end that it has told how it went; where it does not, that is told here,
-    unless a signal ended it.
+    The child says when it has told how it went; where it does not, that is told here, unless a signal ended it.
     """
     said, say = os.pipe()
     stops = {number for number in (signal.SIGINT, *STOPS) if signal.getsignal(number) != signal.SIG_IGN}
@@ -59,8 +60,11 @@ def _in_child(work: Callable[[], int], limit: Memory) -> int:
         _end_with(parent)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.environ.update(OF_POLARS)
+        if limit.n_bytes < ROOM_FOR_THREADS * (os.cpu_count() or 1):
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        Termination.parent = lambda code: os.write(say, bytes([code]))
         code = work()
-        os.write(say, bytes([code]))
+        Termination.told(code)
         return code
 
     passed: list[int] = []
@@ -79,8 +83,8 @@ def _in_child(work: Callable[[], int], limit: Memory) -> int:
         signal.signal(number, signal.SIG_IGN)  # one that comes now finds nothing to end
     os.set_blocking(said, False)  # a process that the child left behind may hold the other end
     with suppress(BlockingIOError):
-        if told := os.read(said, 1):
-            return told[0]
+        if told := os.read(said, MOST_TOLD):
+            return told[-1]
     code = os.waitstatus_to_exitcode(status)
     ended_by = -code if code < 0 else code - SIGNALLED
     if passed or ended_by in (signal.SIGINT, *STOPS):  # a second signal ends a run without a document

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
@@ -211,6 +211,7 @@ class Termination(SignalHandler):
     """
 
     _current: ClassVar["Termination | None"] = None
+    parent: ClassVar[Callable[[int], object] | None] = None  # is told the exit code, by a process that works for it
 
     def __init__(self) -> None:
         super().__init__()
@@ -280,6 +281,12 @@ class Termination(SignalHandler):
         """Let no signal raise any more: how the run ended is told now, once."""
         if cls._current is not None:
             cls._current._is_told = True
+
+    @classmethod
+    def told(cls, code: int) -> None:
+        """Say that it was told how the run ended: whatever becomes of the process, nobody needs to tell it again."""
+        if cls.parent is not None:
+            cls.parent(code)
 
     def as_error(self, verb: str) -> CostarError:
         """Return the error of a run that a signal ended."""

@@ -6,9 +6,16 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
-from costar_cli.errors import CostarError, InterruptedRunError, TerminatedRunError, Termination, as_costar_error
+from costar_cli.errors import (
+    CostarError,
+    ExitCode,
+    InterruptedRunError,
+    TerminatedRunError,
+    Termination,
+    as_costar_error,
+)
 from costar_cli.reporting import launched, plain
 from costar_cli.ui.tables import render_table
 from costar_cli.ui.text import columns_of, dump_json, paint
@@ -144,6 +151,7 @@ class Output:
                 document["result"] = result
             _write(sys.stdout, dump_json(document) + "\n")
         self.finished = True
+        Termination.told(ExitCode.OK if error is None else cast(int, error["exit_code"]))
 
     def _aside(self, label: str, message: str, style: str) -> None:
         if not self.quiet and not self.json:

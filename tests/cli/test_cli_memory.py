@@ -98,7 +98,28 @@ def test_a_command_that_ends_in_order_is_as_without_a_limit(tmp_path: Path) -> N
     assert version.returncode == 0
 
 
-@pytest.mark.parametrize(("limit", "n_bytes"), [("RLIMIT_AS", 900_000_000), ("RLIMIT_DATA", 190_000_000)])
+def test_a_process_that_dies_once_it_has_told_its_end_is_not_told_of_again(tmp_path: Path) -> None:
+    dies = """
+import os
+from costar_cli.ui.output import Output
+finish = Output._finish
+def last(*words, **named):
+    finish(*words, **named)
+    os.abort()
+Output._finish = last
+"""
+    process = limited("verify", "nothing.h5", "--json", cwd=tmp_path, code=dies)
+    assert document(process)["error"]["exit_code"] == process.returncode == 4
+
+
+@pytest.mark.parametrize(("n_bytes", "threads"), [(400_000_000, "1"), (2**40, "None")])
+def test_under_a_tight_limit_openblas_begins_no_threads(tmp_path: Path, n_bytes: int, threads: str) -> None:
+    asks = "import os; app.main = lambda: print(os.environ.get('OPENBLAS_NUM_THREADS')) or 0"
+    process = limited(cwd=tmp_path, code=asks, n_bytes=n_bytes)
+    assert process.communicate(timeout=60)[0] == f"{threads}\n"
+
+
+@pytest.mark.parametrize(("limit", "n_bytes"), [("RLIMIT_AS", 900_000_000), ("RLIMIT_DATA", 160_000_000)])
 def test_polars_is_not_asked_to_read_what_a_limit_forbids(
     tmp_path: Path, ward_words: list[str], limit: str, n_bytes: int
 ) -> None:
