@@ -36,7 +36,7 @@ campaign: .venv/.installed-test
 
 # Old versions warn of new ones, and torch 2.6 leaves a folder to the interpreter's end.
 test-lowest: .venv/bin/uv
-	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-lowest
+	$(BIN)/uv venv --quiet --clear --seed --python $(BIN)/python .venv-lowest
 	$(BIN)/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct -e '.[test]'
 	PYTHONWARNINGS=error,ignore::DeprecationWarning,ignore::ResourceWarning \
 	  .venv-lowest/bin/python -m pytest -n $(JOBS) --dist loadfile -o filterwarnings=default

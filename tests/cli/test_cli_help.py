@@ -28,17 +28,18 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     assert done.stdout.count("Usage: costar") == len(HELPS)
 
 
-def test_help_takes_less_than_half_a_second(tmp_path: Path) -> None:
-    def cpu_seconds() -> float:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime
+def test_help_takes_little_more_than_what_prints_it(tmp_path: Path) -> None:
+    def cpu_seconds(*command: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment(), capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    spent = []
-    for _ in range(3):
-        before = cpu_seconds()
-        run_process("--help", cwd=tmp_path)
-        spent.append(cpu_seconds() - before)
-    assert min(spent) < 0.5
+    spent = [
+        (cpu_seconds("-m", "costar_cli", "--help"), cpu_seconds("-c", "import typer, rich.console")) for _ in range(3)
+    ]
+    helps, libraries = zip(*spent, strict=True)
+    assert min(helps) < 5 * min(libraries)  # it is 3 times; torch alone takes 15
 
 
 def test_no_line_of_help_is_wider_than_80_columns_and_none_is_cut(repository: Path) -> None:

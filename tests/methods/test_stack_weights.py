@@ -37,7 +37,7 @@ def test_convex_weights_know_perfect_parts_equal_parts_and_errors_of_any_size() 
     assert equal.sum() == pytest.approx(1)
     tiny, huge = convex(random_gram(3) * 1e-200), convex(random_gram(3) * 1e200)
     np.testing.assert_allclose(tiny, huge, rtol=1e-6)
-    np.testing.assert_allclose(convex(np.diag([1e-12, 1.0, 1e20])), [1, 1e-12, 1e-32], rtol=1e-6)
+    np.testing.assert_allclose(convex(np.diag([1e-12, 1.0, 1e20])), [1, 1e-12, 1e-32], rtol=1e-6, atol=1e-20)
 
 
 def of_errors(errors_PCH: np.ndarray) -> Errors:
