@@ -1,6 +1,7 @@
 """What the growth model learnt, in words and in the units of the data."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -9,7 +10,8 @@ from costar_cli.methods.mixed.law import Floats, GrowthLaw, Series
 from costar_cli.methods.mixed.likelihood import Effects
 from costar_cli.methods.shared.doses import dose_names
 from costar_cli.methods.shared.outcome_forms import LEVEL_UNIT
-from costar_cli.panel import PanelSchema
+from costar_cli.panel import PanelSchema, TreatmentEncoding
+from costar_cli.panel.dose import Dose
 from costar_cli.panel.schema import step_word
 from costar_cli.panel.visits import elapsed_dose
 
@@ -19,6 +21,7 @@ NINETY: Final = 1.645  # sds on each side of the mean that hold 90 % of subjects
 LONGEST: Final = 1_000  # steps of a half-life, beyond which nothing is lost
 SMALL: Final = 0.01  # of an sd, below which a level that only shrinks is not worth an example
 SHORTEST: Final = 0.05  # share that is left a step later, below which there is no carry-over to speak of
+TOLD: Final = (0.05, 0.5, 0.95)  # quantiles of the doses given, of which the effect is told where it is no line
 
 
 def explain(
@@ -26,14 +29,46 @@ def explain(
 ) -> list[dict[str, str]]:
     """Return one row per thing that was learnt: of which outcome, what it is, its typical value, that of subjects.
 
-    `subjects` is the range of 90 % of the subjects, from what their statics say and from the spread beyond that.
+    `subjects` is the range of 90 % of the subjects, from what their statics say and from the spread beyond that. The
+    effect of a dose is that of one unit; where it is no line, that of low, usual and high doses, against none.
     """
     rows, dose = [], elapsed_dose(schema.treatments)
+    given = list(_given(schema.treatments, series.dose_NTL))
     for law, found in zip(laws, effects, strict=True):
         outcome = schema.outcomes[law.outcome]
         words = _Words(law, found, series, outcome.unit, step_word(dose.unit if dose else schema.step))
-        rows += [{"outcome": outcome.name, **row} for row in words.rows(dose_names(schema.treatments, timeless=True))]
+        rows += [{"outcome": outcome.name, **row} for row in words.rows(given)]
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What may be given in a step: what it is called, and how much of each factor `[L]` it is."""
+
+    name: str
+    factors_L: Floats
+
+
+def _given(encoding: TreatmentEncoding, dose_NTL: Floats) -> Iterator[_Given]:
+    """Yield each level, and one unit of each dose, or several doses of one whose effect is no line."""
+    names = dose_names(encoding, timeless=True)
+    one_LL = np.eye(len(names))
+    doses = [dose for dose in encoding.doses if dose.elapsed is None]
+    first = len(names) - sum(dose.width for dose in doses)
+    yield from map(_Given, names[:first], one_LL)
+    for dose in doses:
+        own_WL = one_LL[first : first + dose.width]
+        straight = dose.basis == "identity"
+        for amount in [1.0] if straight else _usual(dose, dose_NTL[..., first]):
+            what = f"per {dose.text(amount)}" if straight else f"{dose.text(amount)} against 0"
+            yield _Given(f"{dose.name}, {what}", dose.encode([amount])[0] @ own_WL)
+        first += dose.width
+
+
+def _usual(dose: Dose, column_NT: Floats) -> list[float]:
+    """Return doses that were given, a low, a usual and a high one, by the first of their columns."""
+    given_M = dose.decode(column_NT[column_NT != 0])
+    return np.unique(np.quantile(given_M, TOLD, method="inverted_cdf")).tolist() if given_M.size else []
 
 
 class _Words:
@@ -50,7 +85,7 @@ class _Words:
         if law.local:
             self.usual = float(np.median(series.usual_NTY[series.seen_NTY[..., law.outcome], law.outcome]))
 
-    def rows(self, names: Sequence[str]) -> Iterator[dict[str, str]]:
+    def rows(self, given: Sequence[_Given]) -> Iterator[dict[str, str]]:
         """Yield what was learnt, each with its typical value and that of 90 % of the subjects."""
         law, n_levels = self.law, len(self.law.levels)
         how = "in % of the level" if law.relative else "in % of the usual size" if law.local else "in amounts"
@@ -65,11 +100,14 @@ class _Words:
         for i, name in enumerate(law.levels):
             what, change = more[name]
             yield self._row(f"growth {what}, in addition", self._unit(1 + i, change))
-        for j in range(self.effects.decay.size):
-            c, k = divmod(j, len(names))
+        for c, decay_L in enumerate(self.effects.decay):
             number = f", carry-over {c + 1}" if len(self.effects.decay) > 1 else ""
-            row = self._row(f"{names[k]}{number}, in the first {self.step}", self._unit(1 + n_levels + j, 1.0))
-            yield row | {"carry_over": self._carry_over(float(self.effects.decay[c, k]))}
+            for one in given:
+                weights_Z = np.zeros(self.effects.n_random)
+                weights_Z[1 + n_levels + c * len(decay_L) :][: len(decay_L)] = one.factors_L
+                row = self._row(f"{one.name}{number}, in the first {self.step}", weights_Z)
+                weights_Z[1 + n_levels + c * len(decay_L) :][: len(decay_L)] *= decay_L
+                yield row | {"carry_over": self._left(decay_L[one.factors_L != 0], weights_Z)}
         noise = self._change(self.effects.noise).lstrip("+")
         yield {"what": f"chance per {self.step}", "typical": f"sd {noise}", "subjects": "", "carry_over": ""}
         if law.linked:
@@ -99,6 +137,13 @@ class _Words:
 
     def _number(self, value: float) -> str:
         return f"{value:.3g} {self.unit}".rstrip()
+
+    def _left(self, decay_K: Floats, later_Z: Floats) -> str:
+        """Return how what is given wears off; what it still does a step later where its factors do so differently."""
+        words = {self._carry_over(float(decay)) for decay in decay_K}
+        if len(words) == 1:
+            return words.pop()
+        return f"{self._change(float(later_Z @ self.mean_P[: len(later_Z)]))} in the next {self.step}"
 
     def _carry_over(self, decay: float) -> str:
         if decay < SHORTEST:
