@@ -54,6 +54,7 @@ Verbs find their inputs there and write their outputs there; every input and out
 | `model.h5` | `costar finetune` |
 | `model-target.h5` | `costar finetune --domain target` |
 | `model-scratch.h5`, `model-scratch-target.h5` | the same with `--from scratch` |
+| `model-NAME.h5`, `model-NAME-target.h5` | the same with `--method NAME` (`auto` makes a `stack`) |
 | `evaluation.h5`, `evaluation.csv`, `plots/` | `costar evaluate` |
 | `benchmark/` | `costar benchmark` ([benchmark.md](benchmark.md)) |
 | `runs/` | the state of interrupted training runs |
@@ -62,7 +63,8 @@ Verbs find their inputs there and write their outputs there; every input and out
 `up to date` and exit 0. A file made from something else is never replaced silently: `--overwrite` replaces it; the
 files that `whatif` is told to write are replaced with `--overwrite` alone. After an interruption the same
 command continues, also with more `--epochs`; other settings exit 5 and list what differs, and `--fresh` starts over.
-One process at a time writes in a workspace. What `whatif --plan` reads is described under
+One process at a time writes in a workspace. `evaluate` scores all models, `whatif` and `search` ask
+[one of them](concepts.md#which-model-answers). What `whatif --plan` reads is described under
 [plan files](concepts.md#plan-files).
 
 ## Output

@@ -146,10 +146,15 @@ JsonFlag = Annotated[
 QuietFlag = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print results, warnings and errors only", rich_help_panel=MESSAGES)
 ]
+DEFAULT_MODEL = "default: the workspace's COSTAR, else its stack, else its only method"
+AskedModelsOpt = Annotated[
+    list[Path] | None,
+    typer.Option("--model", "-m", help=f"Model to ask ({DEFAULT_MODEL}); may be repeated", rich_help_panel=FILES),
+]
 ModelsOpt = Annotated[
     list[Path] | None,
     typer.Option(
-        "--model", "-m", help="Model to use (default: the workspace's); may be repeated", rich_help_panel=FILES
+        "--model", "-m", help="Model to score (default: all of the workspace); may be repeated", rich_help_panel=FILES
     ),
 ]
 

@@ -107,7 +107,7 @@ def search(
     data: options.DataOpt = None,
     model: Annotated[
         Path | None,
-        typer.Option("--model", "-m", help="Model to use (default: the workspace's)", rich_help_panel=FILES),
+        typer.Option("--model", "-m", help=f"Model to ask ({options.DEFAULT_MODEL})", rich_help_panel=FILES),
     ] = None,
     workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
     config: options.ConfigFileOpt = None,

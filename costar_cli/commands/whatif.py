@@ -83,7 +83,7 @@ def whatif(
     out: options.OutOpt = None,
     overwrite: options.OverwriteFlag = False,
     data: options.DataOpt = None,
-    model: options.ModelsOpt = None,
+    model: options.AskedModelsOpt = None,
     workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
     config: options.ConfigFileOpt = None,
     device: options.DeviceOpt = None,

@@ -14,7 +14,8 @@ from costar_cli.artifact.tables import check_table_name
 from costar_cli.errors import UsageError
 from costar_cli.outputs import Files
 from costar_cli.steps.averages import show_average_sweep, show_averages
-from costar_cli.steps.estimates import Question, default_models, files_read
+from costar_cli.steps.defaults import ModelChoice
+from costar_cli.steps.estimates import Question, files_read
 from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.session import Session
 
@@ -83,6 +84,7 @@ class CohortQuestion(Question):
 def run_cohort(session: Session, question: CohortQuestion, data: Path, models: Sequence[Path]) -> None:
     """Answer a question about many subjects, write the answers and show what they come to."""
     whole, question = question.csv, question.of_shard()
+    choice = ModelChoice.of(session.workspace, models)
     question.check(files_read(session, data, models))
     session.read("dataset", data)
     from costar_cli.cohort import (
@@ -108,8 +110,7 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
     skip, reporter = question.skip_unknown, session.reporter
     told = None if from_plans else reporter  # `with_plans` tells of unknown ones, too
     places = choose_subjects(dataset, who, skip=skip, where=where, reporter=told)
-    domains = {place.part.domain for place in places}
-    paths = models or default_models(session.workspace, domains.pop() if len(domains) == 1 else "source")
+    paths = choice.about(session, {place.part.domain for place in places})
     named = name_models(paths, session.workspace.root)
     headers = {name: session.read("model", path, role=name) for name, path in named.items()}
     loaded = load_models(session, headers, named)

@@ -6,21 +6,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costar_cli.config.choices import DomainName
 from costar_cli.errors import UsageError
 from costar_cli.outputs import Files, check_outputs
 from costar_cli.steps.answers import show_answers, show_sweep
+from costar_cli.steps.defaults import ModelChoice
 from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.sensitivity import sensitivity_plot, show_sensitivity
 from costar_cli.steps.session import Session
-from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:
     from costar_cli.panel import Dataset
     from costar_cli.plans.sweep import Sweep
     from costar_cli.whatif import WhatIfReport
 
-__all__ = ["Question", "check_plot", "default_models", "files_read", "run_whatif"]
+__all__ = ["Question", "check_plot", "files_read", "run_whatif"]
 
 PLOT_FORMATS = (".png", ".svg", ".pdf")
 
@@ -93,6 +92,7 @@ def check_plot(path: Path | None) -> None:
 
 def run_whatif(session: Session, question: Question, data: Path, models: Sequence[Path]) -> None:
     """Answer a question and show the answer."""
+    choice = ModelChoice.of(session.workspace, models)
     question.check(files_read(session, data, models))
     session.read("dataset", data)
     from costar_cli.api.estimates import ask
@@ -106,7 +106,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     domain, panel = location.part.domain, dataset.panel_of(location)
     origin = None if question.origin is None else step_of(panel, parse_origin(question.origin))
     question = replace(question, origin=origin)
-    named = name_models(models or default_models(session.workspace, domain), session.workspace.root)
+    named = name_models(choice.about(session, [domain]), session.workspace.root)
     headers = {name: session.read("model", path, role=name) for name, path in named.items()}
     loaded = load_models(session, headers, named)
     horizon = min(model.horizon for model in loaded.values())
@@ -151,12 +151,6 @@ def files_read(session: Session, data: Path, models: Sequence[Path]) -> list[tup
     """Return what a question about a data set and its models reads; without models, each that it may read."""
     asked = models or session.workspace.models()
     return [*session.read_by(), ("data set", data), *(("model", path) for path in asked)]
-
-
-def default_models(workspace: Workspace, domain: DomainName) -> list[Path]:
-    """Return the model of the subject's own domain, or the source's, or whatever there is."""
-    wanted = [workspace.model(domain=domain), workspace.model(), *workspace.models()]
-    return [path for path in wanted if path.exists()][:1]
 
 
 def _write(

@@ -14,6 +14,7 @@ from costar_cli.steps.bands import (
     show_periods,
     show_probabilities,
 )
+from costar_cli.steps.defaults import to_name
 from costar_cli.steps.hints import ASKED, instead_of_losers, next_command, other_than
 from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.session import BuildStep, Session
@@ -140,11 +141,10 @@ def run_evaluate(
     _show(session, report)
     for said in inputs.on_errors:
         session.out.note(said)
-    place = session.workspace
-    theirs = None if set(files.models) <= set(place.models()) else files.models
-    data = other_than(files.data, place.data)
+    data = other_than(files.data, session.workspace.data)
     commands = instead_of_losers(session, inputs.headers, report, data)
     if not report.losers():
+        theirs = to_name(session.workspace, files.models)
         commands = [next_command(session.given, "whatif", *ASKED, data=data, model=theirs)]
     session.out.next(*dict.fromkeys(commands))
     refuted = {"refutations": _refute(session, files, inputs, overwrite=overwrite)} if files.refutation else {}

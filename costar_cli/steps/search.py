@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from costar_cli.config.choices import RankingName
 from costar_cli.errors import UsageError
 from costar_cli.outputs import Files, check_outputs
-from costar_cli.steps.estimates import check_plot, default_models, files_read
+from costar_cli.steps.defaults import ModelChoice
+from costar_cli.steps.estimates import check_plot, files_read
 from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.session import Session
 from costar_cli.ui.text import columns_of
@@ -109,6 +110,7 @@ class Search:
 
 def run_search(session: Session, asked: Search, data: Path, model: Path | None) -> None:
     """Search, and show and write the answer."""
+    choice = ModelChoice.of(session.workspace, [model] if model else [])
     asked.check(files_read(session, data, [model] if model else []))
     session.read("dataset", data)
     from costar_cli.api.search import search_cohort
@@ -116,7 +118,7 @@ def run_search(session: Session, asked: Search, data: Path, model: Path | None) 
 
     dataset = session.load_dataset(data, queries=False, truth=False)
     cohort = _cohort(session, asked, dataset)
-    paths = [model] if model else default_models(session.workspace, cohort.places[0].part.domain)
+    paths = choice.about(session, {place.part.domain for place in cohort.places})
     named = name_models(paths, session.workspace.root)
     headers = {name: session.read("model", path, role=name) for name, path in named.items()}
     [(label, fitted)] = load_models(session, headers, named).items()
