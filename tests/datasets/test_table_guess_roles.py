@@ -178,3 +178,76 @@ def test_numbers_called_a_dose_are_one_and_marks_of_last_rows_are_ends(mark: str
     }
     assert 'dose_mg = { role = "treatment", kind = "continuous" }' in text
     assert parse_schema(tomllib.loads(text)).columns["died"].role == "event"
+
+
+def clinic(**columns: pl.Expr) -> pl.DataFrame:
+    """Blood pressure under a drug and doses that are given at one step in three, in 40 patients of 12 days."""
+    rng = np.random.default_rng(3)
+    n = 40 * 12
+    dose = np.where(rng.random(n) < 0.3, rng.gamma(2, 3, n).round(2), 0.0)
+    frame = pl.DataFrame({
+        "patient": np.repeat(np.arange(40), 12), "day": np.tile(np.arange(12), 40),
+        "sbp": rng.normal(120, 15, n).round(1), "crp": rng.normal(20, 4, n).round(1),
+        "drug": rng.choice(["none", "A", "B"], n), "dose": dose,
+    })  # fmt: skip
+    return frame.with_columns(**columns)
+
+
+@pytest.mark.parametrize("others", [[], ["drug"]], ids=["beside levels", "alone"])
+@pytest.mark.parametrize(
+    "name", ["insulin_units", "insulin", "insulin_dose", "dose_mg", "heparin_iu", "fluid_ml", "drip_rate", "xyz_mg"]
+)
+def test_a_number_called_a_drug_or_its_unit_is_a_dose_and_no_outcome(name: str, others: list[str], tmp_path: Path):
+    frame = clinic().drop(others).rename({"dose": name})
+    text = guess_schema([save(frame, tmp_path / "clinic.csv")]).text
+    columns = parse_schema(tomllib.loads(text)).columns
+    assert (columns[name].role, columns[name].kind) == ("treatment", "continuous")
+    assert "is it a dose" in text
+    assert (columns["sbp"].role, columns["crp"].role) == ("outcome", "covariate")
+
+
+@pytest.mark.parametrize(("name", "least"), [("crp_mg_l", 0), ("urine_ml", 5)])
+def test_a_concentration_and_an_output_are_no_doses(name: str, least: float, tmp_path: Path):
+    frame = clinic(dose=pl.col("dose") + least).drop("sbp").rename({"dose": name})
+    assert guessed_roles(guess_schema([save(frame, tmp_path / "clinic.csv")]).text)[name] == "outcome?"
+
+
+def test_a_dose_that_is_never_0_stays_a_covariate_beside_the_drug_of_which_it_is(tmp_path: Path):
+    frame = clinic(dose=pl.col("dose") + 5)
+    assert guessed_roles(guess_schema([save(frame, tmp_path / "clinic.csv")]).text)["dose"] == "covariate?"
+
+
+def test_the_runner_up_of_an_outcome_is_named(tmp_path: Path):
+    frame = clinic(glucose=pl.col("crp") * 5)
+    guess = guess_schema([save(frame, tmp_path / "clinic.csv")])
+    assert "sbp: guessed by its name: is it to be predicted? 'glucose' is named so, too." in guess.doubts
+    guess = guess_schema([save(clinic().rename({"sbp": "a"}), tmp_path / "a.csv")])
+    assert "crp: guessed as the numbers that change: is it to be predicted? 'a' changes, too." in guess.doubts
+    guess = guess_schema([save(clinic().drop("sbp", "crp"), tmp_path / "b.csv")])
+    assert "no column seems to be the outcome" in guess.doubts
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (999.0, "2 values of 999.0, far from the others ("),
+        (-1.0, "2 values of -1.0, far from the others ("),
+        (9999.0, "2 values of 9999.0, far from the others ("),
+        (99.0, ""),
+        (400.0, ""),
+    ],
+)
+def test_numbers_that_often_mean_missing_are_asked_about_where_they_are_far_from_all_others(
+    value: float, told: str, tmp_path: Path
+):
+    row = pl.int_range(pl.len())
+    frame = clinic(sbp=pl.when(row.is_in([7, 70])).then(value).otherwise("sbp"))
+    doubts = [doubt for doubt in guess_schema([save(frame, tmp_path / "c.csv")]).doubts if doubt.startswith("sbp: ")]
+    assert [told in doubt and ("far from" in doubt) == bool(told) for doubt in doubts] == [True]
+
+
+def test_levels_that_differ_only_in_case_are_asked_about(tmp_path: Path):
+    row = pl.int_range(pl.len())
+    frame = clinic(drug=pl.when(row % 50 == 0).then(pl.col("drug").str.to_lowercase()).otherwise("drug"))
+    [doubt] = [doubt for doubt in guess_schema([save(frame, tmp_path / "c.csv")]).doubts if doubt.startswith("drug: ")]
+    assert "'A' and 'a', 'B' and 'b' differ only in case: write what is one alike" in doubt

@@ -10,9 +10,10 @@ import polars as pl
 
 from costar_cli.datasets.registry import RESERVED_NAMES
 from costar_cli.datasets.table.files import open_files, without_rows
+from costar_cli.datasets.table.guess_cells import cells_in_doubt
 from costar_cli.datasets.table.guess_events import find_log
 from costar_cli.datasets.table.guess_keys import Guess, doubt_keys, find_keys, find_steps, ordered
-from costar_cli.datasets.table.guess_roles import cells_in_doubt, find_roles, role_in_doubt
+from costar_cli.datasets.table.guess_roles import find_roles, role_in_doubt
 from costar_cli.datasets.table.profile import Facts, Sample, sample_of
 from costar_cli.datasets.table.schema_file import CHECK, toml_key, toml_row, toml_value
 
@@ -47,7 +48,8 @@ def guess_schema(paths: Sequence[Path], statics: Path | None = None) -> GuessedS
         find_roles(guess)
         find_steps(guess)
     for name, entry in guess.entries.items():
-        guess.doubt(name, cells_in_doubt(guess.facts(name), entry))
+        for what in cells_in_doubt(guess.facts(name), entry):
+            guess.doubt(name, what)
         guess.doubt(name, role_in_doubt(guess, guess.facts(name), str(entry["role"])))
     doubt_keys(guess)
     if statics is not None and guess.subject is not None and guess.subject not in guess.wide.columns:

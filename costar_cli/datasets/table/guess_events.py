@@ -14,12 +14,11 @@ from costar_cli.datasets.table.profile import (
     SUBJECT_TOO,
     TIME,
     TIME_TOO,
-    TREATMENT,
     VALUE,
     Facts,
     Sample,
     few,
-    is_remedy,
+    is_given,
 )
 from costar_cli.datasets.table.schema_time import MONDAY, parse_step
 
@@ -185,4 +184,4 @@ def _apart(events: pl.DataFrame) -> pl.Series:
 
 def _is_given(code: str) -> bool:
     words = Facts(code, pl.Series([], dtype=pl.String)).words
-    return bool(words & TREATMENT) or is_remedy(words)
+    return is_given(words)

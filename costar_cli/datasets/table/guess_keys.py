@@ -131,7 +131,7 @@ CANDIDATES: Final = 8
 class Guess:
     """What the table seems to be: a column's entry and a remark each, the remarks on those left out, the doubts.
 
-    `wide` is the file of statics, where there is one.
+    `wide` is the file of statics, where there is one; `rival` is the column that is the next likeliest outcome.
     """
 
     sample: Sample
@@ -142,6 +142,7 @@ class Guess:
     left_out: dict[str, str] = field(default_factory=dict)
     doubts: dict[str, list[str]] = field(default_factory=dict)
     spacing: Spacing = field(default_factory=lambda: Spacing(1, "error"))
+    rival: str = ""
 
     def named(self, role: str) -> list[str]:
         """Return the columns of a role."""

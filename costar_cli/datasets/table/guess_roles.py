@@ -1,6 +1,5 @@
 """What the other columns seem to be, by name and by whether they change, and what is doubtful about them (polars)."""
 
-from collections.abc import Mapping
 from typing import Final
 
 import polars as pl
@@ -11,6 +10,7 @@ from costar_cli.datasets.table.profile import (
     DOMAIN,
     EVENT,
     LAST,
+    MEASURED,
     OUTCOME,
     OUTCOME_TOO,
     SPLIT,
@@ -20,19 +20,23 @@ from costar_cli.datasets.table.profile import (
     Facts,
     Sample,
     few,
+    is_amount,
     is_cluster,
     is_death,
     is_follow_up,
+    is_given,
     is_remedy,
     is_site,
 )
 from costar_cli.datasets.table.schema_column import ENDS as END_ROLES
 from costar_cli.datasets.table.time_split import SPELT
 from costar_cli.datasets.table.treatments import MOST_LEVELS, guessed_levels
-from costar_cli.panel.findings import counted, shown
+from costar_cli.panel.findings import counted
 
 STEADY: Final = "never changes within a subject"
 MOST_CATEGORIES: Final = 20
+NOT_GIVEN: Final = 0.05  # of rows, least share in which a dose is 0 that is told by its name
+MOSTLY: Final = 0.5  # likewise, of one that is told by its unit
 MOST_ENDS: Final = 10  # different values of how a follow-up ended
 FEWEST_NUMBERS: Final = 10  # different values of what is rather a measurement than a grade
 ENDS: Final = "follow-up, death or dropout"
@@ -97,7 +101,7 @@ def _left_out(guess: Guess, column: Facts) -> bool:
     elif column.numbers is None and column.distinct > MOST_CATEGORIES and not column.words & SPLIT:
         numbers = int(column.known.cast(pl.Float64, strict=False).is_finite().sum())
         some = f" ({numbers:,} of {column.count:,} values are numbers)" if 2 * numbers >= column.count else ""
-        telling = bool(column.words & (TREATMENT | LAST)) or is_remedy(column.words)
+        telling = bool(column.words & LAST) or is_given(column.words)
         guess.leave_out(column.name, f"holds {column.distinct:,} different texts{some}", ask=bool(some) or telling)
         guess.doubt(column.name, _unit_in_doubt(guess, column))
     return column.name in guess.left_out or column.name in guess.entries
@@ -137,7 +141,7 @@ def _is_static(guess: Guess, column: Facts) -> bool:
         who = counted(late, "subject")
         guess.doubt(column.name, f"{who} without it in the first row, where a static stands" if late else "")
         return not late
-    named = column.words & (TREATMENT | OUTCOME) or is_remedy(column.words)
+    named = column.words & OUTCOME or is_given(column.words)
     stray = "" if named else _stray_static(guess.sample, guess.subject, column)
     guess.doubt(column.name, stray)
     return bool(stray)
@@ -171,13 +175,27 @@ def _kind(column: Facts, *, codes: bool = False) -> dict[str, object]:
 
 
 def _treatments(changing: list[Facts], steady: list[Facts]) -> list[Facts]:
-    """Return the treatments: by name, those that change first, those of few levels before doses; else by values."""
+    """Return the treatments: by name, those of few levels that change, and doses beside them; else by values.
+
+    A dose beside treatments of levels is none at times: one that is always above 0 tells how much was given of what the
+    level says.
+    """
     named = [c for c in (*changing, *steady) if c.words & TREATMENT or (is_remedy(c.words) and c in changing)]
     levels = [c for c in named if c.distinct <= MOST_LEVELS]
-    if named:
-        return [c for c in levels if c in changing] or levels or [c for c in named if c in changing and _is_dose(c)]
+    doses = [c for c in changing if _is_dose(c) and _is_given_at_times(c)]
+    if named or doses:
+        found = [c for c in levels if c in changing] + doses
+        return found or levels or [c for c in named if c in changing and _is_dose(c)]
     few = [c for c in changing if c.distinct <= MOST_LEVELS and not c.words & OUTCOME]
     return [c for c in few if c.binary] or [c for c in few if c.numbers is None][:1]
+
+
+def _is_given_at_times(column: Facts) -> bool:
+    """Return whether a number is called a drug and 0 at times, or called by a unit or a rate and 0 most of the time."""
+    least = NOT_GIVEN if is_given(column.words) else MOSTLY if is_amount(column.words) else None
+    if least is None or column.numbers is None:
+        return False
+    return int((column.numbers == 0).sum()) >= least * column.count
 
 
 def _is_dose(column: Facts) -> bool:
@@ -193,7 +211,8 @@ def _find_changing(guess: Guess, changing: list[Facts], treatments: list[Facts])
         what = f"is named like an outcome but holds texts ({column.summary}), and an outcome is a number"
         guess.leave_out(column.name, what, ask=True)
         rest.remove(column)
-    outcome = _outcome(guess, rest)
+    outcome, rival = (*_outcomes(guess, rest), None, None)[:2]
+    guess.rival = rival.name if rival else ""
     for column in treatments:
         guess.entries[column.name] = {"role": "treatment", **({"kind": "continuous"} if _is_dose(column) else {})}
     for column in rest:
@@ -202,17 +221,21 @@ def _find_changing(guess: Guess, changing: list[Facts], treatments: list[Facts])
         )
 
 
-def _outcome(guess: Guess, columns: list[Facts]) -> Facts | None:
-    """Return the first number that is called an outcome, else the last that changes and is no grade."""
+def _outcomes(guess: Guess, columns: list[Facts]) -> list[Facts]:
+    """Return what may be the outcome, the likeliest first: numbers called one, else the last that changes, no grade.
+
+    What is called a drug, or by a unit in which it is given, is none, unless it is called an outcome outright.
+    """
     numbers = [c for c in columns if c.numbers is not None or c.binary]
-    for words in (OUTCOME, OUTCOME_TOO):
-        if named := [c for c in numbers if c.words & words]:
-            return named[0]
+    others = [c for c in numbers if not is_given(c.words) and not _is_given_at_times(c)]
+    named = [c for c in numbers if c.words & OUTCOME and (c.words & LAST or c in others)]
+    for words in (MEASURED, OUTCOME_TOO):
+        named += [c for c in others if c.words & words and c not in named]
     asked = any(guess.facts(name).words & LAST for name in guess.left_out if name in guess.sample.columns)
-    if guess.subject is None or asked:
-        return None
-    rest = [c for c in numbers if not c.binary and not c.words & STATIC and not is_death(c.words)]
-    return next(iter([c for c in rest if c.distinct > FEWEST_NUMBERS][-1:] or rest[-1:]), None)
+    if named or guess.subject is None or asked:
+        return named
+    rest = [c for c in reversed(others) if not c.binary and not c.words & STATIC and not is_death(c.words)]
+    return sorted(rest, key=lambda c: c.distinct <= FEWEST_NUMBERS)
 
 
 def _stray_static(sample: Sample, subject: str, column: Facts) -> str:
@@ -229,27 +252,16 @@ def _stray_static(sample: Sample, subject: str, column: Facts) -> str:
     return f"changes within {counted(len(changing), 'subject')}, first {next(iter(changing))}, which a static must not"
 
 
-def cells_in_doubt(column: Facts, entry: Mapping[str, object]) -> str:
-    """Return how many cells of a column do not fit what it seems to be; nothing where all do."""
-    role, what = str(entry["role"]), "number" if column.numbers is not None else "date"
-    texts = role in ("subject", "treatment", "domain", "split", "cluster") or entry.get("kind") == "categorical"
-    if texts or not column.odd:
-        return ""
-    number = len(column.odd)
-    these, them = (f"1 value is not a {what}", "it") if number == 1 else (f"{number:,} values are not {what}s", "them")
-    blank = "" if role == "time" else ", or add the text to `blank` where it means a missing value"
-    return f"{these} ({shown(dict.fromkeys(column.odd), 2)}): correct {them}{blank}"
-
-
 def role_in_doubt(guess: Guess, column: Facts, role: str) -> str:
     """Return what must be confirmed about a column by who knows the data: treatments, outcomes, telling names."""
     if role == "treatment":
-        named = bool(column.words & TREATMENT) or is_remedy(column.words)
-        return _treatment_in_doubt(guess, column, by_name=named)
+        return _treatment_in_doubt(guess, column, by_name=is_given(column.words))
     if role == "outcome":
-        how = "by its name" if column.words & (OUTCOME | OUTCOME_TOO) else "as the numbers that change"
+        named = bool(column.words & (OUTCOME | OUTCOME_TOO))
+        how = "by its name" if named else "as the numbers that change"
+        too = f" '{guess.rival}' {'is named so' if named else 'changes'}, too." if guess.rival else ""
         holes = f', and {counted(column.missing, "value")} missing: correct them, or say `missing = "fill"`'
-        return f"guessed {how}: is it to be predicted{holes if column.missing else ''}?"
+        return f"guessed {how}: is it to be predicted{holes if column.missing else ''}?{too}"
     if role in END_ROLES:
         what = "the subject's series ends by it (`event`)" if role == "event" else "the subject is no longer followed"
         return f"guessed by its name and its marks, in last rows alone: does a mark mean that {what}?"
@@ -260,7 +272,7 @@ def role_in_doubt(guess: Guess, column: Facts, role: str) -> str:
 
 def _other_in_doubt(guess: Guess, column: Facts, role: str) -> str:
     """Return what a covariate or static may be instead, by its name."""
-    if column.words & TREATMENT or is_remedy(column.words):
+    if is_given(column.words) or (role == "covariate" and _is_given_at_times(column)):
         return f"is this {role} a drug or an intervention? {_as_treatment(guess, column, role)}"
     if role == "static":
         return _unit_in_doubt(guess, column)

@@ -33,7 +33,10 @@ TREATMENT: Final = _words(
     "campaign discount exposure exposed regimen diet placebo price prices prescription prescribed randomized randomised"
 )
 OUTCOME: Final = _words("outcome outcomes response y endpoint sales demand volume move reaction")
-OUTCOME_TOO: Final = _words("cd4 hba1c glucose weight score seizure seizures pain severity growth yield revenue")
+MEASURED: Final = _words(
+    "cd4 hba1c a1c glucose sbp dbp map bp nibp creatinine egfr inr ldl cholesterol fev1 psa sofa phq9 madrs mmse"
+)  # what treatments are given for
+OUTCOME_TOO: Final = MEASURED | _words("weight score seizure seizures pain severity growth yield revenue")
 LAST: Final = _words("outcome outcomes response y endpoint")  # where it is the same in all rows, it is how it ended
 DOMAIN: Final = _words("domain site hospital centre center cohort region country clinic population")
 STATIC: Final = _words("age sex gender race ethnicity birth birthday born height base baseline")
@@ -68,12 +71,15 @@ _REMEDY: Final = _words(
     "opioid opioids morphine fentanyl propofol norepinephrine epinephrine noradrenaline adrenaline dopamine dobutamine "
     "vasopressin diuretic diuretics vaccine vaccination vaccinated immunization immunisation dialysis crrt transfusion "
     "surgery radiation antidepressant methadone sale deal coupon markdown advertising policy ban lockdown mandate "
-    "subsidy fluid fluids crystalloid bolus infusion"
+    "subsidy fluid fluids crystalloid bolus infusion infusions injection injections ketamine amiodarone oxytocin"
 )
+_AMOUNT: Final = _words("unit units iu mg mcg ug ml rate tablets pills puffs given administered")
+_CONCENTRATION: Final = _words("l dl")
 # Stems of international nonproprietary names (WHO, "The use of stems", 2018), where they end a word.
 _STEM: Final = re.compile(
     r"\w{3,}(mab|nib|statin|pril|sartan|olol|cillin|mycin|cycline|floxacin|conazole|prazole|platin|taxel|parin|gliptin|"
-    r"gliflozin|azepam|setron|sone|solone|onide|vudine|navir|tegravir|triptan|lukast|dronate|oxetine|thiazide|semide)"
+    r"gliflozin|azepam|setron|sone|solone|onide|vudine|navir|tegravir|triptan|lukast|dronate|oxetine|thiazide|semide|"
+    r"azolam|fentanil|glutide)"
 )
 
 
@@ -90,6 +96,16 @@ def is_site(words: Set[str]) -> bool:
 def is_remedy(words: Set[str]) -> bool:
     """Return whether a name says a drug or an intervention."""
     return bool(words & _REMEDY) or any(_STEM.fullmatch(word) for word in words)
+
+
+def is_given(words: Set[str]) -> bool:
+    """Return whether a name says a treatment, a drug or an intervention."""
+    return bool(words & TREATMENT) or is_remedy(words)
+
+
+def is_amount(words: Set[str]) -> bool:
+    """Return whether a name says an amount that may be given, as units and rates do, and no concentration."""
+    return bool(words & _AMOUNT) and not words & (_CONCENTRATION | OUTCOME | OUTCOME_TOO)
 
 
 def is_follow_up(words: Set[str]) -> bool:
