@@ -112,11 +112,11 @@ code 10 if the condition holds; `--fail-if` may be repeated. A condition is `SET
 |  | `ratio`: `average` divided by that of the simulator's own prediction, where it is known |
 |  | `coverage50`, `coverage80`, `coverage90`, `coverage95`: the share of answers in the band, 0 to 1 |
 
-A gate on a number that does not exist fails: no calibration, no known limit, nothing scored. Where several rows have
-the name, each is judged. A name that is both a method's and
-a file's means the method. What a gate misspells is found before anything is scored. `--json` lists every verdict in
-`result.gates` (`expression`, `setup`, `model`, `method`, `file`, `number`, `operator`, `bound`, `truth`, `value`,
-`verdict`, `reason`), also when a gate failed.
+A gate on a number that does not exist fails: no calibration, too few calibration subjects for the band (`cannot be
+judged`), no known limit, nothing scored. Where several rows have the name, each is judged. A name that is both a
+method's and a file's means the method. What a gate misspells is found before anything is scored. `--json` lists every
+verdict in `result.gates` (`expression`, `setup`, `model`, `method`, `file`, `number`, `operator`, `bound`, `truth`,
+`value`, `verdict`, `reason`), also when a gate failed.
 
 ## Predictions
 

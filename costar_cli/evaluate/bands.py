@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.evaluate.calibrated import Calibrated
-from costar_cli.evaluate.calibration import LEVELS, BandScores
+from costar_cli.evaluate.calibration import LEVELS, BandScores, covered
 from costar_cli.evaluate.dropout import StayWeights
 from costar_cli.evaluate.lights import LEVEL, LightScores, LightSums
 from costar_cli.methods.base import FittedModel
@@ -182,7 +182,7 @@ class BandTest:
         covered_QHY = np.full(truth_QHY.shape, np.nan)
         if self.calibration is not None:
             bands = self.calibration.bands(found, [LEVEL])
-            covered_QHY = ((bands.lower_LQHY[0] <= truth_QHY) & (truth_QHY <= bands.upper_LQHY[0])).astype(np.float64)
+            covered_QHY = covered(bands.lower_LQHY[0], bands.upper_LQHY[0], truth_QHY)
         square_QHY = ((truth_QHY - found.mean_QHY) / self.denominator_Y) ** 2
         lights = self.support.lights(self.panel, queries, found)
         sums = self.lights.setdefault(asked, LightSums(self.horizon))

@@ -23,7 +23,7 @@ from costar_cli.evaluate.metrics import PerStep, average_over_steps, known
 class LevelScores:
     """Bands of one level: their coverage with a 95 % interval (None of few units), mean width and interval score.
 
-    Width and score are None where a band is infinite: too few calibration subjects for the level.
+    All are None where a band is infinite: too few calibration subjects for the level.
     """
 
     coverage: PerStep
@@ -52,9 +52,10 @@ class BandDetails:
     """The whole distribution, averaged over steps where nothing else is said.
 
     `answers` counts informative answers per step, of `subjects` subjects; `reliability` is the coverage at every level
-    of 0.05 to 0.95; `pit` the shares of its 40 bins. `absorbed_answers` are those where the outcome has died out, over
-    all steps, with their own coverage by level (None where there are none); `absorbed_share` is how many of all there
-    are to such questions, scored or not (spec SCORE-19).
+    of 0.05 to 0.95, None where there is no band; `pit` the shares of its 40 bins, none where any level has no band.
+    `absorbed_answers` are those where the outcome has died out, over all steps, with their own coverage by level (None
+    where there are none, or no band); `absorbed_share` is how many of all there are to such questions, scored or not
+    (spec SCORE-19).
     """
 
     subjects: int
@@ -126,7 +127,7 @@ def _absorbed(sums: BandScores) -> dict[str, float | None]:
     """Return the coverage of answers that say little, each subject and step that has any counting once."""
     cells = int((sums.absorbed > 0).sum())
     covered_K = shares(sums.absorbed_coverage.sum(axis=(1, 2)), max(cells, 1))
-    return {str(level): float(s) if cells else None for level, s in zip(REPORTED, covered_K, strict=True)}
+    return {str(level): known(s) if cells else None for level, s in zip(REPORTED, covered_K, strict=True)}
 
 
 def _groups(by: str, labels: Sequence[str], sums: GroupScores, factor: float) -> list[GroupCoverage]:

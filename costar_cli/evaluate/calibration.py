@@ -67,6 +67,12 @@ def _level_axis(like_QHY: Floats, values_L: Iterable[float]) -> NDArray[Any]:
     return np.array(list(values_L)).reshape(-1, *[1] * like_QHY.ndim)
 
 
+def covered(lower: Floats, upper: Floats, truth: Floats) -> Floats:
+    """Return 1 where a band covers the answer and 0 where not; not a number where there is no band (spec SCORE-15)."""
+    known = np.isfinite(lower) & np.isfinite(upper)
+    return np.where(known, (lower <= truth) & (truth <= upper), np.nan)
+
+
 def pit_bins(
     lower_LQHY: Floats, upper_LQHY: Floats, centre_QHY: Floats, truth_QHY: Floats
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -105,7 +111,8 @@ class BandScores:
     Width, score and CRPS are divided by each outcome's denominator, as errors are. `cluster [N]` numbers the units to
     which subjects belong, where they are not units of their own. `mass [N,H]` is how much a subject counts at a step: 1
     where it has an informative answer, and the mean weight of these where answers are weighed, by which means and sums
-    are then multiplied.
+    are then multiplied. Where a band that counts is infinite, means and sums of its level are not finite, and those of
+    `pit` are not numbers.
     """
 
     count: NDArray[np.int64]
@@ -183,7 +190,7 @@ class BandScores:
             rows = slice(first, first + _BATCH)
             lower_LQHY, upper_LQHY = bands(rows)
             truth, centre, weight = truth_QHY[rows], centre_QHY[rows], weight_QHY[rows]
-            covered_LQHY = (lower_LQHY <= truth) & (truth <= upper_LQHY)
+            covered_LQHY = covered(lower_LQHY, upper_LQHY, truth)
             scores_LQHY = interval_scores(lower_LQHY, upper_LQHY, truth)
 
             def into(sums_NH: Floats, values: Floats, weight: Floats, subject: NDArray[np.integer]) -> None:
@@ -196,8 +203,11 @@ class BandScores:
                 into(self.score[k], scores_LQHY[at] / denominator_Y, weight, by)
                 into(self.absorbed_coverage[k], covered_LQHY[at], apart_QHY[rows], by)
             into(self.crps, crps(lower_LQHY, upper_LQHY, centre, truth) / denominator_Y, weight, by)
-            self.reliability[:, :horizon] += np.einsum("lqhy,qhy->lh", covered_LQHY, weight)
+            for sums_H, covered_QHY in zip(self.reliability, covered_LQHY, strict=True):
+                sums_H[:horizon] += _times(weight, covered_QHY).sum(axis=(0, 2))
             _add_pit(self.pit, pit_bins(lower_LQHY, upper_LQHY, centre, truth), weight)
+            without_H = ((weight > 0) & np.isnan(covered_LQHY).any(axis=0)).any(axis=(0, 2))
+            self.pit[:, :horizon][:, without_H] = np.nan
             squares_QHY = ((truth - centre) / denominator_Y) ** 2
             for name, own_QHY in group_weights.items():
                 group = np.broadcast_to((groups or {})[name], told_QHY.shape)[rows]
@@ -249,7 +259,7 @@ def _add_pit(pit_BH: Floats, bins: tuple[NDArray[np.int64], NDArray[np.int64]], 
 
 
 def _add_group(
-    sums: GroupScores, group_QHY: NDArray[np.integer], weight_QHY: Floats, covered_KQHY: Bools, squares_QHY: Floats
+    sums: GroupScores, group_QHY: NDArray[np.integer], weight_QHY: Floats, covered_KQHY: Floats, squares_QHY: Floats
 ) -> None:
     groups = len(sums.subjects)
     for h in range(weight_QHY.shape[1]):
@@ -268,7 +278,7 @@ def _add_group(
 class Share:
     """A share as an average over subjects, per step `[H]` and over tau = 1..6, with 95 % intervals where there are any.
 
-    NaN where no subject has an answer, and in bounds of fewer than 20 units.
+    NaN where no subject has an answer or there is no band, and in bounds of fewer than 20 units.
     """
 
     steps: Floats

@@ -9,7 +9,7 @@ from typing import Any, Final
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import GateError, UsageError
 from costar_cli.evaluate.calibration import REPORTED
-from costar_cli.evaluate.metrics import known
+from costar_cli.evaluate.metrics import AVERAGED_STEPS, known
 from costar_cli.evaluate.report import EvaluationReport
 from costar_cli.evaluate.rows import ReportRow
 from costar_cli.evaluate.setups import SETUPS
@@ -188,10 +188,18 @@ def _value(number: str, row: ReportRow, report: EvaluationReport) -> tuple[float
         ratio = report.ratio_to_limit(row)
         return (ratio.average, "the error has no ratio") if ratio else (None, "no limit is known for these data")
     if number in LEVELS:
-        scores = row.calibration.get(LEVELS[number])
-        return (scores.coverage.average, "no answer to cover") if scores else (None, "the model is not calibrated")
+        return _coverage(row, LEVELS[number])
     missing = "nothing is scored there"
     return (row.mean.average if number == "average" else row.mean.steps[int(number[3:]) - 1]), missing
+
+
+def _coverage(row: ReportRow, level: str) -> tuple[float | None, str]:
+    if (scores := row.calibration.get(level)) is None:
+        return None, "the model is not calibrated"
+    if row.bands is not None and min(row.bands.answers[:AVERAGED_STEPS], default=0):
+        why = f"cannot be judged: too few calibration subjects for a {float(level):.0%} band"
+        return scores.coverage.average, why
+    return scores.coverage.average, "no answer to cover"
 
 
 def require_passed(verdicts: Sequence[Verdict]) -> None:

@@ -14,6 +14,7 @@ from costar_cli.figures.rmse import model_styles
 from costar_cli.figures.style import BLACK, GREY, LIGHT_GREY, caption, figure, label_lines, save
 
 BARS: Final = 20  # of a histogram: two bins of the PIT each
+NOT_KNOWN: Final = "Not known: some band is infinite, for too few calibration subjects."
 Panels = dict[str, dict[str, Calibrated]]  # by title, then by the label of the model
 
 ABOUT_SUBJECTS: Final = "Average over subjects and steps 1 to 6, of answers that say something."
@@ -79,6 +80,7 @@ def plot_pit(report: EvaluationReport, path: Path) -> Path:
             drawn,
             f"Height: share of answers in a bin over that of bands that keep their levels (line). {ABOUT_SUBJECTS}",
             "Heaps at both ends: bands are too narrow; in the middle: too wide; at one end: predictions are off.",
+            *[NOT_KNOWN] * any(not found.details.pit for models in panels.values() for found in models.values()),
         )
         return save(drawn, path)
 
@@ -105,6 +107,8 @@ def _curve(found: Calibrated) -> tuple[list[float], list[float]]:
 
 
 def _histogram(ax: Axes, found: Calibrated, colour: str) -> None:
+    if not found.details.pit:
+        ax.text(0.5, 0.5, "not known", transform=ax.transAxes, ha="center", va="center", color=GREY)
     shares = np.array(found.details.pit).reshape(-1, 2).sum(axis=1) if found.details.pit else np.zeros(BARS)
     edges = np.linspace(0, 1, BARS + 1)
     ax.bar(edges[:-1], BARS * shares, width=1 / BARS, align="edge", color=colour, alpha=0.55, ec="white", lw=0.4)

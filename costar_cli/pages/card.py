@@ -20,6 +20,7 @@ __all__ = ["is_scored", "model_card"]
 
 SHOWN_OF_DATA: Final = ("Subjects and lengths", "Shift from source to target")
 MOST_SHIFTS: Final = 10
+UNKNOWN: Final = "unknown"
 USE: Final = """\
 To estimate what the outcomes of subjects like those of the training data would be over the next {horizon} steps of \
 one {step} under treatment plans that such subjects were given, with bands, and to compare such plans: as one input \
@@ -179,7 +180,7 @@ def _interval(lower: PerStep | None, upper: PerStep | None) -> str:
 
 
 def _number(value: object) -> str:
-    return f"{value:.3f}" if isinstance(value, int | float) else "unknown"
+    return f"{value:.3f}" if isinstance(value, int | float) else UNKNOWN
 
 
 def _calibration(calibration: object, rows: Sequence[tuple[EvaluationReport, ReportRow]]) -> Section:
@@ -188,14 +189,19 @@ def _calibration(calibration: object, rows: Sequence[tuple[EvaluationReport, Rep
     apart = "" if calibration.get("apart") is True else ", which also selected it: its bands are somewhat too narrow"
     about = f"Calibrated on {calibration.get('subjects')} {calibration.get('domain')} subjects{apart}."
     measured = tuple(
-        (row.setup, row.truth, f"{float(level):.0%}", f"{scores.coverage.average:.1%}", scores.width.average)
+        (row.setup, row.truth, f"{float(level):.0%}", _covered(scores.coverage.average), scores.width.average)
         for _, row in rows
         for level, scores in row.calibration.items()
-        if scores.coverage.average is not None
     )
     headers = ("set-up", "questions", "band", "covered", "mean width")
     note = "Measured on the test subjects of the evaluations above, averaged over steps."
+    if any(covered == UNKNOWN for *_, covered, _ in measured):
+        note += f" {UNKNOWN.capitalize()}: too few calibration subjects for such a band, or nothing to score."
     return Section("Calibration", texts=[about], tables=[ReportTable("", note, headers, measured)])
+
+
+def _covered(share: float | None) -> str:
+    return UNKNOWN if share is None else f"{share:.1%}"
 
 
 def _support(meta: Mapping[str, Any], schema: PanelSchema) -> Section:

@@ -1,5 +1,6 @@
 """What `costar evaluate` prints of calibrated bands, calendar periods, and the natural course."""
 
+from math import nan
 from typing import TYPE_CHECKING, Final
 
 from costar_cli.ui.output import Output
@@ -29,11 +30,14 @@ def show_bands(out: Output, report: "EvaluationReport") -> None:
     rows = []
     for row, kind, found in scored:
         at = found.calibration[str(asked)]
-        coverage = [_percent(found.calibration[str(level)].coverage.average) for level in REPORTED]
+        shares = [found.calibration[str(level)].coverage.average for level in REPORTED]
+        coverage = [nan if share is None else _percent(share) for share in shares]
         low, high = _percent(at.coverage_lower.average), _percent(at.coverage_upper.average)
         numbers = [_number(value.average) for value in (at.width, at.interval_score, found.details.crps)]
         rows.append([row.setup, kind, row.label, *coverage, f"{low} to {high}" if low and high else None, *numbers])
     out.table(headers, rows, keys=3)
+    if any(cell != cell for row in rows for cell in row):  # noqa: PLR0124 - NaN is not equal to itself
+        out.text("-: no such band, for too few calibration subjects, or nothing to score")
     out.text(*dict.fromkeys(line for row, kind, found in scored if (line := _died_out(row, kind, found))))
 
 

@@ -83,7 +83,9 @@ class Calibration:
         half_LQHY = np.multiply(radius_LQHY, sd_QHY, out=np.zeros_like(radius_LQHY), where=known_QHY)
         lower_LQHY, upper_LQHY = mean_QHY - half_LQHY, mean_QHY + half_LQHY
         if clip:
-            lower_LQHY, upper_LQHY = self.facts.clip(lower_LQHY), self.facts.clip(upper_LQHY)
+            finite_LQHY = np.isfinite(half_LQHY)  # the values that can occur are no band, where there is none
+            lower_LQHY = np.where(finite_LQHY, self.facts.clip(lower_LQHY), -np.inf)
+            upper_LQHY = np.where(finite_LQHY, self.facts.clip(upper_LQHY), np.inf)
         return Bands(tuple(levels), np.minimum(lower_LQHY, mean_QHY), np.maximum(upper_LQHY, mean_QHY))
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:

@@ -19,6 +19,7 @@ from costar_cli.reporting import NullReporter
 from costar_cli.steps.bands import show_bands
 from costar_cli.ui.output import Output
 from costar_cli.uncertainty import calibration_of
+from costar_cli.uncertainty.conformal import GRID
 from tests.fits import fit_method, model_of
 
 CONFIG = EvaluateConfig(bootstrap=0)
@@ -159,3 +160,40 @@ def test_nothing_overlaps_in_figures(report, plot, tmp_path, monkeypatch):
     drawn = figure_checks.Drawn(monkeypatch, figures)
     plot(report, tmp_path / "x.png")
     figure_checks.assert_readable(drawn.last)
+
+
+@pytest.fixture(scope="module")
+def few(data, model):
+    """The same model, calibrated on six subjects: it has no 90 % band."""
+    calibration = calibration_of(model)
+    radius = np.where(GRID[:, None, None, None] > 6 / 7, np.inf, calibration.radius_LHYB)
+    meta = {**model.meta, "calibration": replace(calibration, radius_LHYB=radius, subjects=6).to_meta()}
+    attached = {**model.attached, **replace(calibration, radius_LHYB=radius).to_arrays()}
+    return run_evaluation(data, [Candidate(replace(model, meta=meta, attached=attached))], CONFIG)
+
+
+def test_a_band_that_does_not_exist_covers_an_unknown_share(few, tmp_path, capsys):
+    ours = few.row("supervised", "Ridge regression").factual
+    assert {level: scores.coverage.average is None for level, scores in ours.calibration.items()} == {
+        "0.5": False, "0.8": False, "0.9": True, "0.95": True,
+    }  # fmt: skip
+    assert set(ours.details.lights["practice"].coverage.values()) == {None}
+    assert few.to_rows()[0]["coverage_0.9"] is None
+    write_evaluation(tmp_path / "e.h5", few, parents={"dataset": "d" * 64}, fingerprint="f" * 64, config={})
+    assert read_evaluation(tmp_path / "e.h5") == few
+    show_bands(Output("evaluate"), few)
+    shown = capsys.readouterr().out
+    line = next(line.split() for line in shown.splitlines() if "Ridge regression" in line)
+    assert line[-3:-1] == ["-", "-"]
+    assert "-: no such band, for too few calibration subjects" in shown
+
+
+@pytest.mark.parametrize("plot", [figures.plot_reliability, figures.plot_pit])
+def test_figures_leave_out_what_is_not_known_of_bands(few, plot, tmp_path, monkeypatch):
+    drawn = figure_checks.Drawn(monkeypatch, figures)
+    plot(few, tmp_path / "x.png")
+    figure_checks.assert_readable(drawn.last)
+    texts = {text.get_text() for axes in drawn.last.axes for text in axes.texts}
+    ends = [max(line.get_xdata()) for axes in drawn.last.axes for line in axes.lines[1:]]
+    assert ("not known" in texts) is (plot is figures.plot_pit)
+    assert set(ends) == ({0.85} if plot is figures.plot_reliability else set())

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from costar_cli.evaluate.calibrated import Calibrated
 from costar_cli.evaluate.calibration import (
     BINS,
     LEVELS,
@@ -199,3 +200,31 @@ def test_a_step_that_nobody_answers_is_unknown():
     assert share.steps[0] == 1.0
     assert np.isnan(share.steps[1])
     assert np.isnan(share.average)
+
+
+def test_a_level_without_a_band_has_unknown_coverage_and_an_answer_that_does_not_count_changes_nothing():
+    subject, truth, mean, sd = world(subjects=50, outcomes=1)
+    every, last = np.ones(truth.shape, dtype=bool), np.zeros(truth.shape, dtype=bool)
+    every[0], last[1::4] = False, True
+
+    def bands(rows):
+        lower, upper = normal_bands(mean[rows], sd[rows])
+        lower[LEVELS.index(0.9) :, :, 1], upper[LEVELS.index(0.9) :, :, 1] = -np.inf, np.inf
+        lower[:, ~every[rows]], upper[:, ~every[rows]] = -np.inf, np.inf
+        return lower, upper
+
+    sums = BandScores.zeros(subjects=50, horizon=3, groups={"kind": 2})
+    sums.add(
+        subject, truth, mean, bands, scored_QHY=every, informative_QHY=~last, denominator_Y=np.ones(1),
+        groups={"kind": np.zeros(truth.shape, dtype=int)},
+    )  # fmt: skip
+    found = Calibrated.of(sums, factor=1.0, groups={"kind": ["a", "b"]}, absorbed_share=0.25, lights={})
+    steps, details = {level: of.coverage.steps for level, of in found.calibration.items()}, found.details
+    assert [value is None for value in steps["0.8"]] == [False, False, False]
+    assert [value is None for value in steps["0.9"]] == [False, True, False]
+    assert found.calibration["0.9"].coverage.average is found.calibration["0.9"].coverage_lower.average is None
+    assert [level for level, share in details.reliability.items() if share is None] == ["0.9", "0.95"]
+    assert [level for level, share in details.absorbed_coverage.items() if share is None] == ["0.9", "0.95"]
+    assert [level for level, share in details.groups[0].coverage.items() if share is None] == ["0.9", "0.95"]
+    assert details.pit == ()
+    assert details.crps.average is not None

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import ExitCode, GateError, UsageError
 from costar_cli.evaluate import run_evaluation
+from costar_cli.evaluate.calibrated import BandDetails, LevelScores
 from costar_cli.evaluate.gates import check_gates, judge_gates, parse_gates, require_passed
 from costar_cli.evaluate.metrics import PerStep
 
@@ -139,3 +140,15 @@ def test_failed_gates_are_an_error_with_a_code_of_its_own_that_lists_them_alone(
     require_passed(judged[1:2])
     with pytest.raises(GateError, match="1 gate failed"):
         require_passed(judged[:1])
+
+
+@pytest.mark.parametrize(("answers", "reason"), [
+    ((9, 9, 9), "cannot be judged: too few calibration subjects for a 90% band"), ((9, 0, 9), "no answer to cover"),
+])  # fmt: skip
+def test_a_band_that_does_not_exist_fails_whatever_the_condition(report, answers, reason):
+    none = PerStep((None,) * 3, None)
+    details = BandDetails(12, answers, none, {}, (), 0, 0.0, {})
+    scored = replace(report.rows[0], calibration={"0.9": LevelScores(*[none] * 5)}, bands=details)
+    for condition in ("< 0.85", "> 2"):
+        [verdict] = verdicts(replace(report, rows=(scored,)), f"zero-shot.model.coverage90 {condition}")
+        assert (verdict.verdict, verdict.value, verdict.reason) == ("failed", None, reason)

@@ -1,11 +1,14 @@
 """The card of a model: what its file and the files beside it say, and that it stands alone."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluate import Candidate, EvaluationReport, run_evaluation
+from costar_cli.evaluate.calibrated import LevelScores
+from costar_cli.evaluate.metrics import PerStep
 from costar_cli.pages.card import model_card
 from costar_cli.panel.report import DataReport, describe_dataset
 from tests.methods.linear_worlds import fit, linear_data, model_of
@@ -37,6 +40,16 @@ def test_the_card_has_scores_with_intervals_calibration_shift_and_lineage(known)
         assert words in reader.text, words
     assert f"{row.calibration['0.9'].coverage.average:.1%}" in reader.text
     assert model_card(content, data, {}) == model_card(content, data, {})
+
+
+def test_what_a_band_that_does_not_exist_covers_is_unknown(known) -> None:
+    content, data, report = known
+    none = PerStep((None,) * report.horizon, None)
+    calibration = {"0.9": LevelScores(*[none] * 5)}
+    rows = [replace(row, calibration=calibration) if row.basis == "ours" else row for row in report.rows]
+    text = read_alone(model_card(content, data, {"e" * 64: replace(report, rows=tuple(rows))})).text
+    assert "90%" in text
+    assert "Unknown: too few calibration subjects" in text
 
 
 def test_shares_of_practice_are_percent_and_single_things_singular(known) -> None:

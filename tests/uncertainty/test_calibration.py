@@ -142,6 +142,17 @@ def test_limits_that_cannot_occur_are_moved_but_never_past_the_estimate(tumor_da
     assert (calibration.bands(below, [0.8]).lower_LQHY[0] == below.mean_QHY).all()
 
 
+def test_the_values_that_can_occur_are_no_band_where_there_are_too_few_subjects(tumor_dataset: Dataset) -> None:
+    model, calibration = calibrated(tumor_dataset)
+    panel = tumor_dataset.panel("source", "val")
+    found = estimate(model, panel, factual_windows(panel, tumor_dataset.horizon).asked, facts(tumor_dataset))
+    bounded = replace(calibration, facts=replace(calibration.facts, lower=(0.0,), upper=(1e6,)))
+    bands = bounded.bands(found, [0.8, GRID[-1] + 5e-4])
+    assert np.isfinite(bands.lower_LQHY[0]).all()
+    assert np.isneginf(bands.lower_LQHY[1]).all()
+    assert np.isposinf(bands.upper_LQHY[1]).all()
+
+
 @pytest.mark.parametrize("members", [1, 2])
 def test_ensembles_of_fewer_than_three_members_are_not_calibrated(tumor_dataset: Dataset, members: int) -> None:
     panel, told = tumor_dataset.panel("source", "val"), facts(tumor_dataset)
