@@ -17,7 +17,7 @@ DEFAULT_WORKSPACE = Path("costar-workspace")
 ELSEWHERE: Final = "choose another folder with --workspace"
 # What is made in a workspace, or in the folder of a benchmark, beside its artifacts; a folder before what is in it.
 MADE: Final = (".lock", ".lock-holder", "runs", "runs/*", "plots", "benchmark", "benchmark/*")
-MADE_BY_BENCHMARKS: Final = ("ledger.json", "seed-[0-9]*", "gamma-[0-9]*", "shard-[0-9]*-of-[0-9]*")
+MADE_BY_BENCHMARKS: Final = ("ledger.json", "part.json", "seed-[0-9]*", "gamma-[0-9]*", "shard-[0-9]*-of-[0-9]*")
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # Windows has neither; nor waits for a pipe
 
 

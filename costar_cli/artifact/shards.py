@@ -1,17 +1,18 @@
-"""Parts of a piece of work for arrays of jobs: part I of N, where it writes, and tables of parts as one."""
+"""Parts of a piece of work for arrays of jobs: part I of N, where it writes, and where all of them are."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from costar_cli.artifact.tables import QUESTION, question_of, table_file
 from costar_cli.errors import MismatchError, UsageError
 
-__all__ = ["Shard", "find_parts", "merge_tables"]
+__all__ = ["Shard", "check_parts", "find_parts"]
 
-NAME: Final = re.compile(r"shard-(\d+)-of-(\d+)")
+NUMBER: Final = "([1-9][0-9]{0,5})"  # one way to write each, so that no two names are of one part
+NAME: Final = re.compile(f"shard-{NUMBER}-of-{NUMBER}")
+LIKE_ONE: Final = re.compile(r"shard-\d+-of-\d+")
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,8 @@ class Shard:
         Raises:
             UsageError: it is none.
         """
-        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        found = re.fullmatch(f"{NUMBER}/{NUMBER}", text)
+        if found is None or int(found[1]) > int(found[2]):
             raise UsageError(f"no part: {text!r}", where="--shard", fix="give `I/N`, I from 1 to N")
         return cls(int(found[1]), int(found[2]))
 
@@ -53,7 +54,7 @@ class Shard:
 WHOLE: Final = Shard(1, 1)
 
 
-def find_parts(folder: Path, before: str = "", after: str = "", *, what: str, fix: str) -> list[Path]:
+def find_parts(folder: Path, before: str = "", after: str = "", *, what: str, fix: str) -> dict[Shard, Path]:
     """Return the files or folders of all parts in a folder, in order.
 
     Args:
@@ -64,48 +65,41 @@ def find_parts(folder: Path, before: str = "", after: str = "", *, what: str, fi
         fix: how they are made.
 
     Raises:
-        UsageError: there are none, parts of two divisions, or not all of them.
+        UsageError: there are none, parts of two divisions, not all of them, or a name that is none of a part.
     """
-    names = {path: path.name[len(before) : len(path.name) - len(after)] for path in folder.glob("*shard-*")}
+    names = {path: path.name[len(before) : len(path.name) - len(after)] for path in sorted(folder.glob("*shard-*"))}
     framed = {path: name for path, name in names.items() if path.name == f"{before}{name}{after}"}
-    found = {(int(m[2]), int(m[1])): path for path, name in framed.items() if (m := NAME.fullmatch(name))}
-    divisions = sorted({of for of, _ in found})
+    found = {Shard(int(m[1]), int(m[2])): path for path, name in framed.items() if (m := NAME.fullmatch(name))}
+    odd = [path for path, name in framed.items() if LIKE_ONE.fullmatch(name) and path not in found.values()]
+    if odd := odd + [path for shard, path in found.items() if shard.number > shard.of]:
+        where = ", ".join(map(str, odd[:6]))
+        raise UsageError("no name of a part", where=where, fix="remove it, or run the part with --shard I/N")
+    divisions = sorted({shard.of for shard in found})
     if len(divisions) != 1:
         problem = f"no parts of {what} here" if not divisions else f"parts of {len(divisions)} divisions are here"
         raise UsageError(problem, where=str(folder), fix=fix if not divisions else "keep those of one")
-    (of,) = divisions
-    missing = [str(Shard(number, of)) for number in range(1, of + 1) if (of, number) not in found]
-    if missing:
+    every = [Shard(number, divisions[0]) for number in range(1, divisions[0] + 1)]
+    if missing := [str(shard) for shard in every if shard not in found]:
         raise UsageError(
-            f"{len(missing)} of {of} parts are missing", where=", ".join(missing[:6]), fix="run them with --shard"
+            f"{len(missing)} of {len(every)} parts are missing",
+            where=", ".join(missing[:6]),
+            fix="run them with --shard",
         )
-    return [found[of, number] for number in range(1, of + 1)]
+    return {shard: found[shard] for shard in every}
 
 
-def merge_tables(path: Path) -> Sequence[Path]:
-    """Write the rows of all parts of a Parquet table, part behind part, to `path`; return the parts.
+def check_parts(parts: Mapping[Shard, Path], noted: Mapping[Shard, str | None], *, fix: str) -> None:
+    """See that each part is the one that its name says, and not another one that was copied or renamed.
 
-    They are scanned, not held in memory. Nothing is written where `path` has these answers already; none is returned.
+    Args:
+        parts: the parts by what their names say.
+        noted: what was noted in each when it was made; None where nothing was.
+        fix: how parts are made.
 
     Raises:
-        UsageError: not all parts are there.
-        MismatchError: they answer different questions, or are not costar's; another table is at `path`.
-        StorageError: the folder is read-only or full.
+        MismatchError: one is another part, or does not say which it is.
     """
-    fix = f"`costar whatif --subjects ... --shard I/N --csv {path}` makes them"
-    parts = find_parts(path.parent, f"{path.stem}.", path.suffix, what=f"`{path.name}`", fix=fix)
-    asked = [question_of(part) for part in parts]
-    if odd := [part for part, question in zip(parts, asked, strict=True) if question is None or question != asked[0]]:
-        raise MismatchError(
-            "the parts do not answer one question",
-            where=", ".join(map(str, dict.fromkeys([parts[0], *odd[:5]]))),
-            fix="make all parts with the same data, models, plans and options",
-        )
-    if path.exists():
-        if question_of(path) == asked[0]:
-            return []
-        raise MismatchError(f"`{path}` exists, and is another table", where=str(path), fix="remove it")
-    with table_file(path, metadata={QUESTION: str(asked[0])}) as table:
-        for part in parts:
-            table.take(part)
-    return parts
+    odd = [f"{parts[shard]} {f'is part {said}' if said else 'does not say'}" for shard, said in noted.items()
+           if said != str(shard)]  # fmt: skip
+    if odd:
+        raise MismatchError.of(odd, f"{len(odd)} files are not the parts that their names say", fix=fix)

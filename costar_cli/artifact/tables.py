@@ -23,6 +23,7 @@ FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a sp
 _SAFE: ContextVar[bool] = ContextVar("safe", default=False)
 TABLE_FORMATS: Final = (".csv", ".parquet", ".jsonl")
 QUESTION: Final = "costar.question"  # of a Parquet file's metadata: the fingerprint of what its rows answer
+SHARD: Final = "costar.shard"  # likewise: which part of the answers its rows are, such as `2/8`
 
 
 @contextmanager
@@ -111,13 +112,13 @@ class TableFile:
                 rows.sink_parquet(self._out, metadata=self._metadata or None)
 
 
-def question_of(path: Path) -> str | None:
-    """Return the fingerprint of what the rows of a Parquet file answer, None where costar did not note it."""
+def metadata_of(path: Path) -> dict[str, str]:
+    """Return what is noted in a Parquet file, nothing where it cannot be read."""
     import polars as pl  # noqa: PLC0415 - slow to import
 
     with suppress(OSError, pl.exceptions.PolarsError), for_polars(path) as source:
-        return pl.read_parquet_metadata(source).get(QUESTION)
-    return None
+        return pl.read_parquet_metadata(source)
+    return {}
 
 
 @contextmanager

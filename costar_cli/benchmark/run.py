@@ -16,7 +16,7 @@ from costar_cli.benchmark.contenders import ABLATIONS, REFERENCE, BenchData, Con
 from costar_cli.benchmark.export import REPORT_FILES, require_own, write_report
 from costar_cli.benchmark.ledger import Clock, Ledger, Meter, give_memory_back
 from costar_cli.benchmark.report import BenchmarkReport, Evaluations, Outcome, build_report, read_evaluations
-from costar_cli.benchmark.shards import cells_of
+from costar_cli.benchmark.shards import cells_of, note_shard
 from costar_cli.benchmark.show import show_report
 from costar_cli.benchmark.workers import CellEnd, CrewMaker, side_by_side
 from costar_cli.config.choices import SetupName
@@ -125,6 +125,8 @@ def run_benchmark(
     if list_only:
         show_list(out, cells_listed(plan), bench.folder)
         return
+    if shard is not None:
+        note_shard(bench.folder, shard)
     made = complete_benchmark(out, plan, overwrite=overwrite, crew=crew, plots=plots)
     show_report(out, made.report)
     result = {**made.report.to_json(), "folder": str(bench.folder), "made": made.outcome.made}

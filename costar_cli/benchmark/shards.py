@@ -1,17 +1,21 @@
 """Parts of a benchmark for arrays of jobs: each makes some cells in a folder of its own, and all are merged."""
 
+import json
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Final
 
 from costar_cli.artifact import read_header, write_bytes
-from costar_cli.artifact.shards import Shard, find_parts
+from costar_cli.artifact.shards import Shard, check_parts, find_parts
 from costar_cli.benchmark.cells import Cell
 from costar_cli.benchmark.ledger import Ledger
 from costar_cli.errors import MismatchError
 from costar_cli.workspace import Workspace
 
-__all__ = ["cells_of", "merge_shards"]
+__all__ = ["cells_of", "merge_shards", "note_shard"]
+
+NOTE: Final = "part.json"  # of a part's folder: which part it is, whatever the folder is called
 
 
 def cells_of(shard: Shard, cells: Sequence[Cell]) -> list[Cell]:
@@ -23,6 +27,26 @@ def cells_of(shard: Shard, cells: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in cells if cell.key in needed or ((cell.seed, cell.contender) in own and cell.is_scored)]
 
 
+def note_shard(folder: Path, shard: Shard) -> None:
+    """Write down in a part's folder which part it is, unless it says so.
+
+    Raises:
+        StorageError: the disk is full or read-only.
+    """
+    if _noted(folder) != str(shard):
+        Workspace(folder).make()
+        write_bytes(folder / NOTE, (json.dumps({"shard": str(shard)}) + "\n").encode())
+
+
+def _noted(folder: Path) -> str | None:
+    """Return which part a folder is, None where it does not say."""
+    path = folder / NOTE
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        if path.is_file():
+            return str(json.loads(path.read_bytes())["shard"])
+    return None
+
+
 def merge_shards(folder: Path) -> list[Path]:
     """Bring the artifacts and times of all parts into the benchmark's folder; return the files that were copied.
 
@@ -30,15 +54,18 @@ def merge_shards(folder: Path) -> list[Path]:
 
     Raises:
         UsageError: there are no parts, parts of two divisions, or not all of them.
-        MismatchError: a file differs between parts, or from the one in the folder; nothing is copied then.
+        MismatchError: a part is not the one that its folder's name says, or a file differs between parts, or from the
+            one in the folder; nothing is copied then.
         LockedError: another process works in the benchmark's folder, or still makes a part.
     """
     made = "`costar benchmark ... --shard I/N --folder FOLDER` makes them"
-    parts = find_parts(folder, what="a benchmark", fix=made)
+    shards = find_parts(folder, what="a benchmark", fix=made)
+    parts = list(shards.values())
     found: dict[Path, tuple[Path, str]] = {}
     with ExitStack() as held:
         for place in (folder, *parts):
             held.enter_context(Workspace(place).lock())
+        check_parts(shards, {shard: _noted(part) for shard, part in shards.items()}, fix=made)
         places = [folder, *parts]
         for path in (path for place in places for path in sorted(place.glob("seed-*/*.h5"))):
             place = next(one for one in reversed(places) if path.is_relative_to(one))

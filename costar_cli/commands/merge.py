@@ -25,9 +25,9 @@ def merge(
     """
     out = open_output(ctx, json=json, quiet=quiet)
     if whole.suffix.lower() == ".parquet" and not whole.is_dir():
-        from costar_cli.artifact.shards import merge_tables
+        from costar_cli.steps.merge import merge_answers
 
-        merged, place = merge_tables(whole), "file"
+        merged, place = merge_answers(whole), "file"
     else:
         from costar_cli.benchmark.shards import merge_shards
 

@@ -221,12 +221,13 @@ def _answer(
 
     `document` is the file of plans; those of a sweep have a column of their doses.
     """
-    from costar_cli.artifact.tables import QUESTION, table_file
+    from costar_cli.artifact.tables import QUESTION, SHARD, table_file
     from costar_cli.cohort import Tally, answer_cohort, count_questions, tidy_columns, true_answers
 
     tallies = {label: Tally(dataset.schema.outcomes, model.horizon) for label, model in models.items()}
     shard = question.part
     mark = {QUESTION: _fingerprint(question, dataset, models, cohort, document)} if question.csv else {}
+    mark |= {SHARD: str(question.shard)} if question.shard else {}
     total = len(models) * count_questions(cohort, request, shard)
     with (
         table_file(question.csv, mark) if question.csv and not averages else nullcontext() as table,

@@ -15,6 +15,8 @@ import pytest
 from cli_world import DOCUMENTS, TINY_COHORT, VERBS, Run
 from jsonschema import Draft202012Validator
 
+from costar_cli.artifact.shards import Shard
+from costar_cli.benchmark.shards import note_shard
 from costar_cli.ui.output import DOCUMENT_VERSION
 
 Call = Callable[..., Run]
@@ -35,6 +37,7 @@ def asked(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("documents")
     (folder / "whole" / "shard-1-of-1" / "seed-10").mkdir(parents=True)
     shutil.copy(trained / "data.h5", folder / "whole" / "shard-1-of-1" / "seed-10")
+    note_shard(folder / "whole" / "shard-1-of-1", Shard(1, 1))
     (folder / "plan.json").write_text('{"origin": 4, "plans": {"a": [{}], "b": [{"chemotherapy": 1}]}}')
     return folder
 

@@ -82,7 +82,7 @@ def test_a_read_only_workspace_is_a_storage_error(tmp_path: Path, monkeypatch: p
 
 
 OWN = [".lock", ".lock-holder", "runs", "runs/model.1.h5", "plots", "encoder.h5"]
-OWN += ["benchmark", "benchmark/tumor-quick", "seed-0", "gamma-2", "shard-1-of-2", "ledger.json"]
+OWN += ["benchmark", "benchmark/tumor-quick", "seed-0", "gamma-2", "shard-1-of-2", "ledger.json", "part.json"]
 
 
 @pytest.mark.parametrize("name", OWN)

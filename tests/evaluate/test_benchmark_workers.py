@@ -1,6 +1,7 @@
 """Cells side by side: when each begins, what follows from a failure, and which belong to a part."""
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Sequence
@@ -15,9 +16,9 @@ from costar_cli.benchmark import Contender, plan_cells, workers
 from costar_cli.benchmark.cells import Cell
 from costar_cli.benchmark.ray_tasks import require_room
 from costar_cli.benchmark.report import Outcome
-from costar_cli.benchmark.shards import cells_of, merge_shards
+from costar_cli.benchmark.shards import cells_of, merge_shards, note_shard
 from costar_cli.benchmark.workers import CONTEXT, CellEnd, Workers, _Worker, side_by_side
-from costar_cli.errors import CostarError, LockedError, UsageError
+from costar_cli.errors import CostarError, LockedError, MismatchError, UsageError
 from costar_cli.workspace import Workspace
 
 CELLS = plan_cells([10, 11], [Contender(name, name) for name in ("crn", "costar", "ridge")], few_shot=True)
@@ -121,7 +122,10 @@ def test_parts_make_every_scored_cell_once_and_have_all_that_they_need(of: int) 
         assert all(set(cell.needs) <= set(keys[:place]) for place, cell in enumerate(part))
 
 
-@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/0", "-1/2", "1/2/3"])
+NO_PARTS = ["0/2", "3/2", "1", "a/b", "1/0", "-1/2", "1/2/3", "01/2", "1/02", "\u0661/2", "1/9999999"]
+
+
+@pytest.mark.parametrize("text", NO_PARTS)
 def test_what_is_no_part_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         Shard.parse(text)
@@ -165,9 +169,21 @@ def test_a_ray_cluster_whose_nodes_are_too_small_is_refused_in_the_place_of_wait
 
 
 def test_parts_that_still_run_are_not_merged(tmp_path: Path) -> None:
-    part = tmp_path / "shard-1-of-1"
-    part.mkdir()
+    note_shard(part := tmp_path / "shard-1-of-1", Shard(1, 1))
     with Workspace(part).lock(), pytest.raises(LockedError, match="another costar process") as caught:
         merge_shards(tmp_path)
     assert caught.value.where == str(part)
+    assert merge_shards(tmp_path) == []
+
+
+def test_a_part_under_the_name_of_another_one_is_not_merged(tmp_path: Path) -> None:
+    note_shard(tmp_path / "shard-1-of-2", Shard(1, 2))
+    shutil.copytree(tmp_path / "shard-1-of-2", other := tmp_path / "shard-2-of-2")
+    with pytest.raises(MismatchError, match="is part 1/2") as caught:
+        merge_shards(tmp_path)
+    assert str(other) in caught.value.problem
+    (other / "part.json").write_text("[")
+    with pytest.raises(MismatchError, match="does not say"):
+        merge_shards(tmp_path)
+    note_shard(other, Shard(2, 2))
     assert merge_shards(tmp_path) == []

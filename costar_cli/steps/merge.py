@@ -1,0 +1,44 @@
+"""The body of `costar merge` for answers: the parts of a table as one."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from costar_cli.artifact.shards import check_parts, find_parts
+from costar_cli.artifact.tables import QUESTION, SHARD, metadata_of, table_file
+from costar_cli.errors import MismatchError
+
+__all__ = ["merge_answers"]
+
+
+def merge_answers(path: Path) -> Sequence[Path]:
+    """Write the rows of all parts of a Parquet table, part behind part, to `path`; return the parts.
+
+    They are scanned, not held in memory. Nothing is written where `path` has these answers already; none is returned.
+
+    Raises:
+        UsageError: not all parts are there.
+        MismatchError: a part is not the one that its name says; they answer different questions, or are not costar's;
+            another table is at `path`.
+        StorageError: the folder is read-only or full.
+    """
+    fix = f"`costar whatif --subjects ... --shard I/N --csv {path}` makes them"
+    parts = find_parts(path.parent, f"{path.stem}.", path.suffix, what=f"`{path.name}`", fix=fix)
+    noted = {shard: metadata_of(part) for shard, part in parts.items()}
+    asked = {shard: facts.get(QUESTION) for shard, facts in noted.items()}
+    question, *_ = asked.values()
+    if odd := [parts[shard] for shard, said in asked.items() if said is None or said != question]:
+        raise MismatchError(
+            "the parts do not answer one question",
+            where=", ".join(map(str, dict.fromkeys([*list(parts.values())[:1], *odd[:5]]))),
+            fix="make all parts with the same data, models, plans and options",
+        )
+    check_parts(parts, {shard: facts.get(SHARD) for shard, facts in noted.items()}, fix=fix)
+    if path.exists():
+        known = metadata_of(path)
+        if known.get(QUESTION) == question and SHARD not in known:
+            return []
+        raise MismatchError(f"`{path}` exists, and is another table", where=str(path), fix="remove it")
+    with table_file(path, metadata={QUESTION: str(question)}) as table:
+        for part in parts.values():
+            table.take(part)
+    return list(parts.values())

@@ -1,0 +1,77 @@
+"""Parts of answers become one table, or are refused: copies, other parts under a part's name, damaged and odd files."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+from cli_world import Run
+
+from costar_cli.artifact.tables import QUESTION, SHARD, table_file
+from costar_cli.errors import ExitCode
+
+Call = Callable[..., Run]
+WHOLE = Path("m.parquet")
+
+
+def part(number: int, of: int = 2, *, rows: int = 200, question: str = "q") -> Path:
+    """Write a part of answers, as `costar whatif --shard` does."""
+    path = Path(f"m.shard-{number}-of-{of}.parquet")
+    with table_file(path, {QUESTION: question, SHARD: f"{number}/{of}"}) as table:
+        if rows:
+            table.write({"n": range(number * rows, (number + 1) * rows), "text": [f"part {number}"] * rows})
+    return path
+
+
+def refused(call: Call, code: ExitCode, *texts: object) -> None:
+    ended = call("merge", WHOLE)
+    assert ended.code == code, ended.err
+    for text in texts:
+        assert str(text) in ended.err
+    assert not WHOLE.exists()
+
+
+def test_parts_merge_in_order_and_once(call: Call) -> None:
+    for number in (2, 1):
+        part(number)
+    assert call("merge", WHOLE, "--json").document["result"]["merged"] == [str(part(i)) for i in (1, 2)]
+    assert pl.read_parquet(WHOLE)["n"].to_list() == list(range(200, 600))
+    assert call("merge", WHOLE, "--json").document["status"] == "up_to_date"
+
+
+def test_a_part_under_the_name_of_another_one_is_refused(call: Call) -> None:
+    copy = shutil.copy(part(1), "m.shard-2-of-2.parquet")
+    refused(call, ExitCode.MISMATCH, f"{copy} is part 1/2", "--shard")
+    part(2)
+    part(1, 3).rename("m.shard-1-of-2.parquet")
+    refused(call, ExitCode.MISMATCH, "m.shard-1-of-2.parquet is part 1/3")
+
+
+def test_a_part_in_the_place_of_the_whole_is_another_table(call: Call) -> None:
+    part(2)
+    shutil.copy(part(1), WHOLE)
+    ended = call("merge", WHOLE)
+    assert (ended.code, "is another table" in ended.err) == (ExitCode.MISMATCH, True)
+
+
+def test_a_part_that_does_not_say_which_it_is_is_refused(call: Call) -> None:
+    for number in (1, 2):
+        with table_file(Path(f"m.shard-{number}-of-2.parquet"), {QUESTION: "q"}) as table:
+            table.write({"n": [number]})
+    refused(call, ExitCode.MISMATCH, "m.shard-2-of-2.parquet does not say", "--shard I/N")
+
+
+@pytest.mark.parametrize("number", ["01", "0", "3", "²", "\u0661"])
+def test_a_name_that_is_none_of_a_part_is_refused(number: str, call: Call) -> None:
+    part(2)
+    shutil.copy(part(1), odd := f"m.shard-{number}-of-2.parquet")
+    if number == "²":  # no digit
+        assert call("merge", WHOLE).code == 0
+    else:
+        refused(call, ExitCode.USAGE, "no name of a part", odd)
+
+
+def test_so_many_parts_as_nobody_makes_are_not_looked_for(call: Call) -> None:
+    shutil.copy(part(1), "m.shard-1-of-99999999999.parquet")
+    refused(call, ExitCode.USAGE, "no name of a part")
