@@ -1,4 +1,4 @@
-"""What a cohort's answers come to: by plan, the mean estimate at each step, and how many the data support."""
+"""What a cohort's answers come to: by plan, the mean estimate at each step and the last, and how many are supported."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,8 +21,9 @@ class Tally:
     """Sums over the answers of one model, chunk after chunk.
 
     `names` are those of all plans. By plan, for the first of them in the order in which they come: `totals` of
-    estimates `[H,Y]`, `counts [H]` of how many questions have the step, how many have which light at worst, all 0
-    where the model has none, and by plan and column the totals of `survival` `[H]`, where the model knows of ends.
+    estimates `[H,Y]`, `counts [H]` of how many questions have the step, totals at `ends [Y]`, each question's own last
+    step, how many have which light at worst, all 0 where the model has none, and by plan and column the totals of
+    `survival`, `[H + 1]` with those at the ends last, where the model knows of ends.
     """
 
     outcomes: Sequence[Variable]
@@ -31,6 +32,7 @@ class Tally:
     names: set[str] = field(default_factory=set)
     totals: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    ends: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     lights: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     survival: dict[str, dict[str, NDArray[np.float64]]] = field(default_factory=dict)
 
@@ -47,39 +49,48 @@ class Tally:
         own_QH, plans = answers.own_QHY[..., 0], len(listed) + 1
         sums, counts = np.zeros((plans, self.horizon, len(self.outcomes))), np.zeros((plans, self.horizon), np.int64)
         marks = np.zeros((plans, len(LIGHTS)), dtype=np.int64)
-        here = slice(own_QH.shape[1])
+        here, last = slice(own_QH.shape[1]), (np.arange(len(answers)), answers.steps_Q - 1)
+        at_end = np.zeros((plans, len(self.outcomes)))
+        np.add.at(at_end, plan_Q, answers.estimates.mean_QHY[last])
         np.add.at(sums[:, here], plan_Q, np.where(answers.own_QHY, answers.estimates.mean_QHY, 0.0))
         np.add.at(counts[:, here], plan_Q, own_QH)
         if answers.worst_Q is not None:
             np.add.at(marks, (plan_Q, answers.worst_Q), 1)
-        ends = answers.goes_on.columns if answers.goes_on else {}
-        gone = {column: np.zeros((plans, self.horizon)) for column in ends}
-        for column, values_QH in ends.items():
+        columns = answers.goes_on.columns if answers.goes_on else {}
+        gone = {column: np.zeros((plans, self.horizon + 1)) for column in columns}
+        for column, values_QH in columns.items():
             np.add.at(gone[column][:, here], plan_Q, np.where(own_QH, values_QH, 0.0))
+            np.add.at(gone[column][:, -1], plan_Q, values_QH[last])
         for name, i in known.items():
             before = self.survival.setdefault(name, {})
             before.update({column: before.get(column, 0.0) + sums_PH[i] for column, sums_PH in gone.items()})
-            for kept, new in ((self.totals, sums), (self.counts, counts), (self.lights, marks)):
+            for kept, new in (
+                (self.totals, sums), (self.counts, counts), (self.ends, at_end), (self.lights, marks)
+            ):  # fmt: skip
                 kept[name] = kept[name] + new[i] if name in kept else new[i]
 
     def rows(self, most: int = MOST_PLANS) -> Iterator[Row]:
-        """Yield a row per plan and outcome, then survival: the mean by step, and how many answers have which light."""
+        """Yield a row per plan and outcome, then survival: means by step and at the end, and answers by light.
+
+        The mean at the end is over each question's own last step; a step's mean is over those that have it.
+        """
         for name in list(self.totals)[:most]:
             steps, lights = int((self.counts[name] > 0).sum()), self.lights[name]
-            mean_HY = self.totals[name][:steps] / self.counts[name][:steps, None]
+            counts = self.counts[name][:steps]
             support = dict(zip(LIGHTS, lights.tolist(), strict=True)) if lights.any() else None
-            found = [
-                (outcome.name, outcome.unit, mean_H) for outcome, mean_H in zip(self.outcomes, mean_HY.T, strict=True)
-            ]
-            ends = self.survival[name].items()
-            found += [(column, "", total_H[:steps] / self.counts[name][:steps]) for column, total_H in ends]
-            for of, unit, mean_H in found:
+            total_YH = np.vstack([self.totals[name].T, *(total[None, :-1] for total in self.survival[name].values())])
+            end_Y = [*self.ends[name], *(total[-1] for total in self.survival[name].values())]
+            named = [(outcome.name, outcome.unit) for outcome in self.outcomes]
+            named += [(column, "") for column in self.survival[name]]
+            for (of, unit), total_H, end in zip(named, total_YH, end_Y, strict=True):
                 yield {
                     "plan": name,
                     "outcome": of,
                     "unit": unit,
-                    "answers": int(self.counts[name][0]),
+                    "answers": int(counts[0]),
+                    "answers_per_step": counts.tolist(),
                     "steps": steps,
-                    "mean": mean_H.tolist(),
+                    "mean": (total_H[:steps] / counts).tolist(),
+                    "mean_at_end": float(end / counts[0]),
                     "support": support,
                 }

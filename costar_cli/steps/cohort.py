@@ -299,7 +299,7 @@ def _summary(
 
 
 def _show(session: Session, result: Mapping[str, Any], *, most: int = MOST_SHOWN) -> None:
-    """Print how many were asked about what, and a table of means at the last step of so many plans at `most`."""
+    """Print how many were asked about what, and a table of means at the end of so many plans at `most`."""
     from costar_cli.panel.findings import counted
     from costar_cli.panel.schema import steps_axis
     from costar_cli.whatif.tables import decimals_of, number_text
@@ -314,10 +314,10 @@ def _show(session: Session, result: Mapping[str, Any], *, most: int = MOST_SHOWN
         rows = [row for row in facts["plans"] if row["plan"] in shown]
         ends: dict[str, list[float]] = {}
         for row in rows:
-            ends.setdefault(row["outcome"], []).append(row["mean"][-1])
+            ends.setdefault(row["outcome"], []).append(row["mean_at_end"])
         decimals = {outcome: decimals_of(values) for outcome, values in ends.items()}
         lines = [
-            [row["plan"], row["outcome"], row["steps"], number_text(row["mean"][-1], decimals[row["outcome"]]),
+            [row["plan"], row["outcome"], _lengths(row), number_text(row["mean_at_end"], decimals[row["outcome"]]),
              row["unit"], *(f"{row['support'][light]:,}" if row["support"] else None for light in ("amber", "red"))]
             for row in rows
         ]  # fmt: skip
@@ -325,3 +325,9 @@ def _show(session: Session, result: Mapping[str, Any], *, most: int = MOST_SHOWN
         out.table(headers, lines, title=f"mean over the cohort, by {label}", keys=2)
         if left := result["plans"] - len(shown):
             out.text(f"and {counted(left, 'more plan')}")
+
+
+def _lengths(row: Mapping[str, Any]) -> str:
+    """Return the steps of a plan; from the shortest to the longest where subjects have their own of the same name."""
+    shortest, longest = row["answers_per_step"].count(row["answers"]), row["steps"]
+    return str(longest) if shortest == longest else f"{shortest} to {longest}"

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -161,6 +162,19 @@ def test_a_table_gives_each_subject_its_own_plans(trained: Path, call: Call) -> 
     rows = pl.read_csv("a.csv").select("subject", "plan", "step").rows()
     assert rows == [(1, "a", 1), (2, "b", 1), (2, "b", 2)]
     assert run.document["result"]["plans"] == 2
+
+
+def test_the_mean_at_the_end_is_over_all_answers_whatever_the_length_of_their_plans(trained: Path, call: Call) -> None:
+    Path("plans.csv").write_text("subject,plan,step,chemotherapy\n1,x,1,1\n1,x,2,1\n2,x,1,1\n")
+    words = "whatif", "-w", trained, "--plan", "plans.csv", "--csv", "a.csv", "--overwrite"
+    [row] = call(*words, "--json").document["result"]["models"]["model"]["plans"]
+    (_, one, first), (_, two, last), (_, _, alone) = pl.read_csv("a.csv").select("subject", "step", "estimate").rows()
+    assert (one, two) == (1, 2)
+    assert (row["answers"], row["answers_per_step"]) == (2, [2, 1])
+    assert row["mean"] == pytest.approx([(first + alone) / 2, last])
+    assert row["mean_at_end"] == pytest.approx((last + alone) / 2)
+    shown = next(line for line in call(*words).out.splitlines() if line.startswith("x "))
+    assert re.search(rf"1 to 2 +{row['mean_at_end']:.4g}", shown), shown
 
 
 def test_a_table_of_plans_says_who_is_asked_about(trained: Path, call: Call) -> None:
