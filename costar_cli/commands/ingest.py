@@ -125,7 +125,13 @@ def _ingest(
 
         return ingest_table(inputs, schema, session.reporter, seed=seed)
 
-    make_dataset(session, out, build, config=table_config(schema, seed), overwrite=overwrite, parents=digests)
+    def check() -> None:
+        from costar_cli.datasets.table.inputs import check_columns
+
+        check_columns(inputs, schema)
+
+    config = table_config(schema, seed)
+    make_dataset(session, out, build, config=config, overwrite=overwrite, parents=digests, check=check)
 
 
 def _ingest_new(session: Session, inputs: "TableInputs", like: Path, out: Path | None, *, overwrite: bool) -> None:
@@ -142,11 +148,16 @@ def _ingest_new(session: Session, inputs: "TableInputs", like: Path, out: Path |
 
         return ingest_new(inputs, preprocessing, session.reporter)
 
+    def check() -> None:
+        from costar_cli.datasets.table.new_subjects import check_new
+
+        check_new(inputs, preprocessing)
+
     path, model = out or session.workspace.new, like if header.kind == "model" else None
     asked = ("--subjects", "all", "--origin", "last", "--plan", "plan.json")  # plan.json may say a later origin
     then = next_command(session.given, "whatif", *asked, data=path, model=model)
     config = {LIKE: preprocessing.digest}
-    make_dataset(session, path, build, config=config, overwrite=overwrite, parents=parents, then=then)
+    make_dataset(session, path, build, config=config, overwrite=overwrite, parents=parents, then=then, check=check)
 
 
 def _digests(session: Session, inputs: "TableInputs") -> dict[str, str]:

@@ -1,7 +1,11 @@
 """Whether a model and a data set belong together: the one rule for all verbs."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from pydantic import ValidationError
+
+from costar_cli.artifact import Artifact
 from costar_cli.errors import MismatchError
 from costar_cli.panel.dataset import Dataset
 from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
@@ -10,8 +14,17 @@ DOSE_FACTS = ("unit", "basis", "scale", "knots", "levels")  # on which the encod
 MOST_LISTED = 8  # of two lists that differ; of longer ones, where they differ first
 
 
+@dataclass(frozen=True)
+class DataFacts:
+    """What of a data set decides which models can read it."""
+
+    name: str
+    schema: PanelSchema
+    horizon: int
+
+
 def require_compatible(
-    dataset: Dataset,
+    dataset: Dataset | DataFacts,
     schema: PanelSchema,
     *,
     model: str,
@@ -44,6 +57,30 @@ def require_compatible(
             fix="train on this data set, or use the one that the model was trained on",
             details=differences,
         )
+
+
+def require_fitting(
+    data: Artifact, model: Artifact, *, called: str, scored: bool = False, exactly: bool = False
+) -> None:
+    """Raise as `require_compatible` does, by headers alone; one that is not valid is left to whoever reads its file.
+
+    Args:
+        data: the header of a data set.
+        model: that of a model or an encoder.
+        called: what to call the model.
+        scored: the model is to predict as many steps as the data set asks for.
+        exactly: the model is to go on learning.
+
+    Raises:
+        MismatchError: listing every difference, one per line.
+    """
+    try:
+        facts = DataFacts(str(data.meta["name"]), PanelSchema.model_validate(data.meta["schema"]), data.meta["horizon"])
+        schema, horizon = PanelSchema.model_validate(model.meta["schema"]), model.meta.get("horizon")
+    except (KeyError, ValidationError):
+        return
+    counts = (scored or exactly) and isinstance(horizon, int) and isinstance(facts.horizon, int)
+    require_compatible(facts, schema, model=called, horizon=horizon if counts else None, exactly=exactly)
 
 
 def same_data(parents: Mapping[str, str], data: Dataset | str) -> bool | None:

@@ -84,7 +84,7 @@ class CohortQuestion(Question):
 def run_cohort(session: Session, question: CohortQuestion, data: Path, models: Sequence[Path]) -> None:
     """Answer a question about many subjects, write the answers and show what they come to."""
     whole, question = question.csv, question.of_shard()
-    choice = ModelChoice.of(session.workspace, models)
+    choice = ModelChoice.of(session.workspace, models).fitting(session.workspace, data)
     question.check(files_read(session, data, models))
     session.read("dataset", data)
     from costar_cli.cohort import (

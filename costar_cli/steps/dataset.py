@@ -57,6 +57,7 @@ def make_dataset(
     overwrite: bool,
     parents: Mapping[str, str] | None = None,
     then: str | None = None,
+    check: Callable[[], None] | None = None,
 ) -> None:
     """Make a data set, or see that it is up to date; print what each part holds, and end the verb.
 
@@ -68,10 +69,11 @@ def make_dataset(
         overwrite: replace a file made from something else.
         parents: digests of the input files, by role, where there are any.
         then: the command to suggest; `pretrain` by default.
+        check: raises where it is soon found that the input files cannot be used.
     """
     path = out or session.workspace.data
     step = session.step("dataset", path, parents=parents or {}, config=config)
-    with session.making(step, overwrite=overwrite) as current:
+    with session.making(step, overwrite=overwrite, check=check) as current:
         from costar_cli.panel.store import count_dataset, write_dataset
 
         if current:

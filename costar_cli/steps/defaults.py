@@ -8,7 +8,8 @@ from typing import Final, Self
 from costar_cli.config.choices import DomainName
 from costar_cli.errors import UsageError
 from costar_cli.methods.registry import METHODS, REFERENCE
-from costar_cli.steps.session import Session
+from costar_cli.steps.model import name_models
+from costar_cli.steps.session import Session, read_kind
 from costar_cli.workspace import Workspace
 
 __all__ = ["ModelChoice", "to_name"]
@@ -44,6 +45,25 @@ class ModelChoice:
             )
         files = tuple(path for path in methods if method in (None, methods[path]))
         return cls((), files, tuple(path for path in methods if path not in files))
+
+    def fitting(self, workspace: Workspace, data: Path) -> Self:
+        """Return the choice, and see by headers, before any other work, that these models read this data set.
+
+        Which file of several domains' will be asked is not known yet.
+
+        Raises:
+            ArtifactError: a file is missing, or is not what it should be.
+            MismatchError: a model is of other variables, treatments or units than the data set's.
+        """
+        certain = self.named or (self.files if len(self.files) == 1 else ())
+        if not certain:
+            return self
+        from costar_cli.panel.compatible import require_fitting
+
+        header = read_kind("dataset", data)
+        for name, path in name_models(certain, workspace.root).items():
+            require_fitting(header, read_kind("model", path), called=f"model `{name}`")
+        return self
 
     def about(self, session: Session, domains: Iterable[DomainName]) -> tuple[Path, ...]:
         """Return the models for subjects of these domains, and say in a note which others the workspace has.

@@ -92,7 +92,7 @@ def check_plot(path: Path | None) -> None:
 
 def run_whatif(session: Session, question: Question, data: Path, models: Sequence[Path]) -> None:
     """Answer a question and show the answer."""
-    choice = ModelChoice.of(session.workspace, models)
+    choice = ModelChoice.of(session.workspace, models).fitting(session.workspace, data)
     question.check(files_read(session, data, models))
     session.read("dataset", data)
     from costar_cli.api.estimates import ask

@@ -57,6 +57,17 @@ class EvaluationInputs:
             found.setdefault(header.digest, set()).add(name)
         return found
 
+    def require_fitting(self) -> None:
+        """See by headers that each model reads the data set, and predicts as many steps as it asks for.
+
+        Raises:
+            MismatchError: it does not.
+        """
+        from costar_cli.panel.compatible import require_fitting
+
+        for name, header in self._headers.items():
+            require_fitting(self._data, header, called=f"model `{name}`", scored=True)
+
     @property
     def horizon(self) -> int:
         """Return how many steps are scored."""
@@ -117,6 +128,7 @@ def run_evaluate(
 
     gates = parse_gates(fail_if)
     inputs = EvaluationInputs(session, files.data, files.models)
+    inputs.require_fitting()
     check_gates(gates, inputs.named(setups), inputs.horizon)
     step = plan_report(session, inputs, files.report, setups)
     files.check(session.read_by(), overwrite=overwrite)

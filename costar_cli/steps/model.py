@@ -143,14 +143,17 @@ def plan_model(session: Session, files: FinetuneFiles, method: str, domain: Doma
 
     Raises:
         ArtifactError: the data set, or what to start from, is missing.
+        MismatchError: what to start from was trained on other variables, treatments, units or another horizon.
     """
     from costar_cli.api.fitting import plan_fit
+    from costar_cli.panel.compatible import require_fitting
 
     header = session.read("dataset", files.data)
     files = _with_encoder(session, files, method, domain)
     start = None
     if files.start is not None:
         start = session.read(files.start_kind, files.start, fix=files.start_fix)
+        require_fitting(header, start, called=f"the {start.kind} to start from", exactly=True)
         _warn_of_other_data(session, start, header.digest)
     elif METHODS[method].pretrained:
         _warn_of_other_shape(session)

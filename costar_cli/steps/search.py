@@ -110,7 +110,7 @@ class Search:
 
 def run_search(session: Session, asked: Search, data: Path, model: Path | None) -> None:
     """Search, and show and write the answer."""
-    choice = ModelChoice.of(session.workspace, [model] if model else [])
+    choice = ModelChoice.of(session.workspace, [model] if model else []).fitting(session.workspace, data)
     asked.check(files_read(session, data, [model] if model else []))
     session.read("dataset", data)
     from costar_cli.api.search import search_cohort

@@ -1,7 +1,7 @@
 """What every verb does before and after its work: settings, inputs, lock, "up to date", and what to say."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -198,17 +198,25 @@ class Session:
         return BuildStep(kind, path, dict(parents), dict(config), mark, self.workspace.run_state(path))
 
     @contextmanager
-    def making(self, step: "BuildStep", *, overwrite: bool, again: bool = False) -> "Iterator[Artifact | None]":
+    def making(
+        self, step: "BuildStep", *, overwrite: bool, again: bool = False, check: Callable[[], None] | None = None
+    ) -> "Iterator[Artifact | None]":
         """Yield the header of a file that is up to date; else hold the workspace while the file is made: yield None.
 
-        What is up to date needs no lock, so that it is found in a read-only workspace, too.
+        What is up to date needs no lock, so that it is found in a read-only workspace, too. What a quick `check` finds
+        wrong with the inputs is told before that the file may not be replaced.
 
         Raises:
             MismatchError: the file is one of the inputs, or may not be replaced.
             StorageError: it is no regular file, or cannot be written.
         """
         check_places([("--out", step.path)], read=self.read_by(step))
-        current = step.find(overwrite=overwrite, again=again)
+        try:
+            current = step.find(overwrite=overwrite, again=again)
+        except MismatchError:
+            if check is not None:
+                check()
+            raise
         if current:
             yield current
             return

@@ -64,3 +64,26 @@ def test_data_that_mean_something_else_are_refused_with_all_differences(
     assert "is incompatible with data set tumor" in error["problem"]
     assert not (tmp_path / "model.h5").exists()
     assert not (tmp_path / "evaluation.h5").exists()
+
+
+@pytest.mark.parametrize("verb", ["whatif", "cohort", "search", "evaluate", "few-shot"])
+def test_data_that_mean_something_else_are_told_before_an_output_that_exists(
+    verb: str, trained: Path, plan: Path, tmp_path: Path, call: Call
+) -> None:
+    dataset, other = read_dataset(trained / "data.h5"), tmp_path / "other.h5"
+    write_dataset(other, replace(dataset, schema=other_unit(dataset.schema)), overwrite=False)
+    there = tmp_path / "there.csv"
+    there.write_text("mine")
+    (tmp_path / "there.h5").write_text("mine")
+    words = {
+        "whatif": ["whatif", "-s", 1, "-p", plan, "--csv", there],
+        "cohort": ["whatif", "--subjects", "all", "-p", plan, "--csv", there],
+        "search": ["search", "-s", 1, "--minimise", "tumour_volume at end", "--csv", there],
+        "evaluate": ["evaluate", "--out", tmp_path / "there.h5", "--csv", there, "--no-plots"],
+        "few-shot": ["finetune", "--domain", "target", "--out", tmp_path / "there.h5"],
+    }[verb]
+    model = [] if verb == "few-shot" else ["--model", trained / "model.h5"]
+    run = call(*words, "-w", trained, "--data", other, *model, "--json")
+    error = run.document["error"]
+    assert (run.code, error["details"]) == (ExitCode.MISMATCH, [UNIT]), run.err
+    assert there.read_text() == "mine"

@@ -52,3 +52,6 @@ def test_what_does_not_go_with_like_is_refused(model: str, call: Call, tmp_path:
     assert refused.code == 3
     assert all(text in refused.err for text in ("call it 'carbs'", "'bolus'", "do not fit `inpatient glucose`"))
     assert not Path("costar-workspace/new.h5").exists()
+    Path("costar-workspace/new.h5").write_text("mine")
+    again = call("ingest", "table", wrong, "--like", model)
+    assert (again.code, "call it 'carbs'" in again.err) == (3, True)

@@ -99,6 +99,18 @@ def test_the_same_tables_are_up_to_date_and_others_are_not_replaced(tmp_path: Pa
     assert config["ingestion"]["filled"]["crp"]["missing"] > 500
 
 
+def test_columns_that_no_file_has_are_told_before_a_data_set_that_exists(tmp_path: Path, call: Call) -> None:
+    (tmp_path / "costar-workspace").mkdir()
+    there = tmp_path / "costar-workspace" / "data.h5"
+    there.write_text("mine")
+    schema = tmp_path / "schema.toml"
+    schema.write_text(SCHEMA.read_text().replace("crp =", "crq ="))
+    run = call("ingest", "table", TABLE, "--schema", schema)
+    assert (run.code, "there is no column 'crq'" in run.err, "--overwrite" in run.err) == (ExitCode.DATA, True, False)
+    assert call("ingest", "table", TABLE, "--schema", SCHEMA).code == ExitCode.MISMATCH
+    assert there.read_text() == "mine"
+
+
 def test_outcomes_that_were_not_observed_are_no_targets_and_go_to_tables_and_back(tmp_path: Path, call: Call) -> None:
     rows = TABLE.read_text().splitlines()
     holes = [row if i % 7 or not i else row.rpartition(",")[0] + "," for i, row in enumerate(rows)]

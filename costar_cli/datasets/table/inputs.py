@@ -20,7 +20,7 @@ from costar_cli.datasets.table.index import Ints, long_enough, number_subjects, 
 from costar_cli.datasets.table.parse import As, Reading, Rows, as_read, read_rows, unreadable, unusable, wrong_values
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_column import ENDS, OF_STEPS
-from costar_cli.datasets.table.scratch import Scratch
+from costar_cli.datasets.table.scratch import Scratch, told_of_memory
 from costar_cli.datasets.table.splits import condition_readings
 from costar_cli.datasets.table.treatments import UNKNOWN, level_codes, unknown_level
 from costar_cli.datasets.table.variables import UNSEEN, category_codes, unseen_category
@@ -74,11 +74,7 @@ def read_table(
     Raises:
         DataError: files or columns that are missing or cannot be read, subjects and times that make no panel.
     """
-    names = {*schema.file_columns, *condition_readings(schema)}
-    tables = [with_subject(file, schema) for file in open_files(inputs.tables, names=names)]
-    wide = None
-    if inputs.statics:
-        wide = with_subject(open_files([inputs.statics], "the statics file", names=names)[0], schema)
+    tables, wide = _opened(inputs, schema)
     long_readings, wide_readings, found = _readings(schema, tables, wide)
     subject = Reading(schema.named("subject")[0], "text")
     on = Reading(schema.statics.on, "text") if wide is not None and schema.statics.on else subject
@@ -123,6 +119,25 @@ def read_table(
         )
         table = replace(table, wide=wide_rows, wide_readings=wide_readings, wide_row=wide_row)
     return _with_ends(table, schema, reporter, wrong) if timed else table
+
+
+@told_of_memory()
+def check_columns(inputs: TableInputs, schema: TableSchema) -> None:
+    """See that the files have the schema's columns, without reading their rows.
+
+    Raises:
+        DataError: files or columns that are missing.
+    """
+    raise_errors(_readings(schema, *_opened(inputs, schema))[2], what="the table")
+
+
+def _opened(inputs: TableInputs, schema: TableSchema) -> tuple[list[TableFile], TableFile | None]:
+    """Return the long table's files and that of statics, if there is one, with the subject's name as a column."""
+    names = {*schema.file_columns, *condition_readings(schema)}
+    tables = [with_subject(file, schema) for file in open_files(inputs.tables, names=names)]
+    if not inputs.statics:
+        return tables, None
+    return tables, with_subject(open_files([inputs.statics], "the statics file", names=names)[0], schema)
 
 
 def _with_ends(table: Table, schema: TableSchema, reporter: Reporter, wrong: list[Finding] | None) -> Table:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -15,7 +16,7 @@ from costar_cli.datasets.base import Possible
 from costar_cli.datasets.table.context import EncodingContext, Mask, Table
 from costar_cli.datasets.table.files import TableFile, open_files
 from costar_cli.datasets.table.ingest import ROLLING, build_panels, encode_columns, ingestion_record
-from costar_cli.datasets.table.inputs import TableInputs, read_table
+from costar_cli.datasets.table.inputs import TableInputs, check_columns, read_table
 from costar_cli.datasets.table.parse import Reading, as_read, wrong_values
 from costar_cli.datasets.table.preprocessing import KEY, Preprocessing
 from costar_cli.datasets.table.schema import TableSchema
@@ -67,6 +68,34 @@ def ingest_new(
     Raises:
         DataError: whatever differs from the other data set, all at once.
     """
+    inputs, schema, columns = _as_like(inputs, like, subject, time, ordered=ordered)
+    if unread := sorted(columns - schema.file_columns - set(condition_readings(schema))):
+        reporter.note(f"columns that are not used: {shown(unread, 8)}")
+    with _without_schema(inputs, like), Scratch(inputs.scratch) as scratch:
+        return _made(inputs, schema, like, reporter, scratch)
+
+
+@told_of_memory()
+def check_new(inputs: TableInputs, like: Preprocessing) -> None:
+    """See that a table of new subjects has the columns that it needs, without reading its rows.
+
+    Raises:
+        DataError: files or columns that are missing.
+    """
+    inputs, schema, _ = _as_like(inputs, like)
+    with _without_schema(inputs, like):
+        check_columns(inputs, schema)
+
+
+def _as_like(
+    inputs: TableInputs,
+    like: Preprocessing,
+    subject: str | None = None,
+    time: str | None = None,
+    *,
+    ordered: bool = False,
+) -> tuple[TableInputs, TableSchema, set[str]]:
+    """Return the tables, opened, with the schema by which to read them, and all their columns."""
     tables = open_files(inputs.tables)
     wide = open_files([inputs.statics], "the statics file")[0] if inputs.statics else None
     columns = {name for file in (*tables, *([wide] if wide else [])) for name in file.columns}
@@ -78,12 +107,14 @@ def ingest_new(
     elif like.schema is None and _has_dates(tables[0], when):
         clock = _clock_of_dates(like.panel.step)
     schema = like.schema_for(columns, subject=subject, time=time, clock=clock)
-    inputs = replace(inputs, tables=tables, statics=wide)
-    if unread := sorted(columns - schema.file_columns - set(condition_readings(schema))):
-        reporter.note(f"columns that are not used: {shown(unread, 8)}")
+    return replace(inputs, tables=tables, statics=wide), schema, columns
+
+
+@contextmanager
+def _without_schema(inputs: TableInputs, like: Preprocessing) -> Iterator[None]:
+    """Say of errors that the table differs from the one behind the other data set; no schema can be corrected."""
     try:
-        with Scratch(inputs.scratch) as scratch:
-            return _made(inputs, schema, like, reporter, scratch)
+        yield
     except NoRoomError:
         raise
     except DataError as error:
@@ -91,7 +122,9 @@ def ingest_new(
         lines = [without_schema_advice(line) for line in error.details or [str(alone)]]
         problem = f"the new subjects do not fit `{like.name}`, which the model was trained on"
         fix = "correct the table; its schema is that of the training data, and changes only by training again"
-        raise DataError(problem, where=", ".join(table.name for table in tables), fix=fix, details=lines) from None
+        raise DataError(
+            problem, where=", ".join(table.name for table in inputs.tables), fix=fix, details=lines
+        ) from None
 
 
 def without_schema_advice(line: str) -> str:
