@@ -28,11 +28,15 @@ DECODER = ("decoder", "output", "carry_overs", "covariates")
 
 @dataclass(frozen=True)
 class PretrainPlan:
-    """An encoder to pretrain: with which settings, on which data set."""
+    """An encoder to pretrain: with which settings, on which data set.
+
+    `set_aside` are the updates of a preset that chosen epochs put aside.
+    """
 
     config: PretrainConfig
     runtime: RuntimeConfig
     parents: Mapping[str, str]
+    set_aside: int | None = None
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -60,13 +64,16 @@ class PretrainPlan:
         identity = RunIdentity.of("encoder", parents=self.parents, config=self.identity)
         return pretrain(
             dataset, self.config, self.runtime,
-            checkpoint=checkpoint, identity=identity, reporter=reporter, fresh=fresh, log=log,
+            checkpoint=checkpoint, identity=identity, reporter=reporter, fresh=fresh, log=log, set_aside=self.set_aside,
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class FitPlan:
-    """A model to make: of which method, for which domain, with which settings, from what."""
+    """A model to make: of which method, for which domain, with which settings, from what.
+
+    `set_aside` are the updates of a preset that chosen epochs put aside.
+    """
 
     method: str
     domain: DomainName
@@ -75,6 +82,7 @@ class FitPlan:
     settings: Config | None
     parents: Mapping[str, str]
     part_settings: Mapping[str, Config | None] = field(default_factory=dict)
+    set_aside: int | None = None
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -130,12 +138,14 @@ class FitPlan:
             part_settings=self.part_settings,
             log=log,
             judged=judged,
+            set_aside=self.set_aside,
         )
 
 
 def plan_pretraining(settings: Settings, dataset: str) -> PretrainPlan:
     """Return what an encoder is made from, on the data set of a digest."""
-    return PretrainPlan(settings[PretrainConfig], settings[RuntimeConfig], {"dataset": dataset})
+    parents, set_aside = {"dataset": dataset}, settings.set_aside.get("pretrain")
+    return PretrainPlan(settings[PretrainConfig], settings[RuntimeConfig], parents, set_aside)
 
 
 def plan_fit(settings: Settings, method: str, domain: DomainName, *, dataset: str, start: "Artifact | None") -> FitPlan:
@@ -157,7 +167,8 @@ def plan_fit(settings: Settings, method: str, domain: DomainName, *, dataset: st
     if start is None and any(METHODS[name].pretrained for name in (method, *parts)):
         config = config.model_copy(update={"encoder": pretrained_shape(settings)})
     of_parts = {name: method_settings(settings, name, config) for name in parts}
-    return FitPlan(method, domain, config, settings[RuntimeConfig], own, parents, of_parts)
+    set_aside = settings.set_aside.get("finetune")
+    return FitPlan(method, domain, config, settings[RuntimeConfig], own, parents, of_parts, set_aside)
 
 
 def pretrained_shape(settings: Settings) -> EncoderConfig:

@@ -181,7 +181,9 @@ class OptimiserConfig(Config):
 class TrainingConfig(Config):
     """What both training stages share."""
 
-    epochs: int = Field(200, ge=1, le=100_000, description="Maximum epochs")
+    epochs: int = Field(
+        200, ge=1, le=100_000, description="Maximum epochs; chosen ones put the `updates` of a preset aside"
+    )
     updates: int | None = Field(
         None,
         ge=1,

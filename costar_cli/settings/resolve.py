@@ -24,12 +24,16 @@ INHERITED: Final = ("epochs", "patience")  # by networks that have none of their
 
 @dataclass(frozen=True)
 class Settings:
-    """Resolved settings: `settings[PretrainConfig]` is valid, `settings.origins` says who set each key."""
+    """Resolved settings: `settings[PretrainConfig]` is valid, `settings.origins` says who set each key.
+
+    `set_aside` are a preset's `updates` by section where somebody chose `epochs` instead.
+    """
 
     configs: Mapping[str, Config]
     origins: Mapping[str, str]
     preset: PresetName
     warnings: tuple[str, ...]
+    set_aside: Mapping[str, int]
 
     def __getitem__(self, model: type[C]) -> C:
         config = self.configs[section_of(model)]
@@ -87,13 +91,13 @@ def resolve(
     origins = dict.fromkeys(all_keys(), "default")
     for source in sources:
         _overlay(source, values, origins, problems)
-    _let_epochs_count(values, origins)
+    set_aside = _let_epochs_count(values, origins)
     configs = _build(values, origins, problems)
     if problems:
         _refuse(problems)
     left_out = [*installed().problems, *METHODS.installed.problems]
     warnings = [*left_out, *(warning for source in sources for warning in source.warnings)]
-    return Settings(configs, origins, name, tuple(warnings))
+    return Settings(configs, origins, name, tuple(warnings), set_aside)
 
 
 def method_settings(chosen: Settings, name: str, shared: FinetuneConfig) -> Config | None:
@@ -124,13 +128,19 @@ def _overlay(source: Source, values: dict[str, object], origins: dict[str, str],
             problems.append(f"{name} = {value!r} ({origin}): expected {key.expected}")
 
 
-def _let_epochs_count(values: dict[str, object], origins: dict[str, str]) -> None:
-    """Drop a preset's `updates` where somebody chose `epochs`: with both, epochs would say nothing of the length."""
+def _let_epochs_count(values: dict[str, object], origins: dict[str, str]) -> dict[str, int]:
+    """Drop a preset's `updates` where somebody chose `epochs`: with both, epochs would say nothing of the length.
+
+    What is dropped is returned by section.
+    """
+    dropped: dict[str, int] = {}
     for section in ("pretrain", "finetune"):
         epochs, updates = (origins[f"{section}.{name}"] for name in ("epochs", "updates"))
         if updates.startswith("preset ") and epochs != "default" and not epochs.startswith("preset "):
-            del values[f"{section}.updates"]
+            if isinstance(updates_of_preset := values.pop(f"{section}.updates"), int):
+                dropped[section] = updates_of_preset
             origins[f"{section}.updates"] = epochs
+    return dropped
 
 
 def _build(values: Mapping[str, object], origins: Mapping[str, str], problems: list[str]) -> dict[str, Config]:

@@ -27,7 +27,7 @@ from costar_cli.reporting import Reporter
 from costar_cli.train.checkpoint import Checkpoint, stage_checkpoint
 from costar_cli.train.identity import RunIdentity
 from costar_cli.train.log import TrainingLog, no_log
-from costar_cli.train.loop import Selection, TrainedMembers, train_members
+from costar_cli.train.loop import Selection, TrainedMembers, tell_of_epochs, train_members
 from costar_cli.train.runtime import Runtime
 from costar_cli.train.selection import Judge, Validation, ValidationWindows
 
@@ -62,7 +62,8 @@ class FitRun:
     `windows` are what complete models are scored on; None where no validation subject has a step to predict.
     `first_stage` counts the stages of other parts of the same run, `begun` those that this fit and its parts have
     begun: each has a file of run state of its own, also where it failed. `log` is told of every epoch, and `part` is
-    what it calls the part that this fit is of another one, empty for the whole.
+    what it calls the part that this fit is of another one, empty for the whole. `set_aside` are the updates of a preset
+    that chosen epochs put aside.
     """
 
     method: Method
@@ -80,6 +81,7 @@ class FitRun:
     select_on: SelectionName | None = None
     log: TrainingLog | None = None
     part: str = ""
+    set_aside: int | None = None
 
     @property
     def few_shot(self) -> bool:
@@ -198,6 +200,7 @@ class FitRun:
         stage, judge = (step.stage, self._judge(step)) if isinstance(step, LastStage) else (step, None)
         index = self.first_stage + self.begun
         self.begun += 1
+        tell_of_epochs(stage, self.set_aside, self.reporter)
         run = Checkpoint(
             stage_checkpoint(self.checkpoint, index),
             self.identity.of_stage(index, stage.name),

@@ -25,7 +25,7 @@ from costar_cli.train.runtime import Runtime
 from costar_cli.train.selection import Judge
 from costar_cli.train.step import pace_of, stream_of, training_step
 
-__all__ = ["EndedBy", "Selection", "TrainedMembers", "train_members"]
+__all__ = ["EndedBy", "Selection", "TrainedMembers", "tell_of_epochs", "train_members"]
 
 EndedBy = Literal["patience", "budget"]
 Steps = Callable[[Tensor], Tensor]  # take one optimiser step of every member on rows `[R,B]`; return losses `[R]`
@@ -111,6 +111,15 @@ def train_members(
             keeper.finish(state)
             interrupt.stop_if_requested()
     return _assembled(checkpoint.finished_groups(), pace)
+
+
+def tell_of_epochs(stage: Stage, set_aside: int | None, reporter: Reporter) -> None:
+    """Say how long a stage is at most where a preset's number of `updates` was put aside by chosen epochs."""
+    if set_aside is not None:
+        pace = pace_of(stage)
+        steps = f"{pace.steps:,} update{'s' * (pace.steps != 1)} at most"
+        said = f"the preset's {set_aside:,} do not apply where `epochs` are chosen"
+        reporter.note(f"{stage.name}: {pace.epochs:,} epoch{'s' * (pace.epochs != 1)}, {steps}; {said}")
 
 
 def _groups(members: int, size: int, finished: list[FinishedGroup], pending: list[list[int]]) -> list[list[int]]:

@@ -34,7 +34,7 @@ from costar_cli.train.checkpoint import Checkpoint, forget_runs
 from costar_cli.train.fit import FitRun, Selected
 from costar_cli.train.identity import RunIdentity
 from costar_cli.train.log import TrainingLog, no_log
-from costar_cli.train.loop import train_members
+from costar_cli.train.loop import tell_of_epochs, train_members
 from costar_cli.train.runtime import Runtime
 from costar_cli.train.selection import ValidationWindows
 from costar_cli.uncertainty import (
@@ -84,8 +84,11 @@ def pretrain(
     reporter: Reporter,
     fresh: bool = False,
     log: TrainingLog | None = None,
+    set_aside: int | None = None,
 ) -> Trained:
     """Pretrain encoders on the source domain's series, and on the target's if asked to (spec COSTAR-8 to 13, 28 to 31).
+
+    `set_aside` are the updates of a preset that chosen epochs put aside.
 
     Raises:
         MismatchError: the target's series are asked for, and the data set has none.
@@ -118,6 +121,7 @@ def pretrain(
         forget_runs(checkpoint)
         processes.wait()
     run = Checkpoint(checkpoint, identity, reporter=reporter, stage=stage, making=runtime.making())
+    tell_of_epochs(stage, set_aside, reporter)
     with _naming_outliers(dataset):
         trained = train_members(stage, config.members, runtime, run, reporter, log=log.of_part() if log else no_log)
     meta = _meta(dataset, trained.history, config.members, identity.fingerprint, config, runtime)
@@ -158,6 +162,7 @@ def finetune(
     part_settings: Mapping[str, Config | None] | None = None,
     log: TrainingLog | None = None,
     judged: bool = True,
+    set_aside: int | None = None,
 ) -> Trained:
     """Fit a method to the labelled subjects of one domain (spec PANEL-12, NET-3).
 
@@ -176,6 +181,7 @@ def finetune(
         part_settings: those of the methods that it combines, by name; their defaults where there are none.
         log: is told of every epoch.
         judged: end with what held-out subjects say: calibrated intervals and the support of plans.
+        set_aside: the updates of a preset that chosen epochs put aside.
 
     Raises:
         MismatchError: `start` was trained on other variables or horizon, or has fewer members than asked for; an
@@ -204,7 +210,7 @@ def finetune(
         forget_runs(checkpoint)
         processes.wait()
     windows = ValidationWindows.of(selecting, dataset.horizon, scaler)
-    run = FitRun(method, task, windows, checkpoint, identity, runtime, reporter, log=log)
+    run = FitRun(method, task, windows, checkpoint, identity, runtime, reporter, log=log, set_aside=set_aside)
     with _naming_outliers(dataset):
         selected = run.select(run.fit())
     if start is not None and len(selected.kept_source_members) == members:

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +61,16 @@ def test_no_message_refers_to_a_file_that_the_wheel_lacks(folder: str) -> None:
         if any(word in text for word in ("docs/", "README", "CHANGELOG", "examples/"))
     ]
     assert found == []
+
+
+def test_chosen_epochs_say_that_the_updates_of_a_preset_do_not_apply(trained: Path, tmp_path: Path, call: Call) -> None:
+    words = "finetune", "--from", "scratch", "-w", trained, "--preset", "quick", "--members", 1, "--threads", 1
+    config = tmp_path / "settings.toml"
+    config.write_text("[finetune]\nepochs = 1\n")
+    for chosen, most in ((("--epochs", 2), "2 epochs, 6 updates"), (("--config", config), "1 epoch, 3 updates")):
+        run = call(*words, *chosen, "--out", tmp_path / "m.h5", "--overwrite")
+        assert run.code == 0, run.err
+        said = f"{most} at most; the preset's 640 do not apply where `epochs` are chosen"
+        assert run.err.count(said) == 1, run.err
+    run = call("pretrain", "-w", trained, "--preset", "quick", "--epochs", 1, "--out", tmp_path / "e.h5")
+    assert "1 epoch, 1 update at most; the preset's 54 do not apply" in run.err
