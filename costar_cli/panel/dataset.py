@@ -16,10 +16,12 @@ from costar_cli.errors import DataError, UsageError
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import JOINT, PanelSchema
+from costar_cli.reporting import plain
 
 MOST_DIGITS = 19  # of a subject's number, an int64
 MOST_COMPARED = 20_000  # labels searched for a near one
 MOST_OFFERED = 3
+MOST_NAMED = 8
 
 LIKE = "like"  # of the config of new subjects: digest of the data set as which they were read
 
@@ -49,7 +51,7 @@ class Location(NamedTuple):
     row: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """Everything that a `data.h5` holds.
 
@@ -87,6 +89,15 @@ class Dataset:
             raise DataError(f"subject labels are not unique in the data set: {', '.join(again[:5])}")
         if lost := (set(self.queries) | set(self.truth)) - set(self.panels):
             raise DataError(f"queries or truth without a panel: {', '.join(sorted(str(part) for part in lost))}")
+
+    def __repr__(self) -> str:
+        lines = [
+            plain(f"<Dataset {self.name}, horizon {self.horizon}{f', {self.digest[:8]}' if self.digest else ''}"),
+            *(f"{p}: {panel.n_subjects:,} subjects, {panel.length.sum():,} steps" for p, panel in self.panels.items()),
+            f"outcomes: {_some([outcome.name for outcome in self.schema.outcomes])}",
+            f"treatments: {_some(self.schema.treatments.all_names)}>",
+        ]
+        return "\n  ".join(lines)
 
     @property
     def is_new(self) -> bool:
@@ -203,3 +214,9 @@ def _in_several_parts(panels: Sequence[Panel]) -> list[int]:
 def _whole_number(text: str) -> int | None:
     """Return the number that a text spells, None where it spells none or one that no id can be."""
     return int(text) if text.lstrip("-").isdecimal() and len(text) < MOST_DIGITS else None
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return names for people, the first of them where there are many."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return plain(", ".join(names[:MOST_NAMED])) + more

@@ -26,6 +26,25 @@ def test_subject_is_found_in_whatever_domain_and_split_it_is(tumor_dataset: Data
             assert location == (part, row)
 
 
+def test_a_dataset_is_shown_in_a_few_lines(tumor_dataset: Dataset):
+    many = [Variable(name=f"outcome {i}", unit="") for i in range(10)]
+    panels = {
+        part: replace(panel, outcomes=np.repeat(panel.outcomes, 10, axis=2))
+        for part, panel in tumor_dataset.panels.items()
+    }
+    schema = tumor_dataset.schema.model_copy(update={"outcomes": tuple(many)})
+    shown = repr(
+        replace(tumor_dataset, name="\x1b[31m", schema=schema, panels=panels, digest="0123456789")
+    ).splitlines()
+    assert repr(tumor_dataset).splitlines()[0] == "<Dataset tumor, horizon 6"
+    assert shown[0] == "<Dataset \\x1b[31m, horizon 6, 01234567"
+    train = tumor_dataset.panels[Part("source", "train")]
+    assert shown[1] == f"  source/train: 40 subjects, {train.length.sum():,} steps"
+    assert shown[-2] == f"  outcomes: {', '.join(f'outcome {i}' for i in range(8))} and 2 more"
+    assert shown[-1] == "  treatments: chemotherapy, radiotherapy>"
+    assert len(shown) == 3 + len(panels)
+
+
 def test_unknown_subject_is_an_error_that_names_the_ranges(tumor_dataset: Dataset):
     with pytest.raises(UsageError) as caught:
         tumor_dataset.find_subject(999)
