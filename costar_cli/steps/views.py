@@ -230,7 +230,7 @@ def _trajectories(model: "FittedModel", dataset: "Dataset", path: Path) -> Path:
 
     part = next((part for part, sets in dataset.queries.items() if "sequence" in sets), None)
     if part is None:
-        raise DataError("the data set has no treatment sequences")
+        raise DataError("it shows plans with known outcomes (query set `sequence`), and the data set has none")
     examples = choose_examples(model, dataset.panels[part], dataset.queries[part]["sequence"])
     return plot_trajectories(examples, path)
 
