@@ -7,14 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from costar_cli.commands.options import JsonFlag, OverwriteFlag, QuietFlag, ReportOpt
+from costar_cli.commands.options import JsonFlag, OverwriteFlag, QuietFlag, ReportOpt, WorkspaceOpt
 from costar_cli.config.choices import FormatName
 from costar_cli.reporting import plain, warnings_of
 from costar_cli.steps.card import run_card
 from costar_cli.steps.dataset import check_described, run_export, run_report
-from costar_cli.steps.session import open_output
+from costar_cli.steps.session import open_output, read_kind
 from costar_cli.steps.training import show_parts
 from costar_cli.ui.output import Output
+from costar_cli.workspace import DEFAULT_WORKSPACE, Workspace
 
 MOST_LEVELS = 6  # of a treatment that are shown in its cell
 LEARNT = {"what": "what", "typical": "typical", "subjects": "90 % of subjects", "carry_over": "carry-over"}
@@ -23,20 +24,27 @@ LONGEST_VALUE = 60  # letters of a list among the settings
 
 def inspect(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="Artifact to inspect")],
+    file: Annotated[
+        Path | None, typer.Argument(help="Artifact to inspect (default: the workspace's data set)", show_default=False)
+    ] = None,
     report: ReportOpt = None,
     export: Annotated[
         Path | None, typer.Option("--export", help="Folder to export a data set to, as tables with a schema")
     ] = None,
     form: Annotated[FormatName, typer.Option("--format", help="Table format of --export")] = "parquet",
     overwrite: OverwriteFlag = False,
+    workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Show an artifact's kind, lineage, settings, variables and arrays, without reading the arrays."""
     from costar_cli.artifact import describe, flatten
 
-    out = open_output(ctx, json=json, quiet=quiet)
+    out = open_output(ctx, json=json, quiet=quiet, workspace=None if file else workspace)
+    if file is None:
+        file = Workspace(workspace).data
+        read_kind("dataset", file)
+        out.note(f"this is the workspace's data set, {file}")
     content = describe(file)
     content["config"] = _settings_used(content)
     for warning in _warnings(content):

@@ -261,7 +261,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "merge": ("costar merge costar-workspace/benchmark/tumor-default",),
     "inspect": (
         "costar inspect costar-workspace/model.h5",
-        "costar inspect costar-workspace/data.h5 --report data.html",
+        "costar inspect --report data.html",
     ),
     "verify": ("costar verify costar-workspace/model.h5",),
     "settings": ("costar settings pretrain.encoder", "costar settings schema"),

@@ -1,4 +1,4 @@
-"""Which model answers where nobody names one."""
+"""Which model answers where nobody names one, and which file is inspected."""
 
 import shutil
 from collections.abc import Callable
@@ -116,3 +116,15 @@ def test_what_evaluate_suggests_names_models_unless_the_default_is_among_them(se
     assert call(*scored, "--model", msm).document["next"] == [f"{ask} --model {msm}"]
     (several / "model-stack.h5").unlink()
     assert call(*scored, "--model", msm).document["next"] == [f"{ask} --model {msm}"]
+
+
+def test_the_data_set_of_the_workspace_is_inspected_where_no_file_is_named(
+    trained: Path, tmp_path: Path, call: Call
+) -> None:
+    run = call("inspect", "-w", trained)
+    assert run.out == call("inspect", trained / "data.h5").out
+    assert f"note  this is the workspace's data set, {trained / 'data.h5'}" in run.err
+    document = call("inspect", "-w", trained, "--report", "-", "--json").document
+    assert (document["workspace"], document["result"]["kind"]) == (str(trained), "dataset")
+    none = call("inspect", "-w", tmp_path / "none")
+    assert (none.code, "`costar simulate` or `costar ingest` makes one" in none.err) == (ExitCode.ARTIFACT, True)
