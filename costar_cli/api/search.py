@@ -20,7 +20,7 @@ from costar_cli.plans import PlanRequest, TreatmentPlan, parse_origin
 from costar_cli.reporting import Reporter, warnings_of
 from costar_cli.search import SearchReport, SearchRequest, SubjectAnswer, notes_on, search
 from costar_cli.search.report import SHOWN
-from costar_cli.uncertainty import calibration_of, draws_are_members, interval_kind
+from costar_cli.uncertainty import calibration_of, draws_are_members, interval_kind, support_of
 from costar_cli.whatif.estimate import refuse_unseen
 from costar_cli.whatif.notes import unseen_in_plans
 
@@ -199,6 +199,7 @@ def search_cohort(
         refuse_unseen(unseen_in_plans({label: model}, request.named))
     many, models = len(cohort) > 1, {label: model}
     question, general = request.question(model, many=many), tuple(_general(label, model, dataset, cohort))
+    support = support_of(model)
     for warning in general:
         reporter.warn(warning)
     with reporter.task("search", total=len(cohort), unit="subject") as task:
@@ -221,6 +222,7 @@ def search_cohort(
                 dataset.name, model.schema, label, model.method, interval_kind(model), question, answers, panel,
                 calibration_of(model), members=model.members if draws_are_members(model) else None,
                 on_outcomes=tuple(on_transforms(model)),
+                judges_precision=support is not None and support.judges_precision,
                 parents={"dataset": dataset.digest, f"model/{label}": model.digest},
                 sources=dataset.parents,
             )  # fmt: skip

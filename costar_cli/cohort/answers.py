@@ -240,7 +240,7 @@ def tidy_columns(
 def _marks(lights: Lights | None, q: NDArray[np.integer], h: NDArray[np.integer], y: NDArray[np.integer]) -> Columns:
     if lights is None:
         return {name: _objects([None] * len(q)) for name in ("precision", "practice", "support")}
-    names = _objects(LIGHTS)
+    names = _objects([*LIGHTS, None])  # the last, at -1, is `NOT_JUDGED`
     return {
         "precision": names[lights.precision_QHY[q, h, y]],
         "practice": names[lights.practice_QH[q, h]],

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from costar_cli.evaluate.calibration import weights
 from costar_cli.evaluate.metrics import known
-from costar_cli.uncertainty import LIGHTS, Lights
+from costar_cli.uncertainty import LIGHTS, NOT_JUDGED, Lights
 
 LEVEL: Final = 0.9  # of the bands whose coverage is told
 KINDS: Final = ("precision", "practice", "support")  # in the order in which they are shown
@@ -21,6 +21,7 @@ Bools = NDArray[np.bool_]
 class LightScores:
     """How answers of each light did, over all steps: shares, RMSE and coverage of the 90 % band; None where unknown.
 
+    Answers that a light does not judge, as precision does not where a model says nothing of it, are not among them.
     `rmse` is that of all answers, `rmse_without_red` of those that are left when red ones are left out.
     """
 
@@ -70,8 +71,12 @@ class LightSums:
         step_M = np.broadcast_to(np.arange(counts_QHY.shape[1])[:, None], counts_QHY.shape)[counts_QHY]
         shape = len(LIGHTS), self.horizon
         for name, mark_QHY in marks.items():
-            cell_M = mark_QHY[counts_QHY] * self.horizon + step_M
-            found = [np.bincount(cell_M, weights=row, minlength=shape[0] * shape[1]).reshape(shape) for row in rows]
+            mark_M = mark_QHY[counts_QHY].astype(np.int64)
+            judged_M = mark_M != NOT_JUDGED
+            cell_J = (mark_M * self.horizon + step_M)[judged_M]
+            found = [
+                np.bincount(cell_J, weights=row[judged_M], minlength=shape[0] * shape[1]).reshape(shape) for row in rows
+            ]
             self.sums[name] = self.sums.get(name, np.zeros((len(rows), *shape))) + np.asarray(found, dtype=np.float64)
 
     def summary(self, factor: float) -> dict[str, LightScores]:

@@ -13,14 +13,19 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.figure import Figure
 
-__all__ = ["LIGHTS_MEAN", "Item", "Page", "ReportTable", "Section", "render", "svg"]
+__all__ = ["Item", "Page", "ReportTable", "Section", "lights_mean", "render", "svg"]
 
 LONG: Final = 48  # letters of a cell that may be broken into lines
-LIGHTS_MEAN: Final = (
-    "Green: the model says how far it may be off, and subjects like this one received such treatment often enough. "
-    "Amber: such treatment is rare, or the answer imprecise. Red: the data do not support the {what}."
-)
 Tag = Literal["", "error", "warning", "note", "red", "amber", "green"]
+
+
+def lights_mean(what: str, *, precision: bool) -> str:
+    """Return what the lights of `what` mean, where precision is judged and where practice alone decides."""
+    often = "subjects like this one received such treatment often enough"
+    green, or_imprecise = f"{often}; precision is not judged", ""
+    if precision:
+        green, or_imprecise = f"the model says how far it may be off, and {often}", ", or the answer imprecise"
+    return f"Green: {green}. Amber: such treatment is rare{or_imprecise}. Red: the data do not support the {what}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from costar_cli.pages.page import LIGHTS_MEAN, Item, Page, ReportTable, Section, render, svg
+from costar_cli.pages.page import Item, Page, ReportTable, Section, lights_mean, render, svg
 from costar_cli.pages.whatif import SIGNS, lineage
 from costar_cli.panel.findings import counted, percent
 from costar_cli.panel.schema import labelled, step_word, steps_of
@@ -153,7 +153,7 @@ def _meaning(report: SearchReport) -> Iterator[str]:
     if best.found and isfinite(best.probability_P[0]):
         yield ABOUT_CHANCES
     if (best.light_M >= 0).any():
-        yield LIGHTS_MEAN.format(what="plan")
+        yield lights_mean("plan", precision=report.judges_precision)
     yield ABOUT_LUCK
 
 
@@ -167,7 +167,8 @@ def _left_out(report: SearchReport) -> Iterator[str]:
         yield "Treatments that no training subject received are not among the choices."
     if answer.best.left_out and not question.unsupported:
         left = counted(answer.best.left_out, "plan")
-        why = "the prediction is too imprecise, or a step of them is one that practice hardly ever takes"
+        why = "the prediction is too imprecise, or " * report.judges_precision
+        why += "a step of them is one that practice hardly ever takes"
         yield f"{left} with a better estimate are left out, since the data do not support them: {why}."
     compared = counted(answer.best.found, "plan")
     yield f"Of what was left, the best {compared} were compared closely, and the table shows the first of them."

@@ -5,7 +5,7 @@ from typing import Final
 
 from costar_cli import __version__
 from costar_cli.figures.whatif import draw_whatif
-from costar_cli.pages.page import LIGHTS_MEAN, Item, Page, ReportTable, Section, Tag, render, svg
+from costar_cli.pages.page import Item, Page, ReportTable, Section, Tag, lights_mean, render, svg
 from costar_cli.panel.schema import labelled, step_axis, step_word, steps_of
 from costar_cli.uncertainty import LIGHTS
 from costar_cli.whatif.notes import notes_on_bands, what_bands_cover
@@ -119,9 +119,10 @@ def _support(report: WhatIfReport) -> Section:
     title = "Do the data support the plans?"
     if not _is_lit(report):
         return Section(title, texts=["These models do not know which treatments the data support: fit them again."])
+    precision = any(lights.judges_precision for model in report.models for lights in model.lights or ())
     return Section(
         title,
-        texts=[LIGHTS_MEAN.format(what="answer, which is an extrapolation")],
+        texts=[lights_mean("answer, which is an extrapolation", precision=precision)],
         tables=[_lights(report, model) for model in report.models if model.lights],
         items=[Item(line, _tag(line)) for model in report.models for line in light_reasons(report, model)],
     )

@@ -45,7 +45,7 @@ class SearchReport:
 
     `panel` is that of a single subject and `calibration` the model's, for figures. `warnings` say what may make the
     answer wrong, `notes` what else a reader should know. `members` are counted where the draws are these alone.
-    `on_outcomes` says how transformed outcomes are learned.
+    `on_outcomes` says how transformed outcomes are learned, `judges_precision` whether lights are about precision, too.
     `parents` are the digests of the data set and the model, by role, `sources` those of the files behind the data set.
     """
 
@@ -62,6 +62,7 @@ class SearchReport:
     notes: tuple[str, ...] = ()
     members: int | None = None
     on_outcomes: tuple[str, ...] = ()
+    judges_precision: bool = True
     parents: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
 

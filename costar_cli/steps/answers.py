@@ -138,8 +138,6 @@ def show_lights(out: Output, report: "WhatIfReport") -> None:
 
 def _light_lines(lights: "PlanLights", horizon: int) -> Iterator[tuple[bool, str, list[str | None]]]:
     """Yield the two lights of a plan and what they come to, the worst over outcomes."""
-    from costar_cli.uncertainty import LIGHTS
-
-    precision = [max(step, key=LIGHTS.index) for step in lights.precision]
+    precision = ["-" if light is None else light for light in lights.worst_precision]
     for name, marks in (("precision", precision), ("practice", lights.practice), ("support", lights.worst)):
         yield name == "precision", name, [*marks, *[None] * (horizon - len(marks))]

@@ -121,7 +121,7 @@ def show_light_scores(out: Output, report: "EvaluationReport") -> None:
     rows = [
         [
             row.setup, kind, row.label, name,
-            " / ".join(_percent(one.share[light]) or "-" for light in LIGHTS),
+            " / ".join(_percent(one.share[light]) or "-" for light in LIGHTS) if one.answers else "not judged",
             " / ".join(_number(one.rmse_by_light[light]) or "-" for light in LIGHTS),
             " / ".join(_percent(one.coverage[light]) or "-" for light in LIGHTS),
             _number(one.rmse), _number(one.rmse_without_red),

@@ -23,6 +23,7 @@ from costar_cli.uncertainty.practice import DoseRecord, Practice, decisions_of
 
 LIGHTS: Final = ("green", "amber", "red")
 RED: Final = 2
+NOT_JUDGED: Final = -1  # below green, so that of two lights the other decides
 USUAL: Final = (0.95, 0.99)  # shares of held-out windows that are within the limit to amber, and to red
 MOST_DECISIONS: Final = 20_000  # on which the model of treatments is checked
 BINS: Final = 10
@@ -37,7 +38,7 @@ class Lights:
     """The lights of Q queries, 0 to 2 as in `LIGHTS`, and what they rest on.
 
     Attributes:
-        precision_QHY: of the spread of the predictions.
+        precision_QHY: of the spread of the predictions; `NOT_JUDGED` where a model says nothing of it (spec SUPPORT-5).
         practice_QH: of the plan; the worse of `rarest_QH` and `course_QH`.
         rarest_QH: of the least likely step so far.
         course_QH: of all steps so far.
@@ -114,11 +115,17 @@ class PlanSupport:
     subjects: int | None = None
     given: Support | None = None
 
+    @property
+    def judges_precision(self) -> bool:
+        """Return whether the model says how far its predictions may be off, of any outcome (spec SUPPORT-5)."""
+        return bool(np.isfinite(self.limits.spread_LHY).any())
+
     def lights(self, panel: Panel, queries: Queries, estimates: Estimates) -> Lights:
         """Return the lights of plans."""
         log_QH = self.practice.log_probability(panel, queries, estimates.mean_QHY)
         limits, spread_QHY = self.limits.lasting(queries.horizon), estimates.sd_QHY / estimates.unit_QY[:, None]
-        precision_QHY = _beyond(spread_QHY, limits.spread_LHY)
+        judged_HY = np.isfinite(limits.spread_LHY).all(axis=0)
+        precision_QHY = np.where(judged_HY, _beyond(spread_QHY, limits.spread_LHY), np.int8(NOT_JUDGED))
         rarest_QH = _beyond(-np.minimum.accumulate(log_QH, axis=1), -limits.rarest_LH)
         unseen_QH = np.zeros(log_QH.shape, dtype=bool)
         if self.given is not None:

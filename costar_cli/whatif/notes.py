@@ -328,6 +328,12 @@ def _on_lights(report: WhatIfReport) -> Iterator[str]:
             "amber (?) and red (!) mark what is rarer than in 95 and 99 % of held-out windows: how far predictions are "
             "spread (precision), and how likely the plan was in such a state (practice)"
         )
+    for answer in report.models:
+        if answer.lights and not any(lights.judges_precision for lights in answer.lights):
+            yield (
+                f"precision is not judged: model `{answer.label}` says nothing of how far predictions are spread, so "
+                "that practice alone decides"
+            )
     if report.abstain and any(lights.red_HY.any() for lights in lit):
         yield "estimates with a red light are left out"
     if dark := [f"`{answer.label}`" for answer in report.models if answer.lights is None]:

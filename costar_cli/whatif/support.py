@@ -13,7 +13,7 @@ from costar_cli.panel import Domain, Panel, PanelSchema, Queries
 from costar_cli.panel.schema import steps_axis
 from costar_cli.panel.support import WITH_OTHERS, Lack, Support
 from costar_cli.plans import TreatmentPlan
-from costar_cli.uncertainty import LIGHTS, Estimates, Lights, support_of
+from costar_cli.uncertainty import LIGHTS, NOT_JUDGED, Estimates, Lights, support_of
 
 BEYOND: Final = {"amber": "95 %", "red": "99 %"}  # of held-out windows that stay within the limit
 RARE: Final = 1e-3
@@ -24,11 +24,11 @@ MOST_ODDS: Final = 1e6  # beyond 1 in so many the regressions of practice tell n
 class PlanLights:
     """The lights of one plan: by step and outcome, `precision` and `support` `[steps][Y]`, and by step, `practice`.
 
-    `reasons [steps][Y]` say in words what makes a light amber or red; empty where it is green. `like_practice` is the
-    share of the plan's steps that practice would have taken.
+    Precision that is not judged is None. `reasons [steps][Y]` say in words what makes a light amber or red; empty where
+    it is green. `like_practice` is the share of the plan's steps that practice would have taken.
     """
 
-    precision: tuple[tuple[str, ...], ...]
+    precision: tuple[tuple[str | None, ...], ...]
     practice: tuple[str, ...]
     support: tuple[tuple[str, ...], ...]
     reasons: tuple[tuple[str, ...], ...]
@@ -38,6 +38,17 @@ class PlanLights:
     def red_HY(self) -> NDArray[np.bool_]:
         """Return which answers are red."""
         return np.asarray(np.array(self.support) == LIGHTS[2])
+
+    @property
+    def worst_precision(self) -> tuple[str | None, ...]:
+        """Return the worst light of precision over outcomes, by step; None where it is not judged."""
+        judged = ([light for light in step if light] for step in self.precision)
+        return tuple(max(step, key=LIGHTS.index, default=None) for step in judged)
+
+    @property
+    def judges_precision(self) -> bool:
+        """Return whether precision is judged at any step."""
+        return any(self.worst_precision)
 
     @property
     def worst(self) -> tuple[str, ...]:
@@ -91,9 +102,12 @@ class _Told:
         steps, outcomes = len(plan), len(self.schema.outcomes)
         lights = self.lights
         return PlanLights(
-            precision=_names(lights.precision_QHY[number, :steps]),
+            precision=tuple(
+                tuple(None if mark == NOT_JUDGED else LIGHTS[mark] for mark in row)
+                for row in lights.precision_QHY[number, :steps]
+            ),
             practice=tuple(LIGHTS[mark] for mark in lights.practice_QH[number, :steps]),
-            support=_names(lights.light_QHY[number, :steps]),
+            support=tuple(tuple(LIGHTS[mark] for mark in row) for row in lights.light_QHY[number, :steps]),
             reasons=tuple(
                 tuple("; ".join(self._reasons(number, plan, h, k)) for k in range(outcomes)) for h in range(steps)
             ),
@@ -103,7 +117,7 @@ class _Told:
     def _reasons(self, number: int, plan: TreatmentPlan, h: int, k: int) -> Iterator[str]:
         at, lights = (number, h), self.lights
         if lights.light_QHY[number, h, k]:
-            if mark := lights.precision_QHY[number, h, k]:
+            if (mark := lights.precision_QHY[number, h, k]) > 0:
                 yield self._precision(number, plan, h, k, LIGHTS[mark])
             worst = lights.practice_QH[at]
             if lacks := self.given.unseen_in(plan.values[: h + 1], self.schema.treatments) if self.given else ():
@@ -144,10 +158,6 @@ class _Told:
 def _lacking(lack: Lack) -> str:
     how = " without other treatments" if lack.kind in WITH_OTHERS else " together" if lack.kind == "apart" else ""
     return f"{lack.what}{how}"
-
-
-def _names(marks_HY: NDArray[np.int8]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(LIGHTS[mark] for mark in row) for row in marks_HY)
 
 
 def _odds(log_probability: float) -> str:

@@ -25,6 +25,7 @@ from costar_cli.errors import UsageError
 from costar_cli.panel import Part
 from costar_cli.panel.support import Support
 from costar_cli.plans import PlanRequest, parse_plans
+from costar_cli.uncertainty import NOT_JUDGED, Lights
 from tests.dose_worlds import linear_doses
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, column, make_dataset, report_of, request_of
 
@@ -53,6 +54,15 @@ def test_each_row_is_the_answer_about_one_subject():
             assert rows[name][mine].tolist() == column(alone, name)
         for name in ("estimate", "lower", "upper", "lower_0.5", "upper_0.5"):
             np.testing.assert_allclose(rows[name][mine], column(alone, name))
+
+
+def test_precision_that_is_not_judged_has_no_light():
+    [answers] = answer_cohort("costar", LinearModel(TUMOR), whole(), request_of(PLANS))
+    green_QHY = np.zeros(answers.estimates.mean_QHY.shape, dtype=np.int8)
+    green_QH = green_QHY[..., 0]
+    lights = Lights(green_QHY + NOT_JUDGED, green_QH, green_QH, green_QH, green_QHY, green_QHY * 1.0, green_QH * 1.0)
+    rows = tidy_columns(replace(answers, lights=lights))
+    assert [set(rows[name]) for name in ("precision", "practice", "support")] == [{None}, {"green"}, {"green"}]
 
 
 @pytest.mark.parametrize(("queries", "moments"), [(1, 1_000), (5, 1_000), (8_192, 3)])

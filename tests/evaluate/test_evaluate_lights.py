@@ -87,7 +87,9 @@ def test_sets_that_serve_other_steps_add_up_and_steps_weigh_the_same():
 def test_a_report_tells_lights_and_rare_plans_err_more(report: EvaluationReport, tmp_path):
     lights = report.row("supervised", "Ridge regression").bands.lights
     assert set(lights) == {"precision", "practice", "support"}
-    assert lights["precision"].share["green"] == 1.0, "a single member is not judged by its spread"
+    precision = lights["precision"]  # a single member is not judged by its spread
+    assert {*precision.share.values(), *precision.rmse_by_light.values(), precision.rmse} == {None}
+    assert precision.answers == 0
     practice = lights["practice"]
     assert 0 < practice.share["red"] < 0.8
     assert practice.rmse_without_red < practice.rmse < practice.rmse_by_light["red"]
@@ -122,3 +124,5 @@ def test_the_terminal_has_a_table_by_light(report: EvaluationReport, capsys: pyt
     shown = capsys.readouterr().out
     assert "Answers by light" in shown
     assert sum("practice" in line and "Ridge regression" in line for line in shown.splitlines()) == 4
+    precision = [line.split("precision")[1].split() for line in shown.splitlines() if "precision" in line]
+    assert precision == [["not", "judged", *"-/-/-", *"-/-/-"]] * 4

@@ -66,6 +66,11 @@ def test_lights_have_their_marks_explained_where_one_occurs(report: SearchReport
     assert "? behind a number: hardly supported" in text
     assert "! behind a number" not in text
     assert "3 plans with a better estimate are left out" in text
+    assert "the prediction is too imprecise" in text
+    blind = replace(report, answers=[replace(answer, best=amber)], judges_precision=False)
+    text = read_alone(search_page(blind, DIGESTS)).text
+    assert "precision is not judged. Amber" in text
+    assert "imprecise" not in text
 
 
 def test_a_model_without_intervals_says_so() -> None:

@@ -51,6 +51,16 @@ def test_lights_that_are_not_green_have_their_reason(report: WhatIfReport) -> No
     assert "red from" in reader.text
 
 
+def test_lights_of_a_model_whose_precision_is_not_judged_do_not_speak_of_it(report: WhatIfReport) -> None:
+    [model] = report.models
+    text = read_alone(whatif_page(report, DIGESTS)).text
+    assert "precision is not judged. Amber" in text
+    assert "the model says how far" not in text
+    lights = tuple(replace(one, precision=(("green",),) * 4) for one in model.lights)
+    judged = replace(report, models=(replace(model, lights=lights),))
+    assert "Green: the model says how far it may be off" in read_alone(whatif_page(judged, DIGESTS)).text
+
+
 def test_what_bands_mean_is_said_once_and_marks_are_explained_where_they_occur(report: WhatIfReport) -> None:
     [model] = report.models
     text = read_alone(whatif_page(report, DIGESTS)).text

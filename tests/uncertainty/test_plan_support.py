@@ -15,7 +15,7 @@ from costar_cli.panel.support import Support
 from costar_cli.panel.windows import factual_windows
 from costar_cli.reporting import NullReporter
 from costar_cli.train import Trained
-from costar_cli.uncertainty import Lights, estimate, support_of
+from costar_cli.uncertainty import NOT_JUDGED, Lights, estimate, support_of
 from tests.methods.linear_worlds import fit, linear_data, model_of
 
 CHEMO, RADIO = 1, 2  # columns of the tumour's classes
@@ -93,8 +93,15 @@ def test_practice_warns_where_a_method_knows_how_precise_it_is(ridge: Trained, t
     np.testing.assert_array_equal(lights.light_QHY[..., 0], lights.practice_QH)
 
 
-def test_a_single_member_is_not_judged_by_its_spread(ridge: Trained) -> None:
-    assert np.isinf(support_of(model_of(ridge)).limits.spread_LHY).all()
+def test_a_single_member_is_not_judged_by_its_spread(ridge: Trained, tumors: Dataset) -> None:
+    model, panel = model_of(ridge), tumors.panel("source", "test")
+    support, queries = support_of(model), same_plan(panel, CHEMO, origin=12, width=4, steps=6)
+    assert np.isinf(support.limits.spread_LHY).all()
+    assert not support.judges_precision
+    lights = support.lights(panel, queries, estimate(model, panel, queries))
+    assert (lights.precision_QHY == NOT_JUDGED).all()
+    assert lights.light_QHY.min() >= 0
+    np.testing.assert_array_equal(lights.light_QHY[..., 0], lights.practice_QH)
 
 
 @pytest.mark.slow
@@ -102,6 +109,7 @@ def test_the_mixed_model_is_judged_by_its_spread(tumors: Dataset) -> None:
     support = support_of(model_of(fit(tumors, "mixed")))
     assert support.precise
     assert np.isfinite(support.limits.spread_LHY).all()
+    assert support.judges_precision
 
 
 def test_a_wider_spread_is_never_a_better_light(tumors: Dataset, ridge: Trained) -> None:

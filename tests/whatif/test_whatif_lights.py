@@ -62,7 +62,8 @@ def test_a_rare_plan_is_red_in_words_and_keeps_its_numbers(tumors: Dataset, ridg
     report = ask(tumors, ridge, subject)
     last = rows_of(report, "chemo")[-1]
     assert (last["practice"], last["support"]) == ("red", "red")
-    assert last["precision"] == "green", "a single member is not judged by its spread"
+    assert last["precision"] is None, "a single member is not judged by its spread"
+    assert any("precision is not judged: model `ridge` says nothing" in note for note in report.notes)
     assert last["reason"].startswith(("in states like this chemotherapy was given in", "6 such days in a row"))
     assert last["estimate"] is not None
     assert {row["support"] for row in rows_of(report, "watch")} == {"green"}
@@ -174,6 +175,8 @@ def test_the_terminal_has_lights_without_colour_and_the_reason(
     shown = capsys.readouterr().out
     for words in ("like practice", "precision", "practice", "support", "green", "red", "plan chemo, red from day"):
         assert words in shown
+    [precision] = {tuple(line.split()[-6:]) for line in shown.splitlines() if "precision" in line and "chemo" in line}
+    assert precision == ("-",) * 6
 
 
 def test_an_older_model_answers_without_lights_and_one_note_says_so(
