@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from costar_cli.evaluate import EvaluationReport, ReportRow
     from costar_cli.evaluate.calibrated import Calibrated
 
+ABOUT_LIGHTS: Final = (
+    "errors by light are of other answers than the scores above: of outcomes that had not died out, as they would be "
+    "observed (a sample of very many), each subject counting once, all steps together, by the mean over members"
+)
 RARE: Final = 0.00005  # predicted and observed shares below it are not shown: they would be 0.00 %
 
 
@@ -130,6 +134,7 @@ def show_light_scores(out: Output, report: "EvaluationReport") -> None:
         for name, one in ((name, lights[name]) for name in KINDS if name in lights)
     ]  # fmt: skip
     out.table(headers, rows, keys=4)
+    out.text(ABOUT_LIGHTS)
 
 
 def _died_out(row: "ReportRow", kind: str, found: "Calibrated") -> str | None:

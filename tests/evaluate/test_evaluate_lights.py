@@ -123,6 +123,7 @@ def test_the_terminal_has_a_table_by_light(report: EvaluationReport, capsys: pyt
     show_light_scores(Output("evaluate"), report)
     shown = capsys.readouterr().out
     assert "Answers by light" in shown
+    assert "errors by light are of other answers than the scores above" in shown.splitlines()[-1]
     assert sum("practice" in line and "Ridge regression" in line for line in shown.splitlines()) == 4
     precision = [line.split("precision")[1].split() for line in shown.splitlines() if "precision" in line]
     assert precision == [["not", "judged", *"-/-/-", *"-/-/-"]] * 4
