@@ -60,7 +60,9 @@ def search_page(report: SearchReport, parents: Mapping[str, str], figure_name: s
 def rank_table(report: SearchReport) -> tuple[list[str], list[list[object]]]:
     """Return a row per plan of the first subject: rank, plan in words, objective, difference, chance of being best."""
     level, rows = f"{100 * report.question.level:g} %", report.rows(report.answers[0])
-    headers = ["", "plan", f"objective ({level})", f"difference ({level})", "best with"]
+    headers = ["", "plan", "objective", "difference", "best with"]
+    for at, limit in ((2, "lower"), (3, "difference_lower")):
+        headers[at] += f" ({level})" * any(row[limit] is not None for row in rows)
     lines = [_line(row, report.reference, _decimals(report)) for row in rows]
     survival = [percent(row.get("survival")) for row in rows]
     if any(survival):
@@ -127,21 +129,14 @@ def _question(report: SearchReport) -> Iterator[str]:
         yield f"Constraints: {', '.join(words)}."
 
 
-def _why_none(report: SearchReport) -> str:
-    """Return why no plan has an interval: that of a mean over steps, say, needs draws of whole courses."""
-    kind = report.interval_kind
-    why = "the model has limits of single steps alone, and the objective reads several"
-    return kind.removeprefix("none (").removesuffix(")") if kind.startswith("none") else why
-
-
 def _ranked(report: SearchReport) -> ReportTable:
     headers, rows = rank_table(report)
     ranked = report.rows(report.answers[0])
     lights = [row["support"] for row in ranked]
     unit = f"Objective in {report.question.objective.unit}." if report.question.objective.unit else ""
     level = f"{100 * report.question.level:g} %"
-    told = any(row["lower"] is not None for row in ranked)
-    limits = f"In brackets: the {level} interval." if told else f"No intervals: {_why_none(report)}."
+    why = report.why_no_intervals
+    limits = f"No intervals: {why}." if why else f"In brackets: the {level} interval."
     signs = [meaning for light, meaning in SIGNS.items() if light in lights]
     note = " ".join([unit, limits, f"Differences are from {report.reference}.", *signs]).strip()
     lit = tuple((*row, light) for row, light in zip(rows, lights, strict=True))

@@ -10,6 +10,7 @@ import numpy as np
 
 from costar_cli.frames import FrameName, make_frame
 from costar_cli.panel import Panel, PanelSchema, Part
+from costar_cli.panel.findings import counted
 from costar_cli.plans.words import in_words, steps_by_name
 from costar_cli.search.run import Best
 from costar_cli.search.scoring import SearchQuestion
@@ -70,6 +71,21 @@ class SearchReport:
     def reference(self) -> str:
         """Return what the plan is called that others are compared with."""
         return self.question.reference.name
+
+    @property
+    def why_no_intervals(self) -> str | None:
+        """Return why no plan has an interval of its objective; None where one has."""
+        if not self.answers or any(np.isfinite(answer.best.limits_M2).all(axis=1).any() for answer in self.answers):
+            return None
+        if self.calibration is None:
+            return self.interval_kind.removeprefix("none (").removesuffix(")")
+        level, estimates = self.question.level, self.answers[0].best.estimates
+        upper_MHY = self.calibration.bands(estimates, (level,), clip=False).upper_LQHY[0]
+        steps, outcomes = np.array(self.question.objective.concerns).T
+        if np.isfinite(upper_MHY[:, steps, outcomes]).all():
+            return "the model has limits of single steps alone, and the objective reads several"
+        few = f"{counted(self.calibration.subjects, 'calibration subject')} are too few"
+        return f"{few} for a {100 * level:g} % interval at the steps that the objective reads"
 
     def rows(self, answer: SubjectAnswer, shown: int = SHOWN) -> list[Row]:
         """Return a row per plan, the best first, then the reference plan, whose rank is missing."""
@@ -220,6 +236,8 @@ def notes_on(report: SearchReport) -> Iterator[str]:
             f"probabilities of being best of model `{report.label}` come from its {report.members} members, which "
             "learned from the same data: they are too high for the leading plan"
         )
+    if why := report.why_no_intervals:
+        yield f"no intervals: {why}"
     if not question.objective.linear:
         yield "the objective is not linear in the outcomes: its estimates are means over draws where the model draws"
     if any(answer.best.survival_M is not None for answer in report.answers):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.pages.search import margin_text, search_page
+from costar_cli.pages.search import margin_text, rank_table, search_page
 from costar_cli.panel import Part, Variable
 from costar_cli.plans.untrusted import Problems
 from costar_cli.search import Candidates, Constraints, Objective, SearchQuestion, SearchReport, SubjectAnswer, search
@@ -77,6 +77,35 @@ def test_a_model_without_intervals_says_so() -> None:
     text = read_alone(search_page(searched(LinearModel(TUMOR, coefficients=(-1.0,))), DIGESTS)).text
     assert "No intervals" in text
     assert "joint draws" not in text
+
+
+@pytest.fixture(scope="module")
+def few() -> SearchReport:
+    """The same search by a model whose calibration subjects are too few for a 90 % band."""
+    model = LinearModel(TUMOR)
+    calibration = calibration_of(model)
+    assert calibration is not None
+    calibration = replace(calibration, subjects=6, radius_LHYB=np.full_like(calibration.radius_LHYB, np.inf))
+    model.meta, model.attached = {**model.meta, "calibration": calibration.to_meta()}, calibration.to_arrays()
+    return searched(model)
+
+
+def test_too_few_calibration_subjects_are_the_reason_why_there_are_no_intervals(few: SearchReport) -> None:
+    why = "6 calibration subjects are too few for a 90 % interval at the steps that the objective reads"
+    assert f"No intervals: {why}." in read_alone(search_page(few, DIGESTS)).text
+    assert f"no intervals: {why}" in few.notes
+    headers, rows = rank_table(few)
+    assert headers[2:4] == ["objective", "difference"]
+    assert not any("to" in str(row[2]) for row in rows)
+
+
+def test_limits_of_single_steps_are_the_reason_where_the_objective_reads_several(report: SearchReport) -> None:
+    assert not any("no intervals" in note for note in report.notes)
+    assert rank_table(report)[0][2:4] == ["objective (90 %)", "difference (90 %)"]
+    [answer] = report.answers
+    bare = replace(answer.best, limits_M2=np.full_like(answer.best.limits_M2, np.nan))
+    text = read_alone(search_page(replace(report, answers=[replace(answer, best=bare)]), DIGESTS)).text
+    assert "No intervals: the model has limits of single steps alone, and the objective reads several." in text
 
 
 def test_texts_of_files_are_shown_as_they_are_whatever_is_in_them(report: SearchReport) -> None:
