@@ -28,6 +28,7 @@ from costar_cli.panel.store_arrays import (
 KIND = "dataset"
 LEARNED = Part("source", "train")  # the one part that each data set has but those of new subjects
 NAME = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
+MOST_AHEAD = 10_000  # steps of a horizon: work on a data set grows with it, whatever its panels hold
 REBUILD = "simulate or ingest the data again: the file is not as costar wrote it"
 
 
@@ -221,8 +222,8 @@ def _meta(meta: Mapping[str, Any]) -> tuple[str, PanelSchema, int, Mapping[str, 
     name, horizon, config = meta.get("name"), meta.get("horizon"), meta.get("config")
     if not isinstance(name, str) or not isinstance(config, Mapping):
         raise ArtifactError("the data set lacks its name or config")
-    if not isinstance(horizon, int) or horizon < 1:
-        raise ArtifactError(f"the horizon must be a positive whole number, not {horizon!r}")
+    if not isinstance(horizon, int) or not 1 <= horizon <= MOST_AHEAD:
+        raise ArtifactError(f"the horizon must be a whole number from 1 to {MOST_AHEAD:,}, not {horizon!r}")
     try:
         return name, PanelSchema.model_validate(meta.get("schema")), horizon, config
     except ValidationError as error:

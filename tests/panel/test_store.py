@@ -294,8 +294,9 @@ GOOD = {"queries": [], "truth": []}
     [
         ({"name": None}, "lacks its name"),
         ({"config": None}, "lacks its name or config"),
-        ({"horizon": 0}, "positive whole number, not 0"),
-        ({"horizon": None}, "positive whole number"),
+        ({"horizon": 0}, "from 1 to 10,000, not 0"),
+        ({"horizon": 10**9}, "from 1 to 10,000, not 1000000000"),
+        ({"horizon": None}, "whole number"),
         ({"schema": {}}, "schema of the data set is not valid"),
         ({"schema": None}, "schema of the data set is not valid"),
         ({"parts": {}}, "does not list its parts"),
