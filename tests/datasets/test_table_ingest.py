@@ -107,6 +107,33 @@ def test_missing_categories_have_zeros_in_all_their_columns(tmp_path: Path):
     assert panel.covariates[row, :, 3].tolist() == [0, 0, 1, 0, 1, 0]
 
 
+@pytest.mark.parametrize(("days", "told"), [(1, ""), (12, "12 of 180 steps (6.7 %) have no row")])
+def test_steps_without_a_row_that_count_as_untreated_are_warned_of_where_they_are_not_few(
+    days: int, told: str, tmp_path: Path
+):
+    row = pl.int_range(pl.len())
+    frame = ward().with_columns(
+        drug=pl.when(row % 6 != 4).then("drug"), dose=pl.when(row % 6 != 4).then((row % 7).cast(pl.Float64))
+    )
+    frame = frame.filter((row % 6 != 3) | (row >= 6 * days))
+    columns = {
+        "drug": {"role": "treatment", "levels": ["none", "low", "high"], "missing": "fill"},
+        "dose": {"role": "treatment", "kind": "continuous", "missing": "fill"},
+        **{name: {"role": role, "missing": "fill"}
+           for name, role in (("pressure", "outcome"), ("heart rate", "covariate"))},
+    }  # fmt: skip
+    listener = Listener()
+    ingest(frame, make_schema(columns, time={"gaps": "fill"}), folder=tmp_path, listener=listener)
+    assert f"treatment 'drug': {30 + days} missing values count as not given" in listener.notes
+    assert f"treatment 'dose': {30 + days} missing values count as not given" in listener.notes
+    warned = [warning for warning in listener.warnings if "have no row" in warning]
+    assert len(warned) == bool(told)
+    for warning in warned:
+        assert warning.startswith(f"'drug', 'dose': {told}")
+        assert "effects may be biased towards zero" in warning
+        assert '`gaps = "elapsed"`' in warning
+
+
 def test_filled_outcomes_are_not_scored_and_are_warned_of(tmp_path: Path):
     columns = {"pressure": {"role": "outcome", "missing": "fill"}}
     frame = ward().with_columns(pl.when(pl.col("day") != 3).then("pressure").alias("pressure"))

@@ -168,7 +168,8 @@ class EncodingContext:
     `learned` from source-train. `part [N]` is the number of each subject's part in `Part.all()`, where steps are split
     by time the last one: `spans` then has, by part, its first own step `[N]` and its steps `[N]`. With `known`, which
     an earlier table taught, nothing is learned from this one: its schema says all else. `final [M]` are the cells in
-    which series ended by an event. `asks` says whether test subjects are asked what came next.
+    which series ended by an event. `asks` says whether test subjects are asked what came next. `bare` counts, by
+    treatment, the steps without a row that became untreated ones.
     """
 
     table: Table
@@ -179,6 +180,7 @@ class EncodingContext:
     learned: Learned = field(default_factory=Learned)
     findings: list[Finding] = field(default_factory=list)
     filled: dict[str, dict[str, int]] = field(default_factory=dict)
+    bare: dict[str, int] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
     outcomes_observed: dict[str, Mask] = field(default_factory=dict)
     spans: Mapping[int, tuple[Ints, Ints]] | None = None
@@ -190,6 +192,12 @@ class EncodingContext:
         """Return what the panel takes of memory, as far as its columns are known."""
         steps = {part: self.steps_of(number) for number, part in enumerate(Part.all())}
         return Room(self.table.keys, steps, self.schema, asks=self.asks)
+
+    def fill_treatment(self, name: str, holes: Mask) -> None:
+        """Note that a treatment counts as not given in some cells `[M]`, and keep how many of them have no row."""
+        count = counted(int(holes.sum()), "missing value counts", "missing values count")
+        self.reporter.note(f"treatment '{name}': {count} as not given")
+        self.bare[name] = int((holes & (self.table.keys.row < 0)).sum())
 
     def steps_of(self, part: int) -> Ints:
         """Return how many steps `[N]` of each subject a part has, 0 of those who are not in it."""

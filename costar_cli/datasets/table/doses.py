@@ -12,7 +12,7 @@ from costar_cli.datasets.table.context import EncodingContext, Mask
 from costar_cli.datasets.table.parse import wrong_values
 from costar_cli.errors import DataError
 from costar_cli.panel.dose import ABSURD, Dose
-from costar_cli.panel.findings import Finding, counted, shown
+from costar_cli.panel.findings import Finding, shown
 from costar_cli.panel.visits import ELAPSED, dose_of_gaps
 
 USUAL: Final = 0.95  # quantile of the size of doses given; beyond `ABSURD` times it, one is a slip
@@ -41,7 +41,7 @@ def learn_doses(context: EncodingContext, names: Sequence[str], dose_MD: Floats,
             fix = 'give them, or declare `missing = "fill"` if that means 0; a subject\'s last row may have none'
             context.findings.append(wrong_values(name, holes, "missing", context.table.place, fix, one="dose"))
         elif holes.any():
-            context.reporter.note(f"treatment '{name}': {counted(int(holes.sum()), 'missing value')} taken as 0")
+            context.fill_treatment(name, holes)
         known = None if context.known is None else context.known.doses.get(name)
         train = values[context.train_cells & ~np.isnan(values)]
         if wrong := list(_impossible(context, name, values, train, known)):

@@ -31,6 +31,7 @@ from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding
 from costar_cli.reporting import Reporter
 
 ROLLING: Final = "rolling_origin"
+FEW_BARE: Final = 0.01  # of the steps, share that may lack a row without moving effects much
 
 
 @told_of_memory()
@@ -155,6 +156,13 @@ def _warn(dataset: Dataset, context: EncodingContext) -> None:
             values = counted(context.filled[name]["missing"], "missing value")
             use = "models see the filled-in values as inputs, but neither learn to predict them nor are scored on them"
             context.reporter.warn(f"outcome '{name}': {values}; {use}")
+    steps, bare = len(context.table.keys.row), {name: n for name, n in context.bare.items() if n}
+    if bare and (most := max(bare.values())) > FEW_BARE * steps:
+        context.reporter.warn(
+            f"{shown(bare)}: {most:,} of {steps:,} steps ({100 * most / steps:.1f} %) have no row and count as not "
+            "treated; if something was given there, estimated effects may be biased towards zero. With "
+            '`gaps = "elapsed"` each row is a visit, and no step is filled'
+        )
     present = {str(part) for part in dataset.panels}
     for part, needed in (
         ("source/val", "training selects on it"),

@@ -163,8 +163,7 @@ def _check_missing(context: EncodingContext, names: Sequence[str], code: Ints, u
             continue
         if context.schema.columns[name].missing == "fill":
             code[holes, i] = 0
-            count = counted(int(holes.sum()), "missing value counts", "missing values count")
-            context.reporter.note(f"treatment '{name}': {count} as not given")
+            context.fill_treatment(name, holes)
             continue
         fix = 'give them, or declare `missing = "fill"` if that means not given; a subject\'s last row may have none'
         context.findings.append(wrong_values(name, holes, "missing", context.table.place, fix, one="treatment"))
