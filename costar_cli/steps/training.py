@@ -182,13 +182,24 @@ def show_parts(out: "Output", meta: Mapping[str, Any]) -> None:
         columns = [name for name in PART_COLUMNS if any(row.get(name) is not None for row in rows)]
         cells: list[list[object]] = [[row.get(name) for name in columns] for row in rows]
         out.text("")
-        out.table([PART_COLUMNS[name] for name in columns], cells, keys=1, title="errors on validation")
+        title = f"errors on validation, {_unit_of_errors(meta.get('relative'))}"
+        out.table([PART_COLUMNS[name] for name in columns], cells, keys=1, title=title)
         out.text("the error of a stack is in sample where one part has all weight, of other subjects where it mixes")
     left_out, warnings = meta.get("left_out"), meta.get("warnings")
     warned = [str(warning) for warning in warnings] if isinstance(warnings, list) else []
     for name, reason in left_out.items() if isinstance(left_out, Mapping) else ():
         if not any(warning.endswith(f" is left out of the stack: {reason}") for warning in warned):
             out.note(f"{name} is not a part: {reason}")
+
+
+def _unit_of_errors(relative: object) -> str:
+    """Return what a stack's errors are in, by which outcomes are scored relative to their level (spec STACK-1)."""
+    found = {bool(flag) for flag in relative} if isinstance(relative, list) else set()
+    if found == {True}:
+        return "as a share of the outcome's level at the origin"
+    if found == {False}:
+        return "in sd of the outcome"
+    return "as a share of each outcome's level at the origin, or in its sd where it may be negative or return from 0"
 
 
 def _validation_line(validation: Mapping[str, Any]) -> str:

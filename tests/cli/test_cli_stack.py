@@ -8,7 +8,7 @@ import pytest
 from cli_world import TINY_COHORT, Run
 
 from costar_cli.app import main
-from costar_cli.artifact import read_header
+from costar_cli.artifact import read_artifact, read_header, write_artifact
 from costar_cli.errors import DataError
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.stack import method as stack_method
@@ -50,8 +50,17 @@ def test_the_leaderboard_is_printed_and_in_the_document_also_when_the_model_is_u
     assert {row["method"] for row in result["leaderboard"]} == {"ridge", "mixed", "last-value", "stack"}
     assert result["left_out"] == {}
     inspected = call("inspect", made / "model-stack.h5")
-    assert "errors on validation" in inspected.out
+    assert "errors on validation, as a share of the outcome's level at the origin\n" in inspected.out
     assert next(line.split() for line in inspected.out.splitlines() if line.startswith("mixed ")) in rows
+
+
+def test_the_leaderboard_says_what_its_errors_are_in(made: Path, tmp_path: Path, call: Call) -> None:
+    content = read_artifact(made / "model-stack.h5", kind="model")
+    for relative, unit in (([False], "in sd of the outcome"), ([True, False], "or in its sd where it may be negative")):
+        path = tmp_path / f"{len(relative)}.h5"
+        meta = {**content.meta, "relative": relative}
+        write_artifact(path, kind="model", arrays=content.arrays, meta=meta, parents=content.parents)
+        assert unit in call("inspect", path).out
 
 
 def test_other_verbs_take_a_stack_like_any_model_and_call_it_by_its_name(made: Path, plan: Path, call: Call) -> None:
