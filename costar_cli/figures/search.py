@@ -36,6 +36,7 @@ LINE_INCH: Final = 0.19  # of the legend
 SHADE: Final = 0.25  # of the colour in a band; opaque, as mixtures turn brown
 HISTORY: Final = 12  # steps before the origin
 HEADROOM: Final = 0.12  # of the height, for the word `origin`
+BESIDE: Final = 0.06  # of a treatment, between plans of as many treatments
 MOST_POINTS: Final = 20_000  # of plans that are drawn
 LONGEST: Final = 100  # letters of a plan in words
 
@@ -111,17 +112,25 @@ def _draw_plans(axes: Axes, report: SearchReport, shown: list[int]) -> None:
     best, objective = report.answers[0].best, report.question.objective
     some = np.linspace(0, len(best.all_P) - 1, min(len(best.all_P), MOST_POINTS)).round().astype(np.int64)
     axes.plot(best.treated_P[some], best.all_P[some], ".", color=LIGHT_GREY, markersize=2.5)
+    places = _side_by_side([int((best.values_MHA[row] != 0).sum()) for row in shown])
     for i, row in reversed(list(enumerate(shown))):
-        colour, marker = _style(best, i, row)
-        place = float((best.values_MHA[row] != 0).sum()) + 0.08 * (i - (len(shown) - 1) / 2)
+        (colour, marker), place = _style(best, i, row), places[i]
         low, high = best.limits_M2[row]
         if np.isfinite(low) and np.isfinite(high):
             axes.vlines(place, low, high, color=colour, linewidth=1.2)
         axes.plot([place], [best.estimate_M[row]], color=colour, marker=marker, zorder=5)
     axes.set_xlabel("treatments given (grey: all plans that were scored)")
+    axes.set_xlim(min(best.treated_P.min(), *places) - 0.5, max(best.treated_P.max(), *places) + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(label_text(labelled("objective", objective.unit)))
     axes.set_title(label_text(objective.text, LONGEST))
+
+
+def _side_by_side(counts: list[int]) -> list[float]:
+    """Return the place of each plan: its number of treatments, around which those of the same number stand."""
+    return [
+        count + BESIDE * (counts[:i].count(count) - (counts.count(count) - 1) / 2) for i, count in enumerate(counts)
+    ]
 
 
 def _log_if_decades(axes: Axes, lines: list[NDArray[np.float64]], limits: list[NDArray[np.float64]]) -> None:

@@ -43,6 +43,7 @@ BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = (
 OLIVE = "#7A6F00"  # the palette's yellow is too faint on white for lines
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, OLIVE)
 GREY, LIGHT_GREY, BLACK = "#767676", "#c4c4c4", "#1a1a1a"
+AMBER, RED = OLIVE, "#A50026"  # of lights: no plan has them
 DOMAIN_COLOURS: Final = {"source": BLUE, "target": VERMILION}
 PLAN_COLOURS: Final = COLOURS[:-1]
 PLAN_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours, so that pairs repeat late

@@ -8,11 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from costar_cli.figures.style import GREY, ORANGE, VERMILION, plan_style
+from costar_cli.figures.style import AMBER, GREY, LEGEND_POINTS, RED, label_text, plan_style
 from costar_cli.whatif.report import ModelAnswer, WhatIfReport
 
 RED_DASHES: Final = (0, (1.2, 1.2))  # shorter than those of the truth
-SIGNS: Final = {"green": (".", GREY, 4.0), "amber": ("$?$", ORANGE, 6.5), "red": ("$!$", VERMILION, 7.5)}
+SIGNS: Final = {"amber": ("$?$", AMBER, 6.5), "red": ("$!$", RED, 7.5)}
+LONGEST_NAME: Final = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,12 @@ class LightStrip:
         axes.axhspan(-0.6, plans - 0.4, color="0.96", linewidth=0)
         for i, lights in enumerate(self.model.lights or ()):
             for h, light in enumerate(lights.worst):
-                marker, colour, size = SIGNS[light]
-                colour = plan_style(i)[0] if light == "green" else colour
+                marker, colour, size = SIGNS.get(light) or (*reversed(plan_style(i)), 3.5)
                 axes.plot(self.report.history.origin + h, i, marker=marker, color=colour, markersize=size,
                           linestyle="none", markeredgewidth=0.4)  # fmt: skip
-        axes.set_yticks([(plans - 1) / 2], ["support"])
+        names = [label_text(plan.name, LONGEST_NAME) for plan in self.report.plans]
+        axes.set_yticks(range(plans), names, fontsize=LEGEND_POINTS)
+        axes.set_ylabel("support")
         axes.set_ylim(plans - 0.3, -0.7)
 
 

@@ -12,6 +12,7 @@ from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.figures import whatif
 from costar_cli.figures.sensitivity import plot_sensitivity
+from costar_cli.figures.style import PLAN_COLOURS, plan_style
 from costar_cli.panel import Dataset
 from costar_cli.plans import parse_plans
 from costar_cli.reporting import NullReporter
@@ -199,10 +200,14 @@ def test_red_segments_are_dashed_and_signs_stand_under_the_treatments(
     axes = [a for place in figure.subfigs for a in place.axes]
     dashed = [line for line in axes[0].lines if line.get_linestyle() == "--" and line.get_zorder() == 4]
     assert len(dashed) >= 2, "both treated plans have red steps"
-    assert [label.get_text() for label in axes[-1].get_yticklabels()] == ["support"]
-    signs = [line.get_marker() for line in axes[-1].lines]
-    assert signs.count(".") == 6
-    assert "$!$" in signs
+    assert axes[-1].get_ylabel() == "support"
+    named = dict(zip(axes[-1].get_yticks(), (label.get_text() for label in axes[-1].get_yticklabels()), strict=True))
+    assert list(named.values()) == list(PLANS)
+    signs = {name: [line.get_marker() for line in axes[-1].lines if line.get_ydata()[0] == y]
+             for y, name in named.items()}  # fmt: skip
+    assert signs["watch"] == [plan_style(0)[1]] * 6
+    assert "$!$" in signs["both"]
+    assert not {str(line.get_color()) for line in axes[-1].lines if "$" in str(line.get_marker())} & {*PLAN_COLOURS}
 
 
 def test_a_treatment_that_nobody_received_alone_is_red_for_that_reason(
