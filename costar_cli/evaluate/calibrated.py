@@ -1,7 +1,7 @@
 """What an evaluation says of a model's bands: at the reported levels, of the whole distribution, and by group."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -31,6 +31,12 @@ class LevelScores:
     coverage_upper: PerStep
     width: PerStep
     interval_score: PerStep
+
+    @property
+    def of_bands(self) -> "LevelScores":
+        """Return the scores with the coverage of bands alone, of which files of older versions tell where none is."""
+        names = ("coverage", "coverage_lower", "coverage_upper")
+        return replace(self, **{name: getattr(self, name).where(self.width) for name in names})
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,12 @@ class PerStep:
         """Return the statistic with NaN as None."""
         return cls(tuple(known(value) for value in steps_H), known(average))
 
+    def where(self, other: "PerStep") -> "PerStep":
+        """Return the statistic where another one is known."""
+        pairs = zip(self.steps, other.steps, strict=True)
+        steps = tuple(None if known is None else value for value, known in pairs)
+        return PerStep(steps, None if other.average is None else self.average)
+
 
 @dataclass(frozen=True, slots=True)
 class SquaredErrors:

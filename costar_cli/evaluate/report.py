@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -191,11 +191,20 @@ class EvaluationReport:
             level=document["level"],
             config=dict(document["config"]),
             warnings=tuple(document["warnings"]),
-            rows=TypeAdapter(tuple[ReportRow, ...]).validate_python(document["rows"]),
+            rows=tuple(map(_of_bands, TypeAdapter(tuple[ReportRow, ...]).validate_python(document["rows"]))),
             natural=TypeAdapter(tuple[NaturalCourse, ...]).validate_python(document.get("natural_course", ())),
             probabilities=TypeAdapter(tuple[ProbabilityScore, ...]).validate_python(document.get("probabilities", ())),
             dropout=TypeAdapter(tuple[DropoutWeights, ...]).validate_python(document.get("dropout", ())),
         )
+
+
+def _of_bands(row: ReportRow) -> ReportRow:
+    """Return a row without the coverage of bands that do not exist, which older versions counted as covering all."""
+    own = {level: scores.of_bands for level, scores in row.calibration.items()}
+    if row.factual is None:
+        return replace(row, calibration=own)
+    factual = {level: scores.of_bands for level, scores in row.factual.calibration.items()}
+    return replace(row, calibration=own, factual=replace(row.factual, calibration=factual))
 
 
 def _together(row: ReportRow, other: ReportRow) -> bool:

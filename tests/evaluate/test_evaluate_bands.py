@@ -188,6 +188,16 @@ def test_a_band_that_does_not_exist_covers_an_unknown_share(few, tmp_path, capsy
     assert "-: no such band, for too few calibration subjects" in shown
 
 
+def test_files_of_older_versions_tell_no_coverage_of_bands_that_do_not_exist(few):
+    document = few.to_json()
+    for row in document["rows"]:
+        for levels in (row["calibration"], (row["factual"] or {}).get("calibration", {})):
+            for scores in levels.values():
+                if scores["width"]["average"] is None:
+                    scores["coverage"] = {"steps": [1.0] * 4, "average": 1.0}
+    assert EvaluationReport.from_json(document) == few
+
+
 @pytest.mark.parametrize("plot", [figures.plot_reliability, figures.plot_pit])
 def test_figures_leave_out_what_is_not_known_of_bands(few, plot, tmp_path, monkeypatch):
     drawn = figure_checks.Drawn(monkeypatch, figures)
