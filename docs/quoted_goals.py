@@ -95,12 +95,19 @@ def costar_over_boosting() -> Numbers:
 
 
 def ensemble_over_boosting() -> Numbers:
-    """Return the ratio of the error of three COSTARs' mean to boosting's, on intensive care of data seed 10."""
-    rows = [
-        r for r in lines("mimic-1500-ensemble", "seed-10.csv") if (r["truth"], r["basis"]) == ("counterfactual", "ours")
+    """Return the ratio of the mean error of three COSTARs' mean to boosting's, on the seeds stored of ICU data."""
+    folder = "mimic-1500-ensemble"
+    found = [
+        r
+        for file in sorted((RESULTS / folder).glob("seed-*.csv"))
+        for r in lines(folder, file.name)
+        if (r["truth"], r["basis"]) == ("counterfactual", "ours")
     ]
-    error = {(r["setup"], r["label"]): float(r["avg_ensemble"] or r["avg_mean"]) for r in rows}
-    ratios = (error[s, "COSTAR"] / error[s, "Gradient boosting"] for s in (SETUPS[0], SETUPS[2]))
+
+    def error(label: str, setup: str) -> float:
+        return sum(float(r["avg_ensemble"]) for r in found if (r["label"], r["setup"]) == (label, setup))
+
+    ratios = (error("COSTAR", s) / error("Gradient boosting", s) for s in (SETUPS[0], SETUPS[2]))
     return [next(ratios), None, next(ratios)]
 
 
@@ -134,7 +141,7 @@ GOALS: Sequence[Goal] = (
     Goal("ICU, COSTAR over boosting (seed 17)", [1.03, None, 1.03], costar_over_boosting),
     Goal("ICU, best method", [0.60, 0.60, 0.56], lambda: best("benchmark-mimic-1500")),
     Goal("ICU, COSTAR of 1,500 updates over the best", [1.03, 1.03, 1.03], lambda: over_best("benchmark-mimic-1500")),
-    Goal("ICU, mean of three such COSTARs over boosting (seed 10)", [1.03, None, 1.03], ensemble_over_boosting),
+    Goal("ICU, mean of three such COSTARs over boosting (seeds 10, 101)", [1.03, None, 1.03], ensemble_over_boosting),
     Goal("retail, best method (seed 10, untested)", [3.2, 3.2, 7.4], lambda: best(RETAIL)),
     Goal("retail, COSTAR over the last value (100 items)", [0.9, 0.9, 0.9], lambda: over(RETAIL_100, "last-value")),
     Goal("retail, COSTAR over the last value (seed 10, untested)", [0.9, 0.9, 0.9], lambda: over(RETAIL, "last-value")),
