@@ -1,5 +1,6 @@
 """Data frames of pandas and polars: told apart without importing either, made of columns, read as columns."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,7 +82,7 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:  # noqa: ANN401 - what both 
         UsageError: two columns have the same name.
     """
     names = [str(name) for name in frame.columns]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
         raise UsageError(f"two columns of the frame are called {twice[0]!r}", fix="rename one of them")
     if _library(frame) == "polars":
         return {name: list(frame[name]) for name in names}

@@ -1,5 +1,6 @@
 """What the columns of a panel mean: names, units, kinds, and how treatments are coded."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import accumulate
 from typing import Any, ClassVar, Final, Literal, Self
@@ -231,7 +232,7 @@ class PanelSchema(WithAdditions):
             raise ValueError("at least one outcome")
         variables = [v.name for v in (*self.covariates, *self.outcomes, *self.statics)]
         names = [*variables, *self.treatments.all_names]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        if twice := sorted(name for name, count in Counter(names).items() if count > 1):
             raise ValueError(f"each column needs its own name: {', '.join(twice)}")
         if len({end.name for end in self.ends}) < len(self.ends):
             raise ValueError("each end of series needs its own name")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -104,10 +105,11 @@ class Bins:
             reporter.note(f"dropped {counted(twice, 'duplicate row')}")
         return frame if summed else once
 
-    @property
+    @cached_property
     def _ordered(self) -> dict[str, tuple[str, ...]]:
         """Return the levels, in their order, of treatments of which a step has the largest or the smallest."""
-        of_level = {name: self.schema.columns[name] for name in self.raw if name in self.schema.leveled}
+        leveled = {*self.schema.leveled}
+        of_level = {name: self.schema.columns[name] for name in self.raw if name in leveled}
         extremes = {name: column for name, column in of_level.items() if column.binned in ("max", "min")}
         return {name: column.labels("levels") or () for name, column in extremes.items()}
 

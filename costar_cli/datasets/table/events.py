@@ -53,11 +53,11 @@ class EventLog:
         """
         if schema.events is None:
             return None
-        columns = {}
+        columns, leveled = {}, {*schema.leveled}
         for name in schema.named(*OF_STEPS):
             column, raw = schema.columns[name], readings[name]
             as_: As = "binary" if column.kind == "binary" else "number"
-            as_ = "text" if name in schema.leveled or column.kind == "categorical" else as_
+            as_ = "text" if name in leveled or column.kind == "categorical" else as_
             made = Reading(name, as_, shift=column.shift)
             columns[name] = _Column(schema.in_file(name), column.aggregated, replace(raw, shift=0), made)
         return cls(schema, Reading(schema.events.code, "text"), columns)

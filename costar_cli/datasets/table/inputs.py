@@ -215,7 +215,8 @@ def _readings(
     Raises:
         DataError: a column is compared with what it is not.
     """
-    asked = {name: reading_of(schema, name) for name in schema.columns if name not in schema.named("subject", "time")}
+    keys = {*schema.named("subject", "time")}
+    asked = {name: reading_of(schema, name) for name in schema.columns if name not in keys}
     for name, reading in condition_readings(schema).items():
         if name in asked and asked[name].as_ != reading.as_ and {asked[name].as_, reading.as_} != {"number", "binary"}:
             problem = f"[domain] compares '{name}' with {reading.as_}s, its kind says otherwise"

@@ -56,7 +56,7 @@ class Rows:
     """The rows of one table with the columns that were asked for: read once, in the order of the files."""
 
     files: Sequence[TableFile]
-    table: pl.LazyFrame  # file, row, then one column per reading, named by its number; in memory or in a scratch file
+    table: pl.DataFrame | pl.LazyFrame  # file, row, a column per reading, named by its number; lazy in a scratch file
     height: int
     readings: Sequence[Reading]
     blank_rows: int = 0
@@ -65,15 +65,18 @@ class Rows:
     @property
     def frame(self) -> pl.DataFrame:
         """Return all columns in memory."""
-        return self.table.collect()
+        return self.table if isinstance(self.table, pl.DataFrame) else self.table.collect()
 
     def of(self, frame: pl.DataFrame) -> Self:
         """Return these columns with other rows."""
-        return replace(self, table=frame.lazy(), height=frame.height)
+        return replace(self, table=frame, height=frame.height)
 
     def series(self, reading: Reading) -> pl.Series:
         """Return a column."""
-        return self.table.select(self.index[reading]).collect().to_series()
+        name = self.index[reading]
+        if isinstance(self.table, pl.DataFrame):
+            return self.table.get_column(name)
+        return self.table.select(name).collect().to_series()
 
     def numbers(self, reading: Reading) -> NDArray[np.float64]:
         """Return a column of numbers, NaN where there is none."""
@@ -91,6 +94,8 @@ class Rows:
 
     def _source(self, row: int) -> tuple[int, int]:
         """Return the file that a row comes from, and its place there."""
+        if isinstance(self.table, pl.DataFrame):
+            return int(self.table["file"][row]), int(self.table["row"][row])
         number, line = self.table.select("file", "row").slice(int(row), 1).collect().row(0)
         return int(number), int(line)
 
@@ -112,7 +117,7 @@ def read_rows(
     heights = _heights(files)
     (scratch or Scratch()).require_memory(sum(heights), len(wanted))
     names, values = [str(i) for i in range(len(wanted))], sum(heights) * len(wanted)
-    held = []
+    held: list[pl.DataFrame | pl.LazyFrame] = []
     for number, file in enumerate(files):
         words = _begins_with_words(file, wanted, blank)
         columns = [
@@ -130,11 +135,18 @@ def read_rows(
         with collected(file.path):
             rows = file.scan.select(*source, *columns)
             rows = rows.filter(~pl.all_horizontal(pl.col(names).is_null())) if names else rows
-            whole = rows.collect(engine="streaming").lazy() if scratch is None else scratch.hold(rows, values)
-            held.append(whole)
-    table = pl.concat(held, how="vertical")
-    height = int(table.select(pl.len()).collect().item())
+            held.append(rows.collect(engine="streaming") if scratch is None else scratch.hold(rows, values))
+    table = _joined(held)
+    height = int(table.lazy().select(pl.len()).collect().item())
     return Rows(files, table, height, wanted, sum(heights) - height, dict(zip(wanted, names, strict=True)))
+
+
+def _joined(held: Sequence[pl.DataFrame | pl.LazyFrame]) -> pl.DataFrame | pl.LazyFrame:
+    """Return the rows of several files, in memory if all of them are."""
+    in_memory = [rows for rows in held if isinstance(rows, pl.DataFrame)]
+    if len(in_memory) == len(held):
+        return pl.concat(in_memory, how="vertical")
+    return pl.concat([rows.lazy() for rows in held], how="vertical")
 
 
 def unreadable(rows: Rows, reading: Reading) -> list[Finding]:

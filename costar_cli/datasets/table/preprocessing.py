@@ -34,14 +34,14 @@ OPTIONAL: Final = ("domain", "cluster", *ENDS)  # roles that new subjects need n
 def to_json(context: EncodingContext, panel: PanelSchema) -> dict[str, Any]:
     """Return the preprocessing of a table as its data set keeps it: schema without guesses, and what was learned."""
     learned, levels = context.learned, dict(zip(panel.treatments.names, panel.treatments.levels, strict=True))
-    columns = {}
+    columns, masks, dropped = {}, {*learned.masks}, {*context.dropped}
     for name, column in context.schema.columns.items():
         chosen: dict[str, Any] = {"levels": list(levels[name])} if name in levels else {}
         if name in learned.categories:
             chosen["categories"] = list(learned.categories[name])
         if column.role in ("covariate", "static", "outcome"):
-            chosen["indicator"] = name in learned.masks
-        if name not in context.dropped:
+            chosen["indicator"] = name in masks
+        if name not in dropped:
             columns[name] = column.model_copy(update=chosen)
     encoding = panel.treatments
     labels = [[known[i] for known, i in zip(encoding.levels, row, strict=True)] for row in encoding.classes]

@@ -135,14 +135,14 @@ def _outcome_problems(schema: TableSchema) -> Iterator[str]:
 
 def _log_problems(schema: TableSchema) -> Iterator[str]:
     """Find columns of a log of events that cannot be made, and those that only a log has."""
-    log = schema.events
+    log, leveled = schema.events, {*schema.leveled}
     for name, column in schema.columns.items():
         if column.aggregate and log is None and not schema.time.bin:
             of = "belongs to a log of events, or to rows of one step: declare [events], or `bin = true` in [time]"
             yield f"{key_path(('columns', name))}: `aggregate` {of}"
         elif log and not log.value and column.role in OF_STEPS and column.aggregated not in ("any", "count"):
             yield f"{key_path(('columns', name))}: `{column.aggregated}` takes values: name their column, events.value"
-        if log and name in schema.leveled and column.aggregated in ("sum", "mean", "max", "min"):
+        if log and name in leveled and column.aggregated in ("sum", "mean", "max", "min"):
             yield (
                 f"{key_path(('columns', name))}: named levels are `any`, `count`, `first` or `last`; a sum is a dose: "
                 '`kind = "continuous"`'
@@ -154,13 +154,14 @@ def _bin_problems(schema: TableSchema) -> Iterator[str]:
     if schema.events:
         yield "time.bin: the events of a log are made steps anyway: leave it out"
         return
+    leveled = {*schema.leveled}
     for name in schema.named(*OF_STEPS):
         column, key = schema.columns[name], key_path(("columns", name))
         if column.binned in ("any", "count"):
             yield f"{key}: `{column.binned}` is of events; of rows there is `last`, `mean`, `sum`, `max`, `min`"
-        elif name in schema.leveled and column.binned in ("max", "min") and column.levels is None:
+        elif name in leveled and column.binned in ("max", "min") and column.levels is None:
             yield f"{key}: several levels in a step become the last one in `levels`: list them, or choose `aggregate`"
-        elif (name in schema.leveled or column.kind == "binary") and column.binned in ("sum", "mean"):
+        elif (name in leveled or column.kind == "binary") and column.binned in ("sum", "mean"):
             yield f"{key}: levels and 0/1 have no {column.binned}: choose `first`, `last`, `max` or `min`"
         elif column.kind == "categorical" and column.binned not in ("first", "last"):
             yield f"{key}: categories have no {column.binned}: choose `first` or `last`"

@@ -110,14 +110,14 @@ class Scratch:
             needed = rows * (ROW_BYTES + VALUE_BYTES * columns)
             require_memory(needed, f"{rows:,} rows of {columns} columns take at least", "to read")
 
-    def hold(self, rows: pl.LazyFrame, values: int) -> pl.LazyFrame:
-        """Return rows of about so many values, read once: in memory, or in a file if they are too many.
+    def hold(self, rows: pl.LazyFrame, values: int) -> pl.DataFrame | pl.LazyFrame:
+        """Return rows of about so many values, read once: in memory, or lazily from a file if they are too many.
 
         Raises:
             StorageError: the disk is full, read-only or forbidden.
         """
         if values <= MOST_VALUES_HELD:
-            return rows.collect(engine="streaming").lazy()
+            return rows.collect(engine="streaming")
         from costar_cli.artifact.atomic import scratch_file  # noqa: PLC0415 - h5py
 
         try:
