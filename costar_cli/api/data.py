@@ -287,11 +287,14 @@ def digests_of(files: Mapping[str, Path], expected: str | None = None) -> dict[s
     """Return the digest of each file by its role.
 
     Raises:
-        DataError: the file is missing, and what to do then is known.
+        DataError: it is a pipe or a device, or missing, and what to do then is known.
         StorageError: a file cannot be read.
     """
     digests = {}
     for role, path in files.items():
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            fix = "save the data in a file: it is read several times"
+            raise DataError("this is not a file but a pipe or a device", where=str(path), fix=fix)
         try:
             digests[role] = file_sha256(path)
         except OSError as error:

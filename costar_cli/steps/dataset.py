@@ -36,7 +36,7 @@ def read_inputs(
         expected: how to put it right where there is no such file.
 
     Raises:
-        DataError: the file is missing, and what to do then is known.
+        DataError: it is a pipe or a device, or missing, and what to do then is known.
         StorageError: a file cannot be read.
     """
     from costar_cli.api.data import digests_of

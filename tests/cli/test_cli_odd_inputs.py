@@ -12,7 +12,7 @@ from cli_world import environment
 from costar_cli.cohort.subjects import read_subjects
 from costar_cli.config.toml import read_toml
 from costar_cli.datasets.table.schema_file import read_schema
-from costar_cli.errors import CostarError
+from costar_cli.errors import CostarError, ExitCode
 from costar_cli.plans.read import read_plan_file
 from costar_cli.plans.untrusted import parse_json
 from costar_cli.settings.sources import from_file
@@ -40,6 +40,21 @@ def test_a_folder_and_an_endless_device_are_refused_with_a_fix(tmp_path: Path, r
     with pytest.raises(CostarError) as caught:
         read(tmp_path / place)
     assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "command", [["ingest", "mimic", "pipe.h5"], ["simulate", "mimic", "--mimic-extract", "zeros.h5"]]
+)
+def test_a_pipe_and_an_endless_device_are_no_files_of_data(tmp_path: Path, command: list[str]) -> None:
+    os.mkfifo(tmp_path / "pipe.h5")
+    (tmp_path / "zeros.h5").symlink_to("/dev/zero")
+    line = [sys.executable, "-m", "costar_cli", *command]
+    done = subprocess.run(
+        line, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.returncode == ExitCode.DATA, done.stderr
+    assert "this is not a file but a pipe or a device" in done.stderr
+    assert "save the data in a file" in done.stderr
 
 
 @pytest.mark.parametrize("late_s", [0.0, 0.3])
