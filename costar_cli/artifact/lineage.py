@@ -19,6 +19,7 @@ from costar_cli.artifact.digest import canonical_json, sha256
 Making = dict[str, object]  # `device`, `threads`, and a version by the name of each piece of software
 NOT_IMPORTED = ("scikit-learn", "scipy", "torch")  # their versions are looked up: importing them takes seconds
 SHOWN: Final = "Evaluation"  # the text of a PNG file with the digest of the evaluation that it shows
+TOGETHER: Final = "Figures"  # the text of the figure that is drawn last, with the names of all
 SOFTWARE = ("costar", "numpy", "torch", "scikit-learn", "scipy")
 
 
@@ -44,9 +45,24 @@ def flatten(config: object, prefix: str = "") -> dict[str, object]:
 
 def shown_in(figure: Path) -> str | None:
     """Return the digest of the evaluation that a PNG file shows, None where it names none or is no PNG file."""
+    found = _text_of(figure, SHOWN)
+    return found if found and re.fullmatch("[0-9a-f]{64}", found) else None
+
+
+def drawn_with(figure: Path) -> frozenset[str]:
+    """Return the names of all figures that were drawn with the last one, its own among them; of others, nothing."""
+    return frozenset((_text_of(figure, TOGETHER) or "").split())
+
+
+def _text_of(figure: Path, key: str) -> str | None:
+    """Return a text of a PNG file, None where it has none or is no PNG file."""
     with figure.open("rb") as file:
-        found = re.search(rb"tEXt" + SHOWN.encode() + rb"\0([0-9a-f]{64})", file.read(4096))  # before the pixels
-    return found[1].decode() if found else None
+        head = file.read(4096)  # texts stand before the pixels
+    begin = head.find(b"tEXt" + key.encode() + b"\0")
+    if begin < 4:
+        return None
+    length = int.from_bytes(head[begin - 4 : begin], "big")  # of key and text
+    return head[begin + 4 : begin + 4 + length].partition(b"\0")[2].decode("latin-1")
 
 
 def making_here(device: str, threads: int) -> Making:

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from costar_cli.artifact import write_bytes
-from costar_cli.artifact.lineage import SHOWN
+from costar_cli.artifact.lineage import SHOWN, TOGETHER
 from costar_cli.errors import UsageError, storing
 from costar_cli.panel.report import DECADES
 
@@ -175,9 +175,12 @@ def figure(width_in: float, height_in: float) -> Iterator[Figure]:
 
 
 @contextmanager
-def showing(digest: str) -> Iterator[None]:
-    """Have the PNG files that are saved name the artifact that they show."""
-    before = _SHOWN.set({SHOWN: digest})
+def showing(digest: str, *, together: Sequence[str] = ()) -> Iterator[None]:
+    """Have the PNG files that are saved name the artifact that they show, and the figures that are drawn together."""
+    texts: dict[str, str | None] = {SHOWN: digest}
+    if together:
+        texts[TOGETHER] = " ".join(together)
+    before = _SHOWN.set(texts)
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FIGURES", "EvaluationFiles", "check_views", "write_predictions", "write_views"]
 
-LAST: Final = "rmse"  # is drawn last: where it shows an evaluation, a run that was killed has left no other figure out
+LAST: Final = "rmse"  # is drawn last, and names all: where it shows an evaluation, no run was killed before the others
 FIGURES: Final = ("reliability", "pit", "natural_course", "learning", "trajectories", "representations", LAST)
 REPLACE: Final = "add --overwrite to replace it, or choose another"
 
@@ -118,15 +118,15 @@ def write_views(
         write_bytes(files.csv, _table(report))
         session.out.wrote("csv", files.csv)
     if files.plots is not None and (again or not _are_drawn(files.figures, digest)):
-        from costar_cli.figures.style import showing
+        from costar_cli.artifact.lineage import shown_in
 
         drawn = set()
-        with showing(digest):
-            for name, path in _draw(session, files.figures, inputs, report):
-                session.out.wrote(name, path, kind="plot")
-                drawn.add(name)
-        for name in set(files.figures) - drawn:  # of another evaluation, whose models could be drawn so
-            files.figures[name].unlink(missing_ok=True)
+        for name, path in _draw(session, files.figures, inputs, report, digest):
+            session.out.wrote(name, path, kind="plot")
+            drawn.add(name)
+        for name, path in files.figures.items():
+            if name not in drawn and path.exists() and shown_in(path) is not None:
+                path.unlink()  # of another evaluation, whose models could be drawn so
 
 
 def write_predictions(
@@ -165,19 +165,30 @@ def _table(report: "EvaluationReport") -> bytes:
 
 
 def _are_drawn(figures: Mapping[str, Path], digest: str) -> bool:
-    """Return whether the last figure is there, and all that are there show the evaluation of a digest."""
-    from costar_cli.artifact.lineage import shown_in
+    """Return whether all figures are there that were drawn together, and they alone show an evaluation: of a digest."""
+    from costar_cli.artifact.lineage import drawn_with, shown_in
 
-    return figures[LAST].exists() and all(shown_in(path) == digest for path in figures.values() if path.exists())
+    there = {name: path for name, path in figures.items() if path.exists()}
+    drawn = drawn_with(there[LAST]) if LAST in there else frozenset()
+    return (
+        LAST in drawn
+        and drawn <= there.keys()
+        and all(shown_in(path) == (digest if name in drawn else None) for name, path in there.items())
+    )
 
 
 def _draw(
-    session: Session, figures: Mapping[str, Path], inputs: "EvaluationInputs", report: "EvaluationReport"
+    session: Session,
+    figures: Mapping[str, Path],
+    inputs: "EvaluationInputs",
+    report: "EvaluationReport",
+    digest: str,
 ) -> Iterator[tuple[str, Path]]:
-    """Draw what can be drawn; yield each figure's name and file as it is done."""
+    """Draw what can be drawn; yield each figure's name and file as it is done. The last one tells them all."""
     from costar_cli.figures.calibration import plot_pit, plot_reliability
     from costar_cli.figures.natural import plot_natural
     from costar_cli.figures.rmse import plot_rmse
+    from costar_cli.figures.style import showing
 
     dataset, models, reporter = inputs.dataset, inputs.models, session.reporter
     called, first = next(iter(models.items()))
@@ -190,12 +201,17 @@ def _draw(
         "representations": lambda path: _representations(called, first, dataset, path),
         LAST: partial(plot_rmse, report),
     }
+    drawn: list[str] = []
     with reporter.task("Drawing", total=len(draw), unit="figure") as task:
         for name, figure in draw.items():
             try:
-                yield name, figure(figures[name])
+                with showing(digest, together=[*drawn, LAST] if name == LAST else ()):
+                    path = figure(figures[name])
             except DataError as error:
                 reporter.note(f"skipped plot {name}: {error.problem}")
+            else:
+                drawn.append(name)
+                yield name, path
             task.advance()
 
 

@@ -250,3 +250,27 @@ def test_figures_replace_figures_of_evaluations_and_nothing_else(here: Path, cal
     pit.write_bytes((here / "own" / "rmse.png").read_bytes())
     assert call("evaluate", "--bootstrap", 0, "--level", 0.8, "--out", "e.h5", "--plots", "own").code == 0
     assert {path.name for path in (here / "own").iterdir()} == DRAWN
+
+
+@pytest.mark.usefixtures("sketches")
+def test_a_figure_that_is_missing_is_drawn_again_with_the_next_evaluation(here: Path, call: Call) -> None:
+    plots = here / "costar-workspace" / "plots"
+    assert call("evaluate", "--bootstrap", 0).code == 0
+    for name in ("learning.png", "rmse.png"):
+        (plots / name).unlink()
+        run = call("evaluate", "--bootstrap", 0)
+        assert "up to date" in run.out
+        assert {path.name for path in plots.iterdir()} == DRAWN
+    run = call("evaluate", "--bootstrap", 0)
+    assert "wrote" not in run.out
+
+
+@pytest.mark.usefixtures("sketches")
+def test_no_evaluation_removes_a_figure_of_somebody_else_that_it_does_not_draw(here: Path, call: Call) -> None:
+    shutil.rmtree(here / "own")
+    (here / "own").mkdir()
+    (here / "own" / "pit.png").write_bytes(b"mine")
+    evaluate = ["evaluate", "--bootstrap", 0, "--plots", "own", "--overwrite"]
+    assert call(*evaluate).code == 0
+    assert {path.name for path in (here / "own").iterdir()} == {*DRAWN, "pit.png"}
+    assert (here / "own" / "pit.png").read_bytes() == b"mine"
