@@ -324,6 +324,7 @@ def _disk_reasons(path: Path, elsewhere: str) -> dict[int, tuple[str, str]]:
         errno.EPERM: forbidden,
         errno.EISDIR: ("a folder of that name exists", "give the path of a file"),
         errno.ENOTDIR: no_folder,
+        errno.ENAMETOOLONG: ("a name is too long for the disk", "choose a shorter name"),
         errno.EEXIST: is_there if os.path.lexists(path) else no_folder,  # `mkdir` says so of a parent, too
     }
 
@@ -371,7 +372,7 @@ def _system_error(error: OSError) -> StorageError:
     """Return the error for a file that nothing more is known of than what the system says."""
     where = None if error.filename is None else os.fsdecode(error.filename)
     elsewhere = "write elsewhere with --workspace or --out"
-    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.ENAMETOOLONG}:
         found = storage_error(error, Path(where or "."), elsewhere=elsewhere)
         return StorageError(found.problem, where=where, fix=found.fix)
     return StorageError(f"cannot read or write: {error.strerror}", where=where, fix=f"check the path, or {elsewhere}")
@@ -386,6 +387,13 @@ def first_of(problems: Sequence[str]) -> list[str]:
 def cut(text: str, longest: int) -> str:
     """Return text without its end where it is too long for a message."""
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def cut_bytes(name: str, most: int) -> str:
+    """Return as many of a file name's first letters as the system keeps in so many bytes."""
+    while len(os.fsencode(name)) > most:
+        name = name[:-1]
+    return name
 
 
 def key_path(parts: Iterable[object]) -> str:

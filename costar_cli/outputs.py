@@ -1,5 +1,6 @@
 """Which files may be written: none that is read or behind what is, no two alike, none that may not be replaced."""
 
+import errno
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from os.path import lexists
@@ -7,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from costar_cli.errors import CostarError, MismatchError, StorageError, UsageError
+from costar_cli.errors import CostarError, MismatchError, StorageError, UsageError, cut, storage_error
 
 __all__ = ["Files", "check_folder", "check_outputs", "check_places", "digest_of", "named"]
 
@@ -61,12 +62,14 @@ def check_places(outputs: Files, *, read: Files, held: Mapping[str, str] = NOTHI
     """See that outputs are regular files, if they exist, that none is read or made what is, and no two are one.
 
     Raises:
-        StorageError: an output is a folder or a device.
+        StorageError: an output is a folder or a device, or its name is too long.
         MismatchError: an output is read, or what is read was made from it.
         UsageError: two outputs have the same name, or one is standard output, or is called like an option.
     """
-    kept = {path.resolve(): what for what, path in read if path is not None and str(path) != "-"}
     files = [(flag, path) for flag, path in outputs if path is not None]
+    for flag, path in files:
+        _check_name(flag, path)
+    kept = {path.resolve(): what for what, path in read if path is not None and str(path) != "-"}
     behind = {**held, **_behind(kept)} if any(path.is_file() for _, path in files) else {}
     taken: dict[Path, str] = {}
     for flag, path in files:
@@ -89,6 +92,20 @@ def check_places(outputs: Files, *, read: Files, held: Mapping[str, str] = NOTHI
             both = f"both {taken[place]} and {flag} write" if flag != taken[place] else f"{flag} twice writes"
             raise UsageError(f"{both} `{path}`", where=flag, fix="choose another name for one of them")
         taken[place] = flag
+
+
+def _check_name(flag: str, path: Path) -> None:
+    """See that the disk takes the name of an output.
+
+    Raises:
+        StorageError: it is too long.
+    """
+    try:
+        path.lstat()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            found = storage_error(error, path)
+            raise StorageError(found.problem, where=f"{flag} {cut(str(path), 60)}", fix=found.fix) from None
 
 
 def _behind(read: Mapping[Path, str]) -> dict[str, str]:

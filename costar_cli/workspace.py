@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from costar_cli.config.choices import DomainName, InitName
-from costar_cli.errors import LockedError, StorageError, storage_error, storing
+from costar_cli.errors import LockedError, StorageError, cut_bytes, storage_error, storing
 from costar_cli.methods.registry import REFERENCE
 
 DEFAULT_WORKSPACE = Path("costar-workspace")
@@ -18,6 +18,7 @@ ELSEWHERE: Final = "choose another folder with --workspace"
 # What is made in a workspace, or in the folder of a benchmark, beside its artifacts; a folder before what is in it.
 MADE: Final = (".lock", ".lock-holder", "runs", "runs/*", "plots", "benchmark", "benchmark/*")
 MADE_BY_BENCHMARKS: Final = ("ledger.json", "part.json", "seed-[0-9]*", "gamma-[0-9]*", "shard-[0-9]*-of-[0-9]*")
+MOST_NAME_BYTES: Final = 200  # of an output, in the name of its run's state
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # Windows has neither; nor waits for a pipe
 
 
@@ -72,10 +73,11 @@ class Workspace:
 
     def run_state(self, output: Path) -> Path:
         """Return the file that holds the state of the run that makes an output."""
-        if output.parent.resolve() == self.root.resolve():
-            return self.runs / f"{output.stem}.h5"
+        name = cut_bytes(output.stem, MOST_NAME_BYTES)
+        if name == output.stem and output.parent.resolve() == self.root.resolve():
+            return self.runs / f"{name}.h5"
         place = hashlib.sha256(str(output.resolve()).encode("utf-8", "surrogateescape")).hexdigest()
-        return self.runs / f"{output.stem}-{place[:12]}.h5"
+        return self.runs / f"{name}-{place[:12]}.h5"
 
     @property
     def plots(self) -> Path:

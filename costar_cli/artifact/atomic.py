@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from costar_cli.errors import STOPS, storing
+from costar_cli.errors import STOPS, cut_bytes, storing
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -27,6 +27,7 @@ OPEN_FILES_ARE_BUSY = os.name == "nt"  # Windows neither moves nor removes a fil
 BINARY = getattr(os, "O_BINARY", 0)  # Windows would write other line ends
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 FOLDER = getattr(os, "O_DIRECTORY", 0)
+MOST_NAME_BYTES = 100  # of a target, in the name of its temporary file
 PIECES = ".dir"  # ending of a folder that exists only as long as the `.tmp` file of the same name
 
 
@@ -58,7 +59,7 @@ def replacing(target: Path) -> Iterator[TempFile]:
     Raises:
         OSError: the file cannot be written.
     """
-    with _temporary(target.parent, target.name[:100]) as path:
+    with _temporary(target.parent, target.name) as path:
         with _created(path) as fd:
             yield TempFile(fd, path)
             os.fsync(fd)
@@ -108,7 +109,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 @contextmanager
 def _temporary(folder: Path, name: str) -> Iterator[Path]:
     """Yield the path of a temporary file; neither it nor its pieces outlive the context, whenever Ctrl-C comes."""
-    stem = f".{name}."
+    stem = f".{cut_bytes(name, MOST_NAME_BYTES)}."
     _remove_abandoned(folder, stem)
     path = folder / f"{stem}{secrets.token_hex(4)}.tmp"
     try:

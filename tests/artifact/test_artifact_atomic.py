@@ -190,8 +190,15 @@ def test_places_where_no_file_can_be(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="is a file, not a folder"):
         write(tmp_path / "file" / "a.h5", NEW)
-    with pytest.raises(StorageError, match="cannot be written: File name too long"):
+    with pytest.raises(StorageError, match="a name is too long for the disk"):
         write(tmp_path / ("x" * 300), NEW)
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "😀"])
+def test_a_name_of_as_many_bytes_as_there_may_be_is_written(tmp_path, letter):
+    path = tmp_path / (letter * (252 // len(letter.encode())) + ".h5")
+    write(path, NEW)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_missing_folders_are_made_and_links_followed(tmp_path):

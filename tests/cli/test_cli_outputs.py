@@ -62,6 +62,9 @@ def contents(folder: Path) -> dict[Path, bytes]:
         ([*EVALUATE, "--csv", "e.h5", "--out", "e.h5"], ExitCode.USAGE, "--out and --csv write `e.h5`"),
         ([*EVALUATE, "--csv", "pipe.csv", "--overwrite"], ExitCode.STORAGE, "no regular file"),
         ([*EVALUATE, "--csv", "missing/e.csv"], ExitCode.STORAGE, "there is no folder `missing`"),
+        ([*EVALUATE, "--csv", "x" * 256], ExitCode.STORAGE, "a name is too long for the disk"),
+        (["finetune", "--out", "é" * 128], ExitCode.STORAGE, "a name is too long for the disk"),
+        ([*ASK, "--csv", "x" * 300], ExitCode.STORAGE, "a name is too long for the disk"),
         ([*EVALUATE, "--csv", "-"], ExitCode.USAGE, "nothing is written to standard output"),
         ([*EVALUATE, "--csv", "--overwrite"], ExitCode.USAGE, "`--overwrite` is no name of an output"),
         (["evaluate", "--plots", "--overwrite"], ExitCode.USAGE, "looks like an option"),
@@ -165,6 +168,13 @@ def test_an_export_does_not_replace_the_schema_that_its_data_set_was_made_by(tmp
     own.write_text("# written anew")
     for _ in range(2):
         assert call("inspect", data, "--export", tmp_path, "--overwrite").code == 0
+
+
+@pytest.mark.parametrize("name", ["😀" * 60 + ".h5", "x" * 254])
+def test_a_long_name_that_the_disk_allows_is_written(name: str, here: Path, call: Call) -> None:
+    run = call("finetune", "--method", "ridge", "--out", name)
+    assert run.code == 0, run.err
+    assert (here / name).is_file()
 
 
 def test_the_table_of_an_evaluation_is_made_again_with_it_and_no_other_is(here: Path, call: Call) -> None:
