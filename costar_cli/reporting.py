@@ -4,12 +4,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from costar_cli.errors import Termination
 
 # What drives a terminal, starts a line, turns the order of letters around, or hides text, but tabs and line ends.
-_CONTROL = re.compile(
+CONTROL: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
 )
 WORSE_THAN_LAST_VALUE = "worse than the last value carried forward"
@@ -18,7 +18,7 @@ ROUNDING = 1e-6  # relative; errors of predictions in float32 that are closer th
 
 def plain(text: object) -> str:
     r"""Return text whose control characters are spelt out (`\x1b`), so that what files say cannot drive a terminal."""
-    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), str(text))
+    return CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), str(text))
 
 
 def launched(name: str, default: int = 0) -> int:

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from cli_world import Run
 
 from costar_cli.artifact import read_artifact, write_artifact
 from costar_cli.benchmark.export import escaped, latex
+from costar_cli.datasets.table.schema_file import toml_row
 from costar_cli.errors import ExitCode
 from costar_cli.figures.style import label_text
 from costar_cli.pages.page import Item, Page, ReportTable, Section, render
@@ -92,6 +94,7 @@ def test_no_text_of_a_file_drives_the_terminal_in_any_verb(ward: Path, call: Cal
         text = (ward / name).read_text("utf-8")
         assert not UNSAFE.search(text), name
         assert not any(re.match(r"[=@]|[+-](?![\d.])", cell) for row in csv.reader(text.splitlines()) for cell in row)
+    assert not UNSAFE.search((ward / "x" / "schema.toml").read_text("utf-8"))
     assert call("whatif", "-s", who, "-p", "plan.json", "--csv", "raw.csv").code == 0
     assert who in (ward / "raw.csv").read_text("utf-8")  # as it is in the data, for joins
 
@@ -99,6 +102,12 @@ def test_no_text_of_a_file_drives_the_terminal_in_any_verb(ward: Path, call: Cal
 @pytest.mark.parametrize("write", [plain, escaped, latex, label_text])
 def test_texts_for_terminals_markdown_latex_and_figures_have_no_control_characters(write: Callable[[str], str]) -> None:
     assert not UNSAFE.search(write(f"a{EVIL}b"))
+
+
+def test_schemas_spell_control_characters_out_and_keep_names() -> None:
+    name = f"a\x1b]0;{EVIL}\U000e0041"
+    assert tomllib.loads(toml_row(name, name)) == {name: name}
+    assert not UNSAFE.search(toml_row(name, name))
 
 
 def test_pages_have_no_control_characters() -> None:

@@ -17,6 +17,7 @@ from costar_cli.datasets.registry import RESERVED_NAMES
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_column import OF_STEPS, ColumnSchema
 from costar_cli.errors import MOST_DETAILS, UsageError, complaint, cut, key_path
+from costar_cli.reporting import CONTROL
 
 LONGEST_LINE: Final = 200  # of a line that a message repeats
 CHECK: Final = "# CHECK: "  # starts what `--init` wants to be settled
@@ -226,7 +227,6 @@ def _known_keys(loc: tuple[object, ...]) -> list[str]:
 
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
-_DELETE = "\x7f"  # the one control character that JSON leaves as it is
 
 
 def toml_key(name: str) -> str:
@@ -247,13 +247,18 @@ def toml_value(value: object) -> str:
     if isinstance(value, float) and math.isfinite(value):
         return repr(value)
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace(_DELETE, "\\u007f")
+        return CONTROL.sub(_spelt_out, json.dumps(value, ensure_ascii=False))
     if isinstance(value, Mapping):
         inside = ", ".join(f"{toml_key(str(key))} = {toml_value(item)}" for key, item in value.items())
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, Sequence):
         return f"[{', '.join(toml_value(item) for item in value)}]"
     raise TypeError(f"{type(value).__name__} cannot be written as TOML")
+
+
+def _spelt_out(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def toml_row(name: str, value: object) -> str:
