@@ -109,9 +109,9 @@ class Workspace:
         return sorted(self.root.glob("model*.h5"), key=lambda path: (len(path.name), path.name))
 
     def files(self) -> list[Path]:
-        """Return the artifacts that exist, in the order in which verbs make them."""
+        """Return the artifacts that exist, in the order in which verbs make them, and whatever is in their places."""
         made = [self.data, self.new, self.encoder, *self.models(), self.evaluation, self.refutation, self.estimates]
-        return [path for path in made if path.is_file()]
+        return [path for path in made if os.path.lexists(path)]
 
     def make(self) -> None:
         """Make the folder.

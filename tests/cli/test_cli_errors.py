@@ -1,5 +1,6 @@
 """Bad input: each exit code, the message on stderr, one document on stdout."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -93,6 +94,26 @@ def test_a_doctor_that_finds_a_broken_file_fails_and_says_so_in_its_document(wor
     assert (run.code, run.document["status"]) == (ExitCode.ARTIFACT, "failed")
     broken = [check for check in run.document["result"]["checks"] if check["status"] == "broken"]
     assert [check["name"] for check in broken] == ["model.h5"]
+
+
+def test_doctor_names_what_is_no_file_in_the_place_of_one(workspace: Path, call: Call) -> None:
+    for path in workspace.glob("*.h5"):
+        path.unlink()
+    os.mkfifo(workspace / "data.h5")
+    (workspace / "encoder.h5").symlink_to("/dev/zero")
+    (workspace / "model-crn.h5").mkdir()
+    (workspace / "evaluation.h5").symlink_to("missing.h5")
+    run = call("doctor", "--workspace", workspace, "--json")
+    assert run.code == ExitCode.ARTIFACT
+    broken = {
+        check["name"]: check["found"] for check in run.document["result"]["checks"] if check["status"] == "broken"
+    }
+    assert broken == {
+        "data.h5": "not a regular file",
+        "encoder.h5": "not a regular file",
+        "model-crn.h5": "a folder, not a file",
+        "evaluation.h5": "there is no artifact here",
+    }
 
 
 def test_doctor_names_another_package_called_simulators(tmp_path: Path) -> None:
