@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
     """What a shell script can tell from `$?`."""
 
     OK = 0
-    FAILURE = 1  # an error that costar did not foresee: a bug worth reporting
+    FAILURE = 1  # not foreseen, a bug worth reporting; or a benchmark's cells failed in several ways, or a process died
     USAGE = 2  # unknown flags, config keys or names; malformed plan
     DATA = 3  # the data themselves are unusable: NaN, duplicated keys, unknown treatments
     ARTIFACT = 4  # an artifact is missing, foreign, damaged, or from a newer costar

@@ -368,7 +368,7 @@ def _make_piece(key: str, piece: Piece, step: BuildStep, ledger: Ledger, *, over
 
 
 def failure_of_cells(outcome: Outcome, total: int) -> CostarError:
-    """Return one error for all cells that failed: of their class, if they agree."""
+    """Return one error for all cells that failed: of their class, if they agree, else with exit code 1."""
     errors = list(outcome.failed.values())
     classes = {type(error) for error in errors}
     cls = classes.pop() if len(classes) == 1 else CostarError
