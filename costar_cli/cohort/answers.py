@@ -21,6 +21,7 @@ from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import warnings_of
 from costar_cli.uncertainty import (
     LIGHTS,
+    TOO_FEW,
     Bands,
     Estimates,
     GoesOn,
@@ -53,7 +54,7 @@ class CohortAnswers:
     Attributes:
         label: what the model is called.
         schema: its columns.
-        interval_kind: what the limits are, or why there are none.
+        interval_kind: what the limits are where there are any, or why the model has none.
         cohort: the chunk's subjects and moments.
         moment_Q: the moment of each question.
         plans_Q: its plan; of a rule the most common course of treatment.
@@ -226,7 +227,7 @@ def tidy_columns(
         columns |= {f"lower{further}": limits[0], f"upper{further}": limits[1]}
         if not i:
             columns["level"] = np.where(np.isnan(limits[0]), np.nan, level)
-            columns["interval_kind"] = _objects([answers.interval_kind] * len(q))
+            columns["interval_kind"] = _kinds(answers, q, h, y)
     columns |= _marks(answers.lights, q, h, y)
     if answers.goes_on:
         columns |= {name: values_QH[q, h] for name, values_QH in answers.goes_on.columns.items()}
@@ -235,6 +236,17 @@ def tidy_columns(
         shown = ("estimate", "lower", "upper", "level")
         columns |= {name: np.where(red, np.nan, columns[name]) for name in columns if name.partition("_")[0] in shown}
     return columns if truth_QHY is None else columns | {"truth": truth_QHY[q, h, y]}
+
+
+def _kinds(
+    answers: CohortAnswers, q: NDArray[np.integer], h: NDArray[np.integer], y: NDArray[np.integer]
+) -> NDArray[np.object_]:
+    """Return what the limits of each answer are, or why it has none at any level."""
+    if answers.bands is None:
+        return _objects([answers.interval_kind] * len(q))
+    limits = np.stack([answers.bands.lower_LQHY, answers.bands.upper_LQHY])[:, :, q, h, y]
+    known = np.isfinite(limits).all(axis=0).any(axis=0)
+    return _objects([TOO_FEW, answers.interval_kind])[known.astype(np.int64)]
 
 
 def _marks(lights: Lights | None, q: NDArray[np.integer], h: NDArray[np.integer], y: NDArray[np.integer]) -> Columns:

@@ -84,10 +84,13 @@ def _draw_courses(axes: Axes, report: SearchReport, outcome: int, shown: list[in
     limits: list[NDArray[np.float64]] = []
     if report.calibration is not None and best.found:
         bands = report.calibration.bands(best.estimates.take(np.array([0])), (report.question.level,))
-        lower, upper = (_joined(start_M[0], y[0, 0, :, outcome]) for y in (bands.lower_LQHY, bands.upper_LQHY))
-        limits = [lower, upper]
-        shade = f"{100 * report.question.level:g} % band of the best"
-        axes.fill_between(times, lower, upper, color=tint(plan_style(0)[0], SHADE), linewidth=0, label=shade)
+        low_H, high_H = (y[0, 0, :, outcome] for y in (bands.lower_LQHY, bands.upper_LQHY))
+        known_H = np.isfinite(low_H) & np.isfinite(high_H)
+        if known_H.any():
+            lower, upper = (_joined(start_M[0], np.where(known_H, y_H, np.nan)) for y_H in (low_H, high_H))
+            limits = [lower, upper]
+            shade = f"{100 * report.question.level:g} % band of the best"
+            axes.fill_between(times, lower, upper, color=tint(plan_style(0)[0], SHADE), linewidth=0, label=shade)
     for i, row in reversed(list(enumerate(shown))):
         colour, marker = _style(best, i, row)
         words = in_words(report.schema, best.values_MHA[row], answer.origin)

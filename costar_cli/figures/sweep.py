@@ -46,7 +46,8 @@ class Curve:
         limits, light = None, None
         if bands[0].lower is not None and bands[0].upper is not None:
             lower, upper = (np.array([getattr(band, side)[0, -1, outcome] for band in bands]) for side in SIDES)
-            limits = np.where(hidden[:, -1], np.nan, lower), np.where(hidden[:, -1], np.nan, upper)
+            lower, upper = (np.where(hidden[:, -1], np.nan, values) for values in (lower, upper))
+            limits = (lower, upper) if np.isfinite(lower).any() else None
         if model.lights is not None:
             light = np.array([LIGHTS.index(own.support[-1][outcome]) for own in model.lights], dtype=np.int8)
         truth = None if report.truth is None else np.array([values[-1, outcome] for values in report.truth])

@@ -227,6 +227,13 @@ def _draw_band(
             mark_cut(axes, times, bound, colour)
 
 
+def _drawn_levels(report: WhatIfReport, bands: Sequence[Band]) -> list[bool]:
+    """Return which of the two levels have limits that are drawn."""
+    steps = slice(None) if _has_bands(report) else slice(-1, None)
+    lower = [band.lower[:, steps] for band in bands if band.lower is not None]
+    return [any(np.isfinite(lower_LHY[n]).any() for lower_LHY in lower) for n in range(len(BAND_TINTS))]
+
+
 def _joined(start: float, values_H: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a curve that begins at the last known outcome."""
     return np.concatenate([[start], values_H])
@@ -257,7 +264,8 @@ def _label(
     first: bool,
 ) -> None:
     """Write titles and names of axes; `first` is the leftmost column, which has those of the vertical axes."""
-    members = f"{model.members} member{'s' * (model.members > 1)}{'' if model.calibration else ', no band'}"
+    bare = not any(_drawn_levels(report, [_band(report, model, i) for i in range(len(report.plans))]))
+    members = f"{model.members} member{'s' * (model.members > 1)}{', no band' if bare else ''}"
     trained = ", trained on the subject" if model.trained_on_subject else ""
     trained += ", trained on other data" if model.same_data is False else ""
     title = f"{model.label} ({members}{trained})"
@@ -308,9 +316,9 @@ def _legend(report: WhatIfReport, limits: Sequence[tuple[float, float]]) -> list
     if report.truth is not None:
         handles.append(Line2D([], [], color=GREY, linestyle=TRUTH_DASHES, linewidth=1.2, label="simulator's truth"))
     handles += light_handles(report)
-    if any(model.calibration for model in report.models):
-        where = "" if _has_bands(report) else " at the last step"
-        for level, share in zip(report.drawn_levels, BAND_TINTS, strict=True):
+    where = "" if _has_bands(report) else " at the last step"
+    for level, share, drawn in zip(report.drawn_levels, BAND_TINTS, _drawn_levels(report, _bands(report)), strict=True):
+        if drawn:
             handles.append(Patch(color=tint(GREY, 1.6 * share), label=f"{100 * level:g} % band{where}"))
     if _is_cut(report, limits):
         handles.append(Line2D([], [], color=GREY, marker="^", markersize=4.5, linestyle="none", label=f"band {CUT}"))

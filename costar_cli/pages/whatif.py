@@ -98,8 +98,8 @@ def _answers(report: WhatIfReport) -> Iterator[ReportTable]:
             for differences in (False, True)[: 1 + (len(report.plans) > 1)]:
                 title = f"{what}: difference from plan {report.reference}" if differences else what
                 headers, rows = answer_table(report, model, outcome.name, differences=differences)
-                limits = ", ".join(f"{100 * level:g} %" for level in report.levels)
-                note = f"In brackets: the {limits} band." if model.calibration else ""
+                limits = ", ".join(f"{100 * level:g} %" for level in report.shown_levels(model))
+                note = f"In brackets: the {limits} band." if limits else ""
                 ends = {str(cell)[-2:] for row in rows for cell in row}
                 signs = [meaning for meaning in SIGNS.values() if f" {meaning[0]}" in ends]
                 note = " ".join([*([] if differences else [f"{note}{truth}"]), *signs]).strip()
@@ -147,13 +147,22 @@ def _tag(line: str) -> Tag:
 def _bands(report: WhatIfReport) -> Section:
     """Return what bands cover, and the notes on those of this report; or that there are none, and why."""
     title = "What the bands mean"
-    if any(model.calibration for model in report.models):
-        levels = " or ".join(f"{100 * level:g} %" for level in report.levels)
-        particular = set(notes_on_bands(report)) - set(what_bands_cover(report))
-        own = [Item(note, "note") for note in report.notes if note in particular]
+    particular = set(notes_on_bands(report)) - set(what_bands_cover(report))
+    own = [Item(note, "note") for note in report.notes if note in particular]
+    shown = _shown(report, report.levels) or _shown(
+        report, report.drawn_levels
+    )  # a figure may have its inner band alone
+    if shown:
+        levels = " or ".join(f"{100 * level:g} %" for level in shown)
         return Section(title, texts=[COVERS.format(level=levels), BEYOND], items=own)
-    why = ", ".join(dict.fromkeys(model.interval_kind for model in report.models))
-    return Section(title, texts=[text.format(why=why) for text in NO_BANDS])
+    why = ", ".join(dict.fromkeys(report.interval_kind_of(model) for model in report.models))
+    return Section(title, texts=[text.format(why=why) for text in NO_BANDS], items=own)
+
+
+def _shown(report: WhatIfReport, levels: Sequence[float]) -> list[float]:
+    """Return the levels at which any model has a band."""
+    found = {level for model in report.models for level in report.shown_levels(model, levels)}
+    return [level for level in levels if level in found]
 
 
 def _doubts(report: WhatIfReport) -> Section:

@@ -14,7 +14,7 @@ from costar_cli.panel.findings import counted
 from costar_cli.plans.words import in_words, steps_by_name
 from costar_cli.search.run import Best
 from costar_cli.search.scoring import SearchQuestion
-from costar_cli.uncertainty import LIGHTS, RED, Calibration
+from costar_cli.uncertainty import LIGHTS, RED, TOO_FEW, Calibration
 
 if TYPE_CHECKING:
     from costar_cli.frames import Frame
@@ -79,13 +79,20 @@ class SearchReport:
             return None
         if self.calibration is None:
             return self.interval_kind.removeprefix("none (").removesuffix(")")
-        level, estimates = self.question.level, self.answers[0].best.estimates
-        upper_MHY = self.calibration.bands(estimates, (level,), clip=False).upper_LQHY[0]
-        steps, outcomes = np.array(self.question.objective.concerns).T
-        if np.isfinite(upper_MHY[:, steps, outcomes]).all():
+        if not self._lacks_subjects:
             return "the model has limits of single steps alone, and the objective reads several"
         few = f"{counted(self.calibration.subjects, 'calibration subject')} are too few"
-        return f"{few} for a {100 * level:g} % interval at the steps that the objective reads"
+        return f"{few} for a {100 * self.question.level:g} % interval at the steps that the objective reads"
+
+    @property
+    def _lacks_subjects(self) -> bool:
+        """Return whether too few subjects calibrated the model for a band at some step that the objective reads."""
+        if self.calibration is None or not self.answers:
+            return False
+        estimates, level = self.answers[0].best.estimates, self.question.level
+        upper_MHY = self.calibration.bands(estimates, (level,), clip=False).upper_LQHY[0]
+        steps, outcomes = np.array(self.question.objective.concerns).T
+        return not bool(np.isfinite(upper_MHY[:, steps, outcomes]).all())
 
     def rows(self, answer: SubjectAnswer, shown: int = SHOWN) -> list[Row]:
         """Return a row per plan, the best first, then the reference plan, whose rank is missing."""
@@ -165,7 +172,11 @@ class SearchReport:
         question = self.question
         return {
             "dataset": self.dataset,
-            "model": {"label": self.label, "method": self.method, "interval_kind": self.interval_kind},
+            "model": {
+                "label": self.label,
+                "method": self.method,
+                "interval_kind": TOO_FEW if self._lacks_subjects else self.interval_kind,
+            },
             "objective": question.objective.text,
             "unit": question.objective.unit,
             "by": question.by,

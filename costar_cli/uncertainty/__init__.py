@@ -2,6 +2,7 @@
 
 from costar_cli.uncertainty.calibration import (
     CALIBRATED,
+    TOO_FEW,
     Bands,
     Calibration,
     calibrate,
@@ -33,6 +34,7 @@ __all__ = [
     "LIGHTS",
     "NOT_JUDGED",
     "RED",
+    "TOO_FEW",
     "Ask",
     "Bands",
     "Calibration",

@@ -20,6 +20,7 @@ from costar_cli.uncertainty.weights import PlanTable, check_quantiles, log_ratio
 
 ARRAYS: Final = "calibration/"
 CALIBRATED: Final = "calibrated"
+TOO_FEW: Final = "none (too few calibration subjects)"  # of an answer of a calibrated model
 
 Floats = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.methods.shared.transformed import on_transforms
 from costar_cli.panel import Dataset, Domain, Location, PanelSchema
 from costar_cli.panel.compatible import other_data, same_data
-from costar_cli.panel.findings import shown
+from costar_cli.panel.findings import counted, shown
 from costar_cli.panel.indication import Indication
 from costar_cli.panel.schema import step_word
 from costar_cli.panel.support import UNCHECKED, WITH_OTHERS, Lack, Support, never_together
@@ -275,8 +275,9 @@ def notes_on_bands(report: WhatIfReport) -> Iterator[str]:
 
 def what_bands_cover(report: WhatIfReport) -> Iterator[str]:
     """Say what the bands of any model cover and what they do not; nothing where no model has any."""
-    if any(answer.calibration for answer in report.models):
-        shares = " and ".join(f"{100 * level:g} %" for level in report.levels)
+    shown = {level for answer in report.models for level in report.shown_levels(answer)}
+    if shown:
+        shares = " and ".join(f"{100 * level:g} %" for level in report.levels if level in shown)
         yield (
             f"bands cover {shares} of new subjects on average, per {step_word(report.schema.step)}, for subjects like "
             "those that calibrated them, observed to the end of the horizon, under the treatments that these were "
@@ -302,7 +303,11 @@ def _on_calibration(report: WhatIfReport, answer: ModelAnswer, domain: Domain) -
     if calibration is None:
         yield f"{name} shows no band: {_WITHOUT.get(answer.interval_kind, _FEW_MEMBERS)}"
         return
-    whose = f"{calibration.subjects:,} {calibration.domain} subjects"
+    whose = counted(calibration.subjects, f"{calibration.domain} subject")
+    if not report.shown_levels(answer):
+        levels = " or ".join(f"{100 * level:g} %" for level in report.levels)
+        yield f"{name} shows no band of {levels}: the {whose} that calibrated it are too few"
+        return
     doubts = ["these also selected it, which makes them too narrow"] * (not calibration.apart)
     doubts += [f"this one is of the {domain}"] * (calibration.domain != domain)
     yield "; ".join([f"the bands of {name} were calibrated on {whose}", *doubts])

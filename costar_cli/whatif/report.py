@@ -16,12 +16,13 @@ from costar_cli.panel import PanelSchema, Part, Values
 from costar_cli.panel.schema import step_word
 from costar_cli.plans import SEED, Played, Rule, TreatmentPlan
 from costar_cli.plans.words import in_words, steps_by_name
-from costar_cli.uncertainty import CALIBRATED, LIGHTS, Calibration, Estimates, GoesOn
+from costar_cli.uncertainty import CALIBRATED, LIGHTS, TOO_FEW, Calibration, Estimates, GoesOn
 from costar_cli.whatif.support import PlanLights
 
 if TYPE_CHECKING:
     from costar_cli.frames import Frame
 
+BLACK_BOX = "none (single black box)"  # of its differences
 INNER_LEVEL = 0.5  # of the band that figures add to that of a single level
 Floats = NDArray[np.float64]
 
@@ -77,7 +78,7 @@ class ModelAnswer:
 
     `estimates` has a query per plan, all padded to the longest; `apart` the differences of each from the reference
     plan, None where the model does not say how far these may be off. `calibration` gives the limits, `interval_kind`
-    says what they are.
+    says what they are, where there are any.
     `trained_on_subject` is None when that is unknown: the model does not say, was trained on some subjects of the part
     only, or was trained on another data set. `same_data` says whether it was trained on the data set that the subject
     belongs to, None where no digest is known. `unsupported` names, by plan, what no training subject was given.
@@ -171,6 +172,19 @@ class WhatIfReport:
         """Return the estimates `[steps,Y]` of one plan, and the limits at some levels, by default those asked for."""
         own = model.estimates.take(np.array([plan]), len(self.plans[plan]))
         return _band(own, model.calibration, levels or self.levels)
+
+    def shown_levels(self, model: ModelAnswer, levels: Sequence[float] | None = None) -> tuple[float, ...]:
+        """Return the levels, by default of those asked for, at which any estimate of the model has limits."""
+        levels = levels or self.levels
+        bands = [self.band_of(model, i, levels).lower for i in range(len(self.plans))]
+        known = [lower_LHY for lower_LHY in bands if lower_LHY is not None]
+        return tuple(
+            level for n, level in enumerate(levels) if any(np.isfinite(lower_LHY[n]).any() for lower_LHY in known)
+        )
+
+    def interval_kind_of(self, model: ModelAnswer) -> str:
+        """Return what the limits of a model's estimates are, or why no estimate has any."""
+        return TOO_FEW if model.calibration and not self.shown_levels(model) else model.interval_kind
 
     def hidden_of(self, model: ModelAnswer, plan: int) -> NDArray[np.bool_]:
         """Return which answers `[steps,Y]` of one plan have no numbers, since the report abstains."""
@@ -266,8 +280,8 @@ class WhatIfReport:
                 "trained_on_subject": model.trained_on_subject,
                 "same_data": model.same_data,
                 "unsupported": {plan: list(what) for plan, what in model.unsupported.items()},
-                "interval_kind": model.interval_kind,
-                "interval_method": "split conformal" if model.calibration else None,
+                "interval_kind": self.interval_kind_of(model),
+                "interval_method": "split conformal" if self.shown_levels(model) else None,
                 "calibration": _facts(model.calibration),
                 "effective_subjects": list(model.effective) if model.effective else None,
                 "like_practice": self._like_practice(model),
@@ -384,7 +398,7 @@ class WhatIfReport:
                     "lower": limits[0][0],
                     "upper": limits[0][1],
                     "level": self.level if limits[0][0] is not None else None,
-                    "interval_kind": model.interval_kind,
+                    "interval_kind": _kind(model, band, h, k),
                     "truth": true,
                     "error": None if estimate is None or true is None else estimate - true,
                     "observed": _at(observed, h, k),
@@ -400,6 +414,13 @@ def _number(value: float) -> float | None:
 
 def _at(values: Floats | None, *place: int) -> float | None:
     return None if values is None else _number(values[place])
+
+
+def _kind(model: ModelAnswer, band: Band, h: int, k: int) -> str:
+    """Return what the limits of an answer are, or why it has none at any level."""
+    if band.lower is None:
+        return BLACK_BOX if model.calibration else model.interval_kind
+    return model.interval_kind if np.isfinite(band.lower[:, h, k]).any() else TOO_FEW
 
 
 def _band(estimates: Estimates, calibration: Calibration | None, levels: Sequence[float], *, clip: bool = True) -> Band:

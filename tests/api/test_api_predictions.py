@@ -186,6 +186,8 @@ def test_few_calibration_subjects_give_limits_at_low_levels_alone(dataset, ridge
     assert predicted["lower"].null_count() == predicted["level"].null_count() == predicted.height
     inside = (predicted["lower_0.5"] <= predicted["estimate"]) & (predicted["estimate"] <= predicted["upper_0.5"])
     assert inside.all()
+    alone = ridge.predict(dataset, PLANS, subjects=subjects.tolist(), frame="polars")
+    assert set(alone["interval_kind"]) == {"none (too few calibration subjects)"}
 
 
 def test_ensembles_of_few_members_have_no_interval_and_say_so(dataset, model):

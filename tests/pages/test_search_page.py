@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costar_cli.figures.search import draw_search
 from costar_cli.pages.search import margin_text, rank_table, search_page
 from costar_cli.panel import Part, Variable
 from costar_cli.plans.untrusted import Problems
@@ -97,6 +98,13 @@ def test_too_few_calibration_subjects_are_the_reason_why_there_are_no_intervals(
     headers, rows = rank_table(few)
     assert headers[2:4] == ["objective", "difference"]
     assert not any("to" in str(row[2]) for row in rows)
+    assert few.to_json()["model"]["interval_kind"] == "none (too few calibration subjects)"
+
+
+def test_a_figure_has_no_name_for_a_band_that_is_not_drawn(report: SearchReport, few: SearchReport) -> None:
+    for found, count in ((report, 1), (few, 0)):
+        labels = [text.get_text() for text in draw_search(found).legends[0].get_texts()]
+        assert sum("band of the best" in label for label in labels) == count
 
 
 def test_limits_of_single_steps_are_the_reason_where_the_objective_reads_several(report: SearchReport) -> None:

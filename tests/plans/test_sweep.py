@@ -84,7 +84,12 @@ def test_the_curve_is_drawn_with_its_band_and_the_doses_that_were_given(
     drawn = plot_sweep(report, sweep, given, tmp_path / "sweep.svg").read_text()
     assert "dose (mg)" in drawn
     assert "doses that were given" in drawn
+    assert "90 % band" in drawn
     assert json.dumps(sweep.to_json())
+    [model] = report.models
+    none = replace(model.calibration, radius_LHYB=np.full_like(model.calibration.radius_LHYB, np.inf))
+    bare = replace(report, models=(replace(model, calibration=none),))
+    assert "% band" not in plot_sweep(bare, sweep, given, tmp_path / "bare.svg").read_text()
 
 
 def test_the_table_has_a_row_per_dose_and_the_truth_below_each(

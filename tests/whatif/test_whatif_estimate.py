@@ -1,6 +1,7 @@
 """A what-if recovers known effects, says how sure it is, and refuses questions that have no answer."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +19,10 @@ from whatif_worlds import (
 )
 
 from costar_cli.errors import MismatchError, TrainingError, UsageError
+from costar_cli.figures.whatif import draw_whatif
+from costar_cli.pages.whatif import whatif_page
 from costar_cli.panel import Part
+from costar_cli.uncertainty.conformal import GRID
 from costar_cli.whatif import COLUMNS, estimate_outcomes
 
 
@@ -83,6 +87,51 @@ def test_a_model_without_calibration_shows_no_band_and_says_what_to_do():
         assert row["interval_kind"] == "none (not calibrated)"
     (note,) = [note for note in report.notes if "no band" in note]
     assert "`costar finetune --overwrite`" in note
+
+
+def few_subjects() -> LinearModel:
+    """A model whose calibration subjects are too few for levels above .6."""
+    model, calibration = LinearModel(TUMOR), made_calibration(6, 1)
+    radius = np.where(GRID[:, None, None, None] > 0.6, np.inf, calibration.radius_LHYB)
+    model.attached = replace(calibration, radius_LHYB=radius).to_arrays()
+    return model
+
+
+def test_too_few_calibration_subjects_for_a_level_are_the_reason_why_it_has_no_limits():
+    report = report_of(few_subjects())
+    for row in report.to_rows():
+        assert row["lower"] is row["upper"] is row["level"] is None
+        assert row["interval_kind"] == "none (too few calibration subjects)"
+    facts = report.model_facts()["costar"]
+    assert (facts["interval_kind"], facts["interval_method"]) == ("none (too few calibration subjects)", None)
+    notes = " ".join(report.notes)
+    assert "shows no band of 90 %: the 50 source subjects that calibrated it are too few" in notes
+    assert "bands cover" not in notes
+    both = report_of(few_subjects(), level=(0.9, 0.5))
+    assert {row["interval_kind"] for row in both.to_rows()} == {"calibrated"}
+    assert "bands cover 50 % of new subjects" in " ".join(both.notes)
+
+
+def test_differences_of_a_single_black_box_say_why_they_have_no_limits():
+    report = report_of()
+    [model] = report.models
+    alone = replace(report, models=(replace(model, apart=None),))
+    assert {row["interval_kind"] for row in alone.difference_rows()} == {"none (single black box)"}
+    assert {row["interval_kind"] for row in alone.to_rows()} == {"calibrated"}
+
+
+def test_legends_and_captions_tell_of_the_bands_that_there_are():
+    none = report_of(few_subjects(), level=(0.9, 0.8))
+    inner, both = report_of(few_subjects()), report_of()
+    for report, legend, title in ((none, [], True), (inner, ["50 %"], False), (both, ["90 %", "50 %"], False)):
+        drawn = draw_whatif(report)
+        labels = [text.get_text() for text in drawn.legends[0].get_texts()]
+        assert [label.partition(" band")[0] for label in labels if " % band" in label] == legend
+        titles = [axes.get_title(loc="left") for place in drawn.subfigs for axes in place.axes]
+        assert any("no band" in text for text in titles) is title
+        text = whatif_page(report, {})
+        assert ("In brackets: the 90 % band" in text) is (report is both)
+        assert ("No band is shown: none (too few calibration subjects)" in text) is (report is none)
 
 
 def test_what_a_band_covers_and_what_not_is_said_with_its_level():
