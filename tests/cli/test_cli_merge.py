@@ -1,12 +1,13 @@
 """Parts of answers become one table, or are refused: copies, other parts under a part's name, damaged and odd files."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
-from cli_world import Run
+from cli_world import Run, run_process
 
 from costar_cli.artifact.tables import QUESTION, SHARD, table_file
 from costar_cli.errors import ExitCode
@@ -75,3 +76,16 @@ def test_a_name_that_is_none_of_a_part_is_refused(number: str, call: Call) -> No
 def test_so_many_parts_as_nobody_makes_are_not_looked_for(call: Call) -> None:
     shutil.copy(part(1), "m.shard-1-of-99999999999.parquet")
     refused(call, ExitCode.USAGE, "no name of a part")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="of systems with pipes")
+@pytest.mark.parametrize("pipe", [WHOLE, Path("m.shard-1-of-2.parquet")])
+def test_pipes_are_refused_and_not_waited_for(pipe: Path) -> None:
+    for number in (1, 2):
+        part(number)
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    ended = run_process("merge", WHOLE, cwd=Path.cwd())
+    assert ended.code == (ExitCode.STORAGE if pipe == WHOLE else ExitCode.ARTIFACT)
+    assert "no regular file" in ended.err
+    assert str(pipe) in ended.err
