@@ -4,13 +4,14 @@ import csv
 import io
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from costar_cli.artifact.atomic import replacing
+from costar_cli.artifact.seals import BLANK, SEAL, seal
 from costar_cli.errors import UsageError, storage_error
 from costar_cli.frames import for_polars, make_frame
 from costar_cli.reporting import plain
@@ -74,18 +75,19 @@ class TableFile:
 
     def __init__(self, out: IO[bytes], kind: str, pieces: Path, metadata: Mapping[str, str]) -> None:
         self.rows = 0
-        self._out, self._kind, self._pieces, self._metadata = out, kind, pieces, dict(metadata)
+        self.kind = kind
+        self._out, self._pieces, self._metadata = out, pieces, dict(metadata)
         self._files: list[Path] = []
 
     def write(self, columns: Mapping[str, Any]) -> None:
         """Add rows, given as columns; None and NaN are missing."""
         frame: pl.DataFrame = make_frame(columns, "polars")  # type: ignore[assignment]
-        if self._kind == ".csv":
+        if self.kind == ".csv":
             if _SAFE.get():
                 self._out.write(as_wanted(frame.write_csv(include_header=not self.rows)).encode())
             else:
                 frame.write_csv(self._out, include_header=not self.rows)
-        elif self._kind == ".jsonl":
+        elif self.kind == ".jsonl":
             frame.write_ndjson(self._out)
         else:
             piece = self._pieces / f"{self.rows:012}.parquet"
@@ -99,17 +101,22 @@ class TableFile:
         self._files.append(piece)
 
     def finish(self) -> None:
-        """Put the pieces of a Parquet file together, a few at a time."""
-        if self._kind == ".parquet":
-            import polars as pl  # noqa: PLC0415 - slow to import
+        """Put the pieces of a Parquet file together, a few at a time, with a place for a seal beside other metadata."""
+        if self.kind == ".parquet":
+            write_together(self._files, self._out, self._metadata | ({SEAL: BLANK} if self._metadata else {}))
 
-            with ExitStack() as opened:
-                named = [opened.enter_context(for_polars(file)) for file in self._files]
-                files = [file for file in named if pl.read_parquet_schema(file)]  # a part may have no rows
-                rows = pl.LazyFrame()
-                if files:  # all of one folder, so that all are paths or all are open
-                    rows = pl.scan_parquet(cast("list[Path]", files), glob=False)
-                rows.sink_parquet(self._out, metadata=self._metadata or None)
+
+def write_together(files: Sequence[Path], out: IO[bytes], metadata: Mapping[str, str]) -> None:
+    """Write the rows of Parquet files, all of one folder, as one, with these metadata, a few at a time."""
+    import polars as pl  # noqa: PLC0415 - slow to import
+
+    with ExitStack() as opened:
+        named = [opened.enter_context(for_polars(file)) for file in files]
+        held = [file for file in named if pl.read_parquet_schema(file)]  # a part may have no rows
+        rows = pl.LazyFrame()
+        if held:  # all of one folder, so that all are paths or all are open
+            rows = pl.scan_parquet(cast("list[Path]", held), glob=False)
+        rows.sink_parquet(out, metadata=dict(metadata) or None)
 
 
 def metadata_of(path: Path) -> dict[str, str]:
@@ -125,7 +132,7 @@ def metadata_of(path: Path) -> dict[str, str]:
 def table_file(path: Path, metadata: Mapping[str, str] | None = None) -> Iterator[TableFile]:
     """Yield a table to write to; when the context ends, it takes the place of `path`, whose ending says the kind.
 
-    A Parquet file has the metadata, too.
+    A Parquet file has the metadata, too, and a seal with these.
 
     Raises:
         StorageError: the folder is missing, read-only or full.
@@ -139,6 +146,10 @@ def table_file(path: Path, metadata: Mapping[str, str] | None = None) -> Iterato
             table = TableFile(out, path.suffix.lower(), pieces, metadata or {})
             yield table
             table.finish()
+            if metadata and table.kind == ".parquet":
+                out.flush()
+                with os.fdopen(os.dup(file.fd), "r+b") as whole:
+                    seal(whole)
     except Exception as error:  # polars has errors of its own for a full disk
         if said := OS_ERROR.search(str(error)):
             raise storage_error(OSError(int(said[1]), os.strerror(int(said[1]))), path) from error

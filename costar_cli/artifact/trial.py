@@ -49,9 +49,10 @@ def tried(arguments: Sequence[str], *, asked: str = "", limit_s: float | None = 
     return said or "it ends the process that reads it" if done.returncode else None
 
 
-def tried_by(module: str, *arguments: str, limit_s: float) -> str | None:
-    """Run a module's `main` on arguments, from `sys.argv[2]` on, and return what `tried` does."""
-    return tried(["-c", CODE.format(module=module), str(Path(__file__).parents[2]), *arguments], limit_s=limit_s)
+def tried_by(module: str, *arguments: str, asked: str = "", limit_s: float | None = None) -> str | None:
+    """Run a module's `main` on arguments, from `sys.argv[2]` on, and on stdin, and return what `tried` does."""
+    command = ["-c", CODE.format(module=module), str(Path(__file__).parents[2]), *arguments]
+    return tried(command, asked=asked, limit_s=limit_s)
 
 
 def check_safe(path: Path, kind: str) -> None:

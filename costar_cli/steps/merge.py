@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from costar_cli.artifact.parts import check_readable
+from costar_cli.artifact.seals import is_sealed
 from costar_cli.artifact.shards import check_parts, find_parts
 from costar_cli.artifact.tables import QUESTION, SHARD, metadata_of, table_file
-from costar_cli.errors import ArtifactError, MismatchError
+from costar_cli.errors import MismatchError
 from costar_cli.outputs import check_places
 
 __all__ = ["merge_answers"]
@@ -18,16 +20,15 @@ def merge_answers(path: Path) -> Sequence[Path]:
 
     Raises:
         UsageError: not all parts are there.
-        ArtifactError: a part is no regular file.
+        ArtifactError: a part is no regular file, damaged, or cannot be read.
         MismatchError: a part is not the one that its name says; they answer different questions, or are not costar's;
             another table is at `path`.
         StorageError: the folder is read-only or full, or `path` is no regular file.
     """
     fix = f"`costar whatif --subjects ... --shard I/N --csv {path}` makes them"
     parts = find_parts(path.parent, f"{path.stem}.", path.suffix, what=f"`{path.name}`", fix=fix)
-    if odd := [part for part in parts.values() if not part.is_file()]:
-        raise ArtifactError("a part is no regular file", where=", ".join(map(str, odd[:6])), fix=fix)
     check_places([("WHOLE", path)], read=[("part", part) for part in parts.values()])
+    check_readable(list(parts.values()), fix=fix)
     noted = {shard: metadata_of(part) for shard, part in parts.items()}
     asked = {shard: facts.get(QUESTION) for shard, facts in noted.items()}
     question, *_ = asked.values()
@@ -39,10 +40,10 @@ def merge_answers(path: Path) -> Sequence[Path]:
         )
     check_parts(parts, {shard: facts.get(SHARD) for shard, facts in noted.items()}, fix=fix)
     if path.exists():
-        known = metadata_of(path)
+        known = metadata_of(path) if is_sealed(path) else {}
         if known.get(QUESTION) == question and SHARD not in known:
             return []
-        raise MismatchError(f"`{path}` exists, and is another table", where=str(path), fix="remove it")
+        raise MismatchError(f"`{path}` exists, and is another table or damaged", where=str(path), fix="remove it")
     with table_file(path, metadata={QUESTION: str(question)}) as table:
         for part in parts.values():
             table.take(part)

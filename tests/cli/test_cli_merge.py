@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from cli_world import Run, run_process
 
+from costar_cli.artifact.seals import BLANK, WRITTEN, is_sealed, seal
 from costar_cli.artifact.tables import QUESTION, SHARD, table_file
 from costar_cli.errors import ExitCode
 
@@ -54,6 +55,59 @@ def test_a_part_in_the_place_of_the_whole_is_another_table(call: Call) -> None:
     shutil.copy(part(1), WHOLE)
     ended = call("merge", WHOLE)
     assert (ended.code, "is another table" in ended.err) == (ExitCode.MISMATCH, True)
+
+
+def changed(path: Path, at: int, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1 << bit
+    path.write_bytes(data)
+
+
+def test_each_damaged_bit_of_a_part_is_noticed_before_it_is_read() -> None:
+    path = part(1, rows=20)
+    sound = path.read_bytes()
+    assert is_sealed(path)
+    for at in range(len(sound)):
+        changed(path, at, at % 8)
+        assert not is_sealed(path), at
+        path.write_bytes(sound)
+    path.write_bytes(sound + b"PAR1")
+    assert not is_sealed(path)
+
+
+def test_a_damaged_part_is_refused_and_a_damaged_whole_is_not_up_to_date(call: Call) -> None:
+    part(2)
+    changed(part(1), 40, 3)
+    refused(call, ExitCode.ARTIFACT, "a part is damaged", "m.shard-1-of-2.parquet", "--shard I/N")
+    part(1)
+    assert call("merge", WHOLE).code == 0
+    changed(WHOLE, 40, 3)
+    assert call("merge", WHOLE).code == ExitCode.MISMATCH
+
+
+def sealed(path: Path) -> None:
+    """Seal what somebody changed, as anybody can."""
+    data = WRITTEN.sub(lambda m: m[0][:-64] + BLANK.encode(), path.read_bytes())
+    path.write_bytes(data)
+    with path.open("r+b") as file:
+        seal(file)
+
+
+def test_parts_that_somebody_changed_and_sealed_are_read_by_another_process_first(call: Call) -> None:
+    part(1)
+    path = part(2)
+    data = path.read_bytes()
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    path.write_bytes(data[:footer] + bytes([data[footer] ^ 0xFF]) + data[footer + 1 :])
+    sealed(path)
+    refused(call, ExitCode.ARTIFACT, "cannot be read", path)
+
+
+def test_parts_of_other_columns_are_refused(call: Call) -> None:
+    part(1)
+    with table_file(Path("m.shard-2-of-2.parquet"), {QUESTION: "q", SHARD: "2/2"}) as table:
+        table.write({"other": ["a"]})
+    refused(call, ExitCode.ARTIFACT, "cannot be read", "m.shard-1-of-2.parquet, m.shard-2-of-2.parquet")
 
 
 def test_a_part_that_does_not_say_which_it_is_is_refused(call: Call) -> None:
