@@ -6,7 +6,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-from costar_cli.artifact import read_header, write_bytes
+from costar_cli.artifact import read_header, verify_artifact, write_bytes
 from costar_cli.artifact.shards import Shard, check_parts, find_parts
 from costar_cli.benchmark.cells import Cell
 from costar_cli.benchmark.ledger import Ledger
@@ -56,6 +56,7 @@ def merge_shards(folder: Path) -> list[Path]:
         UsageError: there are no parts, parts of two divisions, or not all of them.
         MismatchError: a part is not the one that its folder's name says, or a file differs between parts, or from the
             one in the folder; nothing is copied then.
+        ArtifactError: what a part made is damaged; nothing is copied then.
         LockedError: another process works in the benchmark's folder, or still makes a part.
     """
     made = "`costar benchmark ... --shard I/N --folder FOLDER` makes them"
@@ -78,6 +79,8 @@ def merge_shards(folder: Path) -> list[Path]:
                     fix="run all parts with the same settings, costar and kind of machine",
                 )
         copied = [target for target, (path, _) in found.items() if path != target]
+        for target in copied:
+            verify_artifact(found[target][0])
         for target in copied:
             Workspace(target.parent).make()
             write_bytes(target, found[target][0].read_bytes())

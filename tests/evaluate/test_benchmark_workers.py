@@ -18,8 +18,9 @@ from costar_cli.benchmark.ray_tasks import require_room
 from costar_cli.benchmark.report import Outcome
 from costar_cli.benchmark.shards import cells_of, merge_shards, note_shard
 from costar_cli.benchmark.workers import CONTEXT, CellEnd, Workers, _Worker, side_by_side
-from costar_cli.errors import CostarError, LockedError, MismatchError, UsageError
+from costar_cli.errors import ArtifactError, CostarError, LockedError, MismatchError, UsageError
 from costar_cli.workspace import Workspace
+from tests.artifact.crafting import sample_arrays, write
 
 CELLS = plan_cells([10, 11], [Contender(name, name) for name in ("crn", "costar", "ridge")], few_shot=True)
 
@@ -187,3 +188,19 @@ def test_a_part_under_the_name_of_another_one_is_not_merged(tmp_path: Path) -> N
         merge_shards(tmp_path)
     note_shard(other, Shard(2, 2))
     assert merge_shards(tmp_path) == []
+
+
+def test_a_damaged_artifact_of_a_part_is_not_merged(tmp_path: Path) -> None:
+    for number in (1, 2):
+        note_shard(part := tmp_path / f"shard-{number}-of-2", Shard(number, 2))
+        (part / "seed-0").mkdir()
+        write(part / "seed-0" / f"model-{number}.h5", sample_arrays(number))
+    path = tmp_path / "shard-2-of-2" / "seed-0" / "model-2.h5"
+    sound = path.read_bytes()
+    path.write_bytes(sound[: (at := len(sound) // 2)] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
+    with pytest.raises(ArtifactError) as caught:
+        merge_shards(tmp_path)
+    assert str(path) in str(caught.value.where)
+    assert not (tmp_path / "seed-0").exists()
+    path.write_bytes(sound)
+    assert [path.name for path in merge_shards(tmp_path)] == ["model-1.h5", "model-2.h5"]
