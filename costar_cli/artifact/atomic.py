@@ -2,7 +2,8 @@
 
 HDF5 crashes the process when it cannot write its last metadata, on a full disk for example (measured: segmentation
 fault on close, HDF5 1.14 and 2.0). So `Sink` keeps the first error, swallows what comes after, and the writer raises
-the error once HDF5 has closed. For the same reason Ctrl-C waits: Python could raise it inside a call from HDF5.
+the error once HDF5 has closed. polars tells of the same error in words of its own, or not at all, and is given a
+`Sink`, too. For the same reason Ctrl-C waits: Python could raise it inside a call from HDF5.
 """
 
 import io
@@ -245,6 +246,22 @@ class Sink(io.RawIOBase):
 
     def flush(self) -> None:
         """Do nothing: nothing is buffered."""
+
+
+@contextmanager
+def open_sink(path: Path) -> Iterator[Sink]:
+    """Yield a sink over a new file.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
+    try:
+        sink = Sink(fd)
+        yield sink
+        sink.check()
+    finally:
+        os.close(fd)
 
 
 def write_all(fd: int, data: "ReadableBuffer", position: int) -> None:

@@ -3,23 +3,21 @@
 import csv
 import io
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
-from costar_cli.artifact.atomic import replacing
+from costar_cli.artifact.atomic import Sink, open_sink, replacing
 from costar_cli.artifact.seals import BLANK, SEAL, seal
-from costar_cli.errors import UsageError, storage_error
+from costar_cli.errors import UsageError, storing
 from costar_cli.frames import for_polars, make_frame
 from costar_cli.reporting import plain
 
 if TYPE_CHECKING:
     import polars as pl
 
-OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")  # how Rust tells the system's errors
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet may run
 _SAFE: ContextVar[bool] = ContextVar("safe", default=False)
 TABLE_FORMATS: Final = (".csv", ".parquet", ".jsonl")
@@ -73,10 +71,11 @@ def check_table_name(path: Path, *, flag: str) -> None:
 class TableFile:
     """A table that is being written: `write` adds rows, all chunks with the same columns of the same types."""
 
-    def __init__(self, out: IO[bytes], kind: str, pieces: Path, metadata: Mapping[str, str]) -> None:
+    def __init__(self, out: Sink, kind: str, pieces: Path, metadata: Mapping[str, str]) -> None:
         self.rows = 0
         self.kind = kind
-        self._out, self._pieces, self._metadata = out, pieces, dict(metadata)
+        self._sink, self._out = out, cast("IO[bytes]", out)
+        self._pieces, self._metadata = pieces, dict(metadata)
         self._files: list[Path] = []
 
     def write(self, columns: Mapping[str, Any]) -> None:
@@ -84,16 +83,17 @@ class TableFile:
         frame: pl.DataFrame = make_frame(columns, "polars")  # type: ignore[assignment]
         if self.kind == ".csv":
             if _SAFE.get():
-                self._out.write(as_wanted(frame.write_csv(include_header=not self.rows)).encode())
+                self._out.write(as_wanted(frame.write_csv(include_header=not self._sink.tell())).encode())
             else:
-                frame.write_csv(self._out, include_header=not self.rows)
+                frame.write_csv(self._out, include_header=not self._sink.tell())
         elif self.kind == ".jsonl":
             frame.write_ndjson(self._out)
         else:
-            piece = self._pieces / f"{self.rows:012}.parquet"
-            with piece.open("wb") as out:
-                frame.write_parquet(out)
+            piece = self._pieces / f"{len(self._files):012}.parquet"
+            with open_sink(piece) as out:
+                frame.write_parquet(cast("IO[bytes]", out))
             self.take(piece)
+        self._sink.check()
         self.rows += frame.height
 
     def take(self, piece: Path) -> None:
@@ -137,22 +137,12 @@ def table_file(path: Path, metadata: Mapping[str, str] | None = None) -> Iterato
     Raises:
         StorageError: the folder is missing, read-only or full.
     """
-    try:
-        with (
-            replacing(path) as file,
-            os.fdopen(os.dup(file.fd), "wb") as out,
-            file.pieces() as pieces,
-        ):
-            table = TableFile(out, path.suffix.lower(), pieces, metadata or {})
-            yield table
-            table.finish()
-            if metadata and table.kind == ".parquet":
-                out.flush()
-                with os.fdopen(os.dup(file.fd), "r+b") as whole:
-                    seal(whole)
-    except Exception as error:  # polars has errors of its own for a full disk
-        if said := OS_ERROR.search(str(error)):
-            raise storage_error(OSError(int(said[1]), os.strerror(int(said[1]))), path) from error
-        if isinstance(error, OSError):
-            raise storage_error(error, path) from error
-        raise
+    with storing(path), replacing(path) as file, file.pieces() as pieces:
+        out = Sink(file.fd)
+        table = TableFile(out, path.suffix.lower(), pieces, metadata or {})
+        yield table
+        table.finish()
+        out.check()
+        if metadata and table.kind == ".parquet":
+            with os.fdopen(os.dup(file.fd), "r+b") as whole:
+                seal(whole)

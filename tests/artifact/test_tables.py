@@ -41,6 +41,16 @@ def test_all_kinds_hold_the_same_rows(tmp_path):
     assert [float(row["x"] or "nan") for row in rows[:1]] == [0.1]
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_chunk_without_rows_adds_none(tmp_path, kind):
+    path = tmp_path / f"a.{kind}"
+    with table_file(path) as table:
+        for rows in (0, 2, 0):
+            table.write({"n": np.arange(rows)})
+    read = {"csv": pl.read_csv, "jsonl": pl.read_ndjson, "parquet": pl.read_parquet}[kind]
+    assert read(path)["n"].to_list() == [0, 1]
+
+
 def interrupted(path):
     with table_file(path) as table:
         table.write(columns(0))
@@ -90,6 +100,30 @@ def test_a_table_that_cannot_be_written_is_one_error(tmp_path):
     assert ".parquet" in caught.value.fix
     with pytest.raises(StorageError):
         write(tmp_path / "missing" / "a.csv")
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_file_that_may_not_be_as_large_is_a_storage_error_wherever_it_ends(tmp_path, kind):
+    resource = pytest.importorskip("resource")
+    path = tmp_path / f"a.{kind}"
+
+    def written():
+        with table_file(path, {"costar.question": "q"}) as table:
+            for _ in range(2):
+                table.write({f"column {i}": [0.5 * i] for i in range(60)})  # whose metadata are written in pieces
+
+    written()
+    size = path.stat().st_size
+    path.unlink()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        for most in [*range(0, size, max(size // 40, 1)), size - 1]:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
+            with pytest.raises(StorageError, match="larger than the system allows"):
+                written()
+            assert not any(tmp_path.iterdir())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_long_cells_are_made_safe_too(tmp_path):
