@@ -14,6 +14,7 @@ import pytest
 from costar_cli.artifact import Artifact, describe, read_artifact, read_header, verify_artifact, write_artifact
 from costar_cli.artifact.digest import canonical_json, parse_json, sha256
 from costar_cli.artifact.header import HEADER_BYTES, body_sha256, read_file_header
+from costar_cli.artifact.seals import BLANK, WRITTEN, seal
 from costar_cli.errors import ArtifactError
 
 META = {"finished": [], "current": None, "fingerprint": "f"}
@@ -55,6 +56,17 @@ def reseal(path: Path, *, manifest: bytes | None = None, **changes: Any) -> None
     fields = {"total_bytes": path.stat().st_size, "body_sha256": body_sha256(path)} | changes
     with path.open("r+b") as file:
         file.write(dataclasses.replace(header, **fields).render())
+
+
+def reseal_part(path: Path) -> bool:
+    """Give a changed part of answers a seal that fits it, as anybody can, and return whether it has a place for one."""
+    path.write_bytes(WRITTEN.sub(lambda found: found[0][: -len(BLANK)] + BLANK.encode(), path.read_bytes()))
+    try:
+        with path.open("r+b") as file:
+            seal(file)
+    except ValueError:
+        return False
+    return True
 
 
 def tamper(path: Path, change: Callable[..., object], *arguments: object) -> None:

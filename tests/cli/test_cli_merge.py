@@ -9,9 +9,10 @@ import polars as pl
 import pytest
 from cli_world import Run, run_process
 
-from costar_cli.artifact.seals import BLANK, WRITTEN, is_sealed, seal
+from costar_cli.artifact.seals import is_sealed
 from costar_cli.artifact.tables import QUESTION, SHARD, table_file
 from costar_cli.errors import ExitCode
+from tests.artifact.crafting import reseal_part
 
 Call = Callable[..., Run]
 WHOLE = Path("m.parquet")
@@ -85,21 +86,13 @@ def test_a_damaged_part_is_refused_and_a_damaged_whole_is_not_up_to_date(call: C
     assert call("merge", WHOLE).code == ExitCode.MISMATCH
 
 
-def sealed(path: Path) -> None:
-    """Seal what somebody changed, as anybody can."""
-    data = WRITTEN.sub(lambda m: m[0][:-64] + BLANK.encode(), path.read_bytes())
-    path.write_bytes(data)
-    with path.open("r+b") as file:
-        seal(file)
-
-
 def test_parts_that_somebody_changed_and_sealed_are_read_by_another_process_first(call: Call) -> None:
     part(1)
     path = part(2)
     data = path.read_bytes()
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     path.write_bytes(data[:footer] + bytes([data[footer] ^ 0xFF]) + data[footer + 1 :])
-    sealed(path)
+    assert reseal_part(path)
     refused(call, ExitCode.ARTIFACT, "cannot be read", path)
 
 
