@@ -37,7 +37,7 @@ from costar_cli.config.models import Config
 from costar_cli.datasets.registry import sources
 from costar_cli.evaluate.bands import WINDOWS, BandTest
 from costar_cli.evaluate.calibrated import Calibrated
-from costar_cli.evaluate.calibration import REPORTED
+from costar_cli.evaluate.calibration import REPORTED, covered
 from costar_cli.evaluate.metrics import average_over_steps
 from costar_cli.evaluate.run import part_to_score
 from costar_cli.evaluate.score import score
@@ -154,7 +154,7 @@ def apart(
     between = differences(drawn_SQHY, found, of_M + count, of_M)
     bands, unit = calibration.bands(between, REPORTED, clip=False), dataset.schema.error_unit
     truth_MHY = other.truth_QHY - first.truth_QHY
-    inside_LMHY = (bands.lower_LQHY <= truth_MHY) & (truth_MHY <= bands.upper_LQHY)
+    inside_LMHY = covered(bands.lower_LQHY, bands.upper_LQHY, truth_MHY)
     sd_Y = model.scaler.outcomes[1] if unit.space == "standardized" else np.ones(truth_MHY.shape[2])
     width_MHY = (bands.upper_LQHY - bands.lower_LQHY)[REPORTED.index(0.9)] / sd_Y
     error_MHY = np.abs(truth_MHY - between.mean_QHY) / sd_Y
@@ -284,8 +284,13 @@ def shortfall(row: Row) -> float | None:
     allowed = goal(row)
     if allowed is None:
         return None
-    apart = max(abs(float(row[f"coverage_{level}"]) - level) for level in NOMINAL)
+    apart = max((abs(share - level) for level, share in _known(row).items()), default=0.0)
     return max(0.0, round(apart - allowed, 4))
+
+
+def _known(row: Row) -> dict[float, float]:
+    """Return the coverage of the nominal levels for which there are bands."""
+    return {level: float(share) for level in NOMINAL if (share := row[f"coverage_{level}"])}
 
 
 def table(rows: Sequence[Row], columns: Sequence[tuple[str, str, str]] = COLUMNS) -> Iterator[str]:
@@ -302,7 +307,8 @@ def table(rows: Sequence[Row], columns: Sequence[tuple[str, str, str]] = COLUMNS
 def _coverage(row: Row | None) -> str:
     if row is None:
         return ""
-    text = " / ".join(f"{100 * float(row[f'coverage_{level}']):.1f}" for level in NOMINAL)
+    known = _known(row)
+    text = " / ".join(f"{100 * known[level]:.1f}" if level in known else "-" for level in NOMINAL)
     return f"**{text}**" if shortfall(row) else text
 
 
@@ -322,11 +328,12 @@ def misses(rows: Sequence[Row]) -> Iterator[str]:
     """Yield where a goal is missed, with the worst coverage and by how much."""
     for row in rows:
         if by := shortfall(row):
-            worst = max(NOMINAL, key=lambda level: abs(float(row[f"coverage_{level}"]) - level))
+            known = _known(row)
+            worst = max(known, key=lambda level: abs(known[level] - level))
             where = next(title for title, *key in COLUMNS if key == [row["setup"], row["queries"]])
-            covered = f"{100 * float(row[f'coverage_{worst}']):.1f} instead of {100 * worst:g}"
+            told = f"{100 * known[worst]:.1f} instead of {100 * worst:g}"
             name = f"{METHODS.label(row['method'])}, {LABELS.get(row['data'], row['data'])}, {where}"
-            yield f"- {name}: {covered}, {100 * by:.1f} points beyond the goal of ±{100 * (goal(row) or 0):g}"
+            yield f"- {name}: {told}, {100 * by:.1f} points beyond the goal of ±{100 * (goal(row) or 0):g}"
 
 
 def write(

@@ -27,6 +27,7 @@ from scipy.stats import rankdata
 
 from benchmarks.comparing import Row, fitted, provenance, read, write
 from costar_cli.datasets.registry import truth_of
+from costar_cli.evaluate.calibration import covered
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.panel.queries import rolling_origin
@@ -139,7 +140,7 @@ def judged(dataset: Dataset, model: FittedModel, part: Part, asked: Asked) -> It
     if calibration is not None:
         bands = calibration.bands(found, [LEVEL])
         lower_M, upper_M = (limit[0, :, -1].ravel() for limit in (bands.lower_LQHY, bands.upper_LQHY))
-        covered_M = ((lower_M <= truth_M) & (truth_M <= upper_M)).astype(np.float64)
+        covered_M = covered(lower_M, upper_M, truth_M)
     outcomes = asked.truth_QHY.shape[2]
     log_QH = np.log(lights.probability_QH)
     numbers = {

@@ -67,3 +67,11 @@ def test_a_run_scores_a_stack_and_its_parts_and_keeps_rows_of_other_data(
     assert calibration.main(["--table", str(out)]) == 0
     assert capsys.readouterr().out == printed
     assert '"commit"' in out.with_suffix(".json").read_text("utf-8")
+
+
+def test_a_level_without_a_band_is_a_dash_and_no_miss() -> None:
+    few = {**row("tumor", "mixed", "factual", 0.81, 0.86, 0.0), "coverage_0.95": ""}
+    assert calibration.shortfall(few) == pytest.approx(0.02)
+    *_, line = calibration.table([few])
+    assert "**81.0 / 86.0 / -**" in line
+    assert calibration.shortfall({**few, "coverage_0.8": "", "coverage_0.9": ""}) == 0.0
