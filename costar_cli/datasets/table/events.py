@@ -76,7 +76,8 @@ class EventLog:
         for column in self.columns.values():
             own = rows.of(whole.filter(codes == column.code))
             findings += [
-                replace(found, problem=f"{found.problem} (of `{column.code}`)") for found in unreadable(own, column.raw)
+                replace(found, problem=f"{found.problem} (of `{column.code}`)")
+                for found in unreadable(own, [column.raw])
             ]
         return findings
 

@@ -42,11 +42,13 @@ class TableFile:
         """Return a column by name; names such as `*` are nothing special."""
         return pl.nth(self.columns[name] + 1)
 
-    def cell(self, name: str, row: int) -> object:
-        """Return one value as the file has it."""
+    def cells(self, asked: Sequence[tuple[str, int]]) -> list[object]:
+        """Return values, by column and row, as the file has them."""
         with collected(self.path):
-            found = self.scan.select(self.column(name).slice(row, 1)).collect()
-        return found.item() if found.height else None
+            found = self.scan.select(
+                self.column(name).slice(row, 1).alias(str(i)) for i, (name, row) in enumerate(asked)
+            ).collect()
+        return list(found.row(0)) if found.height else [None] * len(asked)
 
 
 def frame_as_file(frame: pl.DataFrame, name: str) -> TableFile:

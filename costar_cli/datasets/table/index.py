@@ -181,7 +181,7 @@ def _unusable(rows: Rows, subject: Reading, time: Reading) -> list[Finding]:
         if missing.any():
             problem, fix = f"without a {what}", f"give each row a {what}"
             findings.append(wrong_values(reading.column, missing, problem, rows.place, fix, one="row"))
-    findings += unreadable(rows, time)
+    findings += unreadable(rows, [time])
     names = rows.series(subject)
     odd = (names.str.len_chars() > LONGEST_LABEL) | names.str.contains(r"[\x00-\x1f\x7f]")
     if (odd := odd.fill_null(value=False)).any():

@@ -94,7 +94,7 @@ def read_table(
         if wrong is None:
             log.refuse_unknown(rows)
     else:
-        findings += [finding for reading in long_readings.values() for finding in unreadable(rows, reading)]
+        findings += unreadable(rows, long_readings.values())
     rows, unplaced = usable_rows(rows, subject, time)
     if log and rows.height:
         rows, long_readings = log.by_step(rows, subject, time, reporter), log.readings(long_readings)
@@ -185,8 +185,8 @@ def _refuse(
         return
     readable = [r for r in readings if r not in odd and all(r.column in table.columns for table in tables)]
     rows = read_rows(tables, readable, schema.blank)
-    values = [f for r in readable for f in (*unreadable(rows, r), *_unknown_texts(rows, r, schema))]
-    raise_errors([*found, *odd.values(), *values], what="the table")
+    unknown = [finding for reading in readable for finding in _unknown_texts(rows, reading, schema)]
+    raise_errors([*found, *odd.values(), *unreadable(rows, readable), *unknown], what="the table")
 
 
 def _unknown_texts(rows: Rows, reading: Reading, schema: TableSchema) -> list[Finding]:
@@ -303,7 +303,7 @@ def _wide_rows(
     key_N = pl.Series(table.keys.subjects.names, dtype=pl.String)
     if not by_subject:
         key_N, findings = replace(table, readings={on.column: on}).subject_values(on.column)
-    findings += [finding for reading in readings.values() for finding in unreadable(rows, reading)]
+    findings += unreadable(rows, readings.values())
     keys = rows.series(on)
     if keys.is_null().any():
         place = f"first in {rows.place(int(keys.is_null().arg_max() or 0))}"

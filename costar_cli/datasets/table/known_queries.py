@@ -49,7 +49,7 @@ def read_queries(
     rows = read_rows([file], readings.values(), schema.blank)
     if not rows.height:
         raise DataError("there are no queries", where=file.name, fix="give one row per query and step")
-    findings = [finding for reading in readings.values() for finding in unreadable(rows, reading)]
+    findings = unreadable(rows, readings.values())
     raise_errors(findings + _missing(rows, readings), what="the query file")
     table = _QueryTable.of(rows, readings)
     who, gone = _subjects(table, about.keys.subjects, context.reporter)

@@ -1,6 +1,6 @@
 """Columns as numbers, texts and times: one pass over the files, unreadable values marked, never guessed (polars)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Literal, Self
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from costar_cli.datasets.table.files import TableFile, collected
 from costar_cli.datasets.table.schema_time import MONTHS, TimeSchema
-from costar_cli.datasets.table.scratch import Scratch
+from costar_cli.datasets.table.scratch import MOST_VALUES_HELD, Scratch
 from costar_cli.errors import cut
 from costar_cli.panel.findings import Finding, counted, raise_errors
 
@@ -87,10 +87,18 @@ class Rows:
         number, line = self._source(row)
         return f"row {line + 1} of {self.files[number].name}"
 
-    def cell(self, reading: Reading, row: int) -> object:
-        """Return a value as its file has it."""
-        number, line = self._source(row)
-        return self.files[number].cell(reading.column, line)
+    def cells(self, asked: Sequence[tuple[Reading, int]]) -> list[object]:
+        """Return values, by column and row, as their files have them; files are read for many columns at once."""
+        values: list[object] = [None] * len(asked)
+        sources = [self._source(row) for _, row in asked]
+        together = max(1, MOST_VALUES_HELD // max(1, self.height))
+        for number, file in enumerate(self.files):
+            own = [i for i, source in enumerate(sources) if source[0] == number]
+            for first in range(0, len(own), together):
+                some = own[first : first + together]
+                for i, cell in zip(some, file.cells([(asked[i][0].column, sources[i][1]) for i in some]), strict=True):
+                    values[i] = cell
+        return values
 
     def _source(self, row: int) -> tuple[int, int]:
         """Return the file that a row comes from, and its place there."""
@@ -149,27 +157,29 @@ def _joined(held: Sequence[pl.DataFrame | pl.LazyFrame]) -> pl.DataFrame | pl.La
     return pl.concat([rows.lazy() for rows in held], how="vertical")
 
 
-def unreadable(rows: Rows, reading: Reading) -> list[Finding]:
-    """Return what is wrong with the values of a column that say something, but nothing that can be read."""
-    values = rows.series(reading)
-    if reading.as_ in ("number", "binary"):
-        odd = values.is_nan().fill_null(value=False)
-        huge = (values.abs() > LARGEST).fill_null(value=False) & ~odd
-    elif reading.as_ == "text":
-        return []
-    else:
-        odd, huge = (values == UNREADABLE).fill_null(value=False), pl.Series([False])
+def unreadable(rows: Rows, readings: Iterable[Reading]) -> list[Finding]:
+    """Return what is wrong with the values of columns that say something, but nothing that can be read."""
+    found = [(r, mask, what, fix) for r in readings for mask, what, fix in _odd_values(rows, r) if mask.any()]
+    cells = rows.cells([(reading, int(mask.arg_max() or 0)) for reading, mask, _, _ in found])
     findings = []
-    for mask, what, fix in (
-        (odd, _WHAT[reading.as_], _FIX[reading.as_]),
-        (huge, "infinite or too large", "correct them"),
-    ):
-        if mask.any():
-            cell = rows.cell(reading, int(mask.arg_max() or 0))
-            told, hint = _of_clocks(cell, reading) if reading.as_ == "us" else ("", _hint(cell))
-            problem = f"{told or what}, first {cut(repr(cell), 40)}"
-            findings.append(wrong_values(reading.column, mask, problem, rows.place, hint or fix))
+    for (reading, mask, what, fix), cell in zip(found, cells, strict=True):
+        told, hint = _of_clocks(cell, reading) if reading.as_ == "us" else ("", _hint(cell))
+        problem = f"{told or what}, first {cut(repr(cell), 40)}"
+        findings.append(wrong_values(reading.column, mask, problem, rows.place, hint or fix))
     return findings
+
+
+def _odd_values(rows: Rows, reading: Reading) -> Iterator[tuple[pl.Series, str, str]]:
+    """Yield which values of a column are wrong, why, and what to do."""
+    if reading.as_ == "text":
+        return
+    values, what, fix = rows.series(reading), _WHAT[reading.as_], _FIX[reading.as_]
+    if reading.as_ in ("us", "month"):
+        yield (values == UNREADABLE).fill_null(value=False), what, fix
+        return
+    odd = values.is_nan().fill_null(value=False)
+    yield odd, what, fix
+    yield (values.abs() > LARGEST).fill_null(value=False) & ~odd, "infinite or too large", "correct them"
 
 
 def wrong_values(
