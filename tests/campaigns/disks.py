@@ -36,7 +36,7 @@ def run(campaign: Campaign) -> None:
             ended = in_child(verb_work(verb, place), file_bytes=room)
         else:
             odd = campaign.random.choice(ODD)
-            path = _made(odd, place, kept)
+            path = _made(odd, place, kept, ".h5" if OUT[verb] == "--out" else OUT[verb].replace("--", "."))
             words, codes = [*VERBS[verb], OUT[verb], str(path)], {0, 2, 5, 8}
             what = f"{verb} with {OUT[verb]} a {odd}"
             before = path.read_bytes() if odd == "input" else b""
@@ -75,8 +75,8 @@ def _on(system: str, place: Path, work: Callable[[], int], room: int) -> Ended:
     return in_child(mounted)
 
 
-def _made(odd: str, place: Path, kept: Path) -> Path:
-    path = place / "odd.h5"
+def _made(odd: str, place: Path, kept: Path, ending: str) -> Path:
+    path = place / f"odd{ending}"
     if odd == "folder":
         path.mkdir()
     elif odd == "pipe":
