@@ -33,7 +33,7 @@ from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.panel.queries import rolling_origin
 from costar_cli.panel.store import read_dataset
 from costar_cli.panel.support import Support
-from costar_cli.uncertainty import LIGHTS, Calibration, calibration_of, estimate, support_of
+from costar_cli.uncertainty import LIGHTS, NOT_JUDGED, Calibration, calibration_of, estimate, support_of
 
 FIELDS = (
     "data", "method", "setup", "questions", "answers", "light", "auroc",
@@ -159,9 +159,10 @@ def judged(dataset: Dataset, model: FittedModel, part: Part, asked: Asked) -> It
     for name, mark_M in marks.items():
         values = {"answers": len(mark_M), "rmse": _rms(error_M), "rmse_without_red": _rms(error_M[mark_M < 2])}
         values["auroc"] = auroc(numbers[name], bad_M) if name in numbers else np.nan
+        judged_M = mark_M != NOT_JUDGED
         for i, light in enumerate(LIGHTS):
             mine_M = mark_M == i
-            values[f"share_{light}"] = float(mine_M.mean())
+            values[f"share_{light}"] = float(mine_M[judged_M].mean()) if judged_M.any() else np.nan
             values[f"rmse_{light}"] = _rms(error_M[mine_M])
             values[f"coverage_{light}"] = float(covered_M[mine_M].mean()) if mine_M.any() else np.nan
         yield {"light": name} | {key: f"{value:.4g}" if np.isfinite(value) else "" for key, value in values.items()}
@@ -214,7 +215,10 @@ def gains(rows: Sequence[Row]) -> Iterator[str]:
     yield "|---|---|---|---:|---:|---:|---:|---:|"
     for (data, method, setup, _), by in _cases(rows).items():
         left = [
-            f"{_short(by[name]['rmse_without_red'])} ({100 * float(by[name]['share_red']):.0f} %)" for name in lights
+            f"{_short(by[name]['rmse_without_red'])} ({100 * float(by[name]['share_red']):.0f} %)"
+            if by[name]["share_red"]
+            else "not judged"
+            for name in lights
         ]
         green = f"{_short(by['together']['rmse_green'])} ({100 * (1 - float(by['together']['share_green'])):.0f} %)"
         yield f"| {' | '.join([data, method, setup, _short(by['together']['rmse']), *left, green])} |"
