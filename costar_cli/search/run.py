@@ -111,9 +111,7 @@ def search(
     """
     judge, candidates, encoding = Judge.of(label, model), question.candidates, model.schema.treatments
     if question.by != "estimate" and judge.calibration is None:
-        raise UsageError(
-            f"model `{label}` has no limits to choose by", where="--by", fix="leave it out, or use a calibrated model"
-        )
+        raise _no_limits(label, "use a calibrated model")
     table_KA, cost_K = (
         as_plans(encoding.encode(candidates.values_KA)),
         question.objective.costs_of(candidates.values_KA),
@@ -124,6 +122,11 @@ def search(
             alone = panel.take(np.array([row])).until(origin + 1)
             yield best_of(SubjectPlans(judge, question, alone, row, origin, ask, table_KA, cost_K))
             task.advance()
+
+
+def _no_limits(label: str, fix: str, where: str = "") -> UsageError:
+    problem = f"model `{label}` has no limits{where} to choose by"
+    return UsageError(problem, where="--by", fix=f"leave it out, or {fix}")
 
 
 def best_of(subject: SubjectPlans) -> Best:
@@ -139,6 +142,9 @@ def best_of(subject: SubjectPlans) -> Best:
     values_MHA = np.concatenate([values_KA[plans_PH[kept_P]], question.reference.values[None]])
     queries = _asked(subject, values_MHA)
     compared = _Compared.of(subject, values_MHA, queries)
+    if question.by != "estimate" and not np.isfinite(compared.half_M).any():
+        level = f"{question.level:.0%}"
+        raise _no_limits(judge.label, f"ask for less than {level}, or calibrate on more subjects", f" at {level}")
     order_P = compared.order(treated_P[kept_P])
     told = compared.take(np.append(order_P, len(order_P)))
     light_M = np.full(len(values_MHA), UNKNOWN, dtype=np.int8)

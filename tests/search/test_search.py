@@ -21,7 +21,7 @@ from costar_cli.search import (
     search,
 )
 from costar_cli.search import run as run_module
-from costar_cli.uncertainty import draws_are_members
+from costar_cli.uncertainty import calibration_of, draws_are_members
 from costar_cli.uncertainty.support import Lights
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, make_dataset, report_of, request_of
 
@@ -128,6 +128,16 @@ def test_one_member_has_no_limits_no_probability_and_cannot_be_cautious():
     assert found.estimate_M[0] == pytest.approx(START[0] - 12, rel=1e-5)
     with pytest.raises(UsageError, match="has no limits to choose by"):
         next(search("one", alone, PANEL, LAST, question(alone, options={"by": "upper"})))
+
+
+@pytest.mark.parametrize("by", ["upper", "lower"])
+def test_limits_that_too_few_subjects_calibrated_cannot_decide(by):
+    model = LinearModel(TUMOR)
+    calibration = calibration_of(model)
+    few = replace(calibration, subjects=6, radius_LHYB=np.full_like(calibration.radius_LHYB, np.inf))
+    model.meta, model.attached = {**model.meta, "calibration": few.to_meta()}, few.to_arrays()
+    with pytest.raises(UsageError, match="`few` has no limits at 90% to choose by"):
+        next(search("few", model, PANEL, LAST, question(model, options={"by": by})))
 
 
 @pytest.mark.parametrize("flags", [{"minimise": ["tumour_volume at end"], "cost": ["chemotherapy 2.5"]},
