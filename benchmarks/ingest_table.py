@@ -1,6 +1,7 @@
-"""Reading a large table: `costar ingest table` on a CSV of which the schema names 6 of 40 columns.
+"""Reading a large table: `costar ingest table` on a CSV of which the schema names 5 of 40 columns, or many covariates.
 
-    python -m benchmarks.ingest_table [--json] [--out FILE] [--quick] [--rows N] [--limit-mb N] [--threads 1]
+    python -m benchmarks.ingest_table [--json] [--out FILE] [--quick] [--rows N] [--covariates N] [--limit-mb N]
+                                      [--threads 1]
 
 The file is written first, of subjects with 50 rows each, in a temporary folder. Peak memory is the process's own: pages
 of files that the system maps, and may take back, are told apart. A limit is one on memory of its own (`ulimit -d`).
@@ -32,11 +33,10 @@ subject = { role = "subject" }
 day = { role = "time" }
 drug = { role = "treatment", levels = ["none", "given"] }
 y = { role = "outcome" }
-c0 = { role = "covariate" }
 """
 
 
-def write(path: Path, rows: int, seed: int) -> None:
+def write(path: Path, rows: int, covariates: int, seed: int) -> None:
     """Write a table of so many rows, a piece at a time."""
     rng = np.random.default_rng(seed)
     with path.open("wb") as file:
@@ -44,7 +44,7 @@ def write(path: Path, rows: int, seed: int) -> None:
             row = np.arange(begin, min(begin + PIECE, rows))
             drug = np.where(rng.random(len(row)) < 0.3, "given", "none")
             series = {"subject": row // STEPS, "day": row % STEPS, "drug": drug}
-            names = ("y", *(f"c{i}" for i in range(UNNAMED + 1)))
+            names = ("y", *(f"c{i}" for i in range(UNNAMED + covariates)))
             numbers = {name: rng.normal(size=len(row)).round(5) for name in names}
             pl.DataFrame(series | numbers).write_csv(file, include_header=not begin)
 
@@ -85,8 +85,9 @@ def measure(options: argparse.Namespace) -> Measured:
     rows = 50_000 if options.quick else options.rows
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        write(folder / "large.csv", rows, options.seed)
-        (folder / "schema.toml").write_text(SCHEMA)
+        write(folder / "large.csv", rows, options.covariates, options.seed)
+        named = "".join(f'c{i} = {{ role = "covariate" }}\n' for i in range(options.covariates))
+        (folder / "schema.toml").write_text(SCHEMA + named)
         words = ["ingest", "table", str(folder / "large.csv"), "--schema", str(folder / "schema.toml")]
         own, mapped, cpu_s = ingest([*words, "-w", str(folder / "workspace"), "--json"], options.limit_mb)
         size = (folder / "large.csv").stat().st_size
@@ -104,6 +105,7 @@ def measure(options: argparse.Namespace) -> Measured:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=3_000_000)
+    parser.add_argument("--covariates", type=int, default=1, help="that the schema names")
     parser.add_argument("--limit-mb", type=int, help="memory of its own that the command may take (`ulimit -d`)")
 
 
