@@ -13,7 +13,9 @@ import polars as pl
 import pytest
 
 from costar_cli.artifact import atomic
-from costar_cli.datasets.table import TableInputs, ingest_table, scratch
+from costar_cli.datasets.table import TableInputs, ingest_table, parse, scratch
+from costar_cli.datasets.table.files import open_files
+from costar_cli.datasets.table.parse import Reading, read_rows
 from costar_cli.errors import DataError, StorageError
 from costar_cli.memory import Memory
 from costar_cli.panel.store import with_digest
@@ -124,6 +126,24 @@ def test_a_file_that_cannot_be_removed_while_it_is_mapped_stays_for_the_next_pro
     assert [path.suffix for path in tmp_path.iterdir() if path != file] == [".tmp"]
     ingest_table(TableInputs([file], scratch=tmp_path), make_schema(), Listener())
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("together", [1, 1_000_000])
+def test_columns_of_few_rows_that_wait_in_a_file_are_read_together(
+    together: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch, "MOST_VALUES_HELD", 0)
+    monkeypatch.setattr(parse, "VALUES_AT_ONCE", together)
+    names, queries = ["pressure", "heart rate", "age"], []
+    readings = [Reading(name, "number") for name in names]
+    with scratch.Scratch(tmp_path) as waiting:
+        rows = read_rows(open_files([save(ward(), tmp_path / "ward.csv")]), readings, [], waiting)
+        assert isinstance(rows.table, pl.LazyFrame)
+        select = pl.LazyFrame.select
+        monkeypatch.setattr(pl.LazyFrame, "select", lambda table, names: queries.append(names) or select(table, names))
+        found = [rows.series(reading) for reading in readings]
+    assert queries == [["0"], ["1"], ["2"]] if together == 1 else [["0", "1", "2"]]
+    assert [column.to_list() for column in found] == [ward()[name].to_list() for name in names]
 
 
 def ingesting_s(folder: Path, covariates: int, *, wrong: bool = False) -> float:

@@ -20,6 +20,7 @@ LARGEST: Final = float(np.finfo(np.float32).max)
 UNREADABLE: Final = np.iinfo(np.int64).min  # of times; of numbers it is NaN
 TEXTS: Final = (pl.String, pl.Categorical, pl.Enum)
 TRUTHS: Final = ("true", "false")
+VALUES_AT_ONCE: Final = 1_000_000  # of columns that follow each other: a query for each takes milliseconds
 HEAD_ROWS: Final = 1_000
 _OFFSET: Final = r":\d\d.*[+-]\d\d:?\d\d$"  # at the end of a time of day
 FORMATS: Final = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S%.f")
@@ -61,6 +62,7 @@ class Rows:
     readings: Sequence[Reading]
     blank_rows: int = 0
     index: Mapping[Reading, str] = field(default_factory=dict)
+    _read: dict[str, pl.Series] = field(default_factory=dict, init=False)  # of a table with few rows and many columns
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -76,7 +78,15 @@ class Rows:
         name = self.index[reading]
         if isinstance(self.table, pl.DataFrame):
             return self.table.get_column(name)
-        return self.table.select(name).collect().to_series()
+        if name in self._read:
+            return self._read[name]
+        together = max(1, VALUES_AT_ONCE // max(1, self.height))
+        names = [self.index[other] for other in self.readings[int(name) : int(name) + together]]
+        found = {column.name: column for column in self.table.select(names).collect()}
+        self._read.clear()
+        if together > 1:
+            self._read.update(found)
+        return found[name]
 
     def numbers(self, reading: Reading) -> NDArray[np.float64]:
         """Return a column of numbers, NaN where there is none."""
