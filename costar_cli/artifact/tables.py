@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
-from costar_cli.artifact.atomic import Sink, open_sink, replacing
+from costar_cli.artifact.atomic import Sink, interrupts_deferred, open_sink, replacing
 from costar_cli.artifact.seals import BLANK, SEAL, seal
 from costar_cli.errors import UsageError, storing
 from costar_cli.frames import for_polars, make_frame
@@ -115,7 +115,8 @@ def write_together(files: Sequence[Path], out: IO[bytes], metadata: Mapping[str,
         held = [file for file in named if pl.read_parquet_schema(file)]  # a part may have no rows
         rows = pl.LazyFrame()
         if held:  # all of one folder, so that all are paths or all are open
-            rows = pl.scan_parquet(cast("list[Path]", held), glob=False)
+            with interrupts_deferred():  # its Rust code calls Python, and panics where that raises
+                rows = pl.scan_parquet(cast("list[Path]", held), glob=False)
         rows.sink_parquet(out, metadata=dict(metadata) or None)
 
 
