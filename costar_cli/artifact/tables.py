@@ -111,11 +111,11 @@ def write_together(files: Sequence[Path], out: IO[bytes], metadata: Mapping[str,
     import polars as pl  # noqa: PLC0415 - slow to import
 
     with ExitStack() as opened:
-        named = [opened.enter_context(for_polars(file)) for file in files]
-        held = [file for file in named if pl.read_parquet_schema(file)]  # a part may have no rows
-        rows = pl.LazyFrame()
-        if held:  # all of one folder, so that all are paths or all are open
-            with interrupts_deferred():  # its Rust code calls Python, and panics where that raises
+        with interrupts_deferred():  # opening files, polars' Rust code calls Python, and panics where that raises
+            named = [opened.enter_context(for_polars(file)) for file in files]
+            held = [file for file in named if pl.read_parquet_schema(file)]  # a part may have no rows
+            rows = pl.LazyFrame()
+            if held:  # all of one folder, so that all are paths or all are open
                 rows = pl.scan_parquet(cast("list[Path]", held), glob=False)
         rows.sink_parquet(out, metadata=dict(metadata) or None)
 
