@@ -42,9 +42,11 @@ def searched(model: FittedModel, panel: Panel, steps: int) -> int:
 def fitted(name: str, dataset: Dataset, members: int) -> FittedModel:
     """Return a method after one epoch, without pretraining."""
     if METHODS[name].closed_form:
-        return costar.fit(dataset, method=name, preset="quick").fitted
+        return costar.fit(dataset, method=name, preset="quick", progress=NullReporter()).fitted
     init: InitName | None = "scratch" if METHODS[name].pretrained else None
-    return costar.fit(dataset, method=name, preset="quick", init=init, members=members, updates=1).fitted
+    return costar.fit(
+        dataset, method=name, preset="quick", init=init, members=members, updates=1, progress=NullReporter()
+    ).fitted
 
 
 def measure(options: argparse.Namespace) -> Measured:

@@ -52,6 +52,15 @@ FIGURES = {
     "ingest_table": {"rows", "csv_gb", "peak_mb", "mapped_mb", "cpu_s"},
     "whatif": {"ratio_mixed_process", "without_ms_mixed_process", "ratio_mixed_command", "without_ms_mixed_command"},
     "members": {"pretrain_ratio", "pretrain_together_s", "pretrain_apart_s", "finetune_ratio", "finetune_times_one"},
+    "cohort_whatif": {"mixed_s", "mixed_rss_mb", "costar_s", "costar_rss_mb", "million_s", "million_rss_mb"},
+    "growth": {
+        "time_pretraining_subjects",
+        "memory_mixed_steps",
+        "time_scores_covariates",
+        "memory_pretraining_members",
+    },
+    "large": {"simulate_cpu_s", "pretrain_mb", "whatif-costar_cpu_s", "elapsed_s", "cpu_s"},
+    "search": {"mixed_many", "mixed_one", "costar_many", "costar_one"},
     "processes": {"pretrain_divided_over_shared", "finetune_divided_over_shared", "pretrain_cpu_divided_over_shared"},
 }
 
