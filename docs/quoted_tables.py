@@ -39,7 +39,7 @@ BLOCK = re.compile(r"(<!-- from benchmarks/results: (?P<name>[a-z ]+) -->\n).*?(
 SETUPS = ("zero-shot", "few-shot", "supervised")
 LABELS = {source.name: source.label for source in sources().values()}
 PUBLISHED_FORM = ("mimic", "m5", "linear")
-TUMOURS, ABLATIONS = "benchmark-tumor-1000", "benchmark-tumor-ablations"
+TUMOURS = "benchmark-tumor-1000"
 
 Line = dict[str, str]
 
@@ -151,12 +151,12 @@ def _with_ratio(row: Line) -> str:
     return f"{float(row['avg']):.3f}" + (f" ({float(ratio):.2f})" if ratio and row["basis"] != "limit" else "")
 
 
-def ablation_table() -> Iterator[str]:
+def ablation_table(folder: str) -> Iterator[str]:
     """Yield ablations of COSTAR as changes of its own error, and on how many data sets it is better than they are."""
-    full = averages(ABLATIONS, "zero-shot", key="name")["costar"]
+    full = averages(folder, "zero-shot", key="name")["costar"]
     yield "| changed | error, against COSTAR's | interval over test patients | COSTAR is better |"
     yield "|---|---:|---:|---:|"
-    for line in rows(ABLATIONS, "comparisons.csv"):
+    for line in rows(folder, "comparisons.csv"):
         if (line["setup"], line["table"], line["truth"]) != ("zero-shot", "ablations", "counterfactual"):
             continue
         change, lower, upper = (100 * float(line[f"avg_{end}"]) / full for end in ("difference", "lower", "upper"))
@@ -382,7 +382,8 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "retail": partial(setups_table, quoted_goals.RETAIL_100),
     "goals": quoted_goals.table,
     "sweep": sweep_table,
-    "ablations": ablation_table,
+    "ablations": partial(ablation_table, "benchmark-tumor-ablations"),
+    "ablations icu": partial(ablation_table, "benchmark-mimic-ablations"),
     "pretraining": pretraining_table,
     "pretexts": pretexts_table,
     "observed": observed_table,

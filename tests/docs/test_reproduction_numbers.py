@@ -62,9 +62,10 @@ def test_nothing_is_bold_where_no_difference_is_tested() -> None:
     assert bold == {"ICU", "linear system"}
 
 
-def test_ablations_are_changes_of_the_full_models_own_error() -> None:
-    errors = quoted_tables.averages(quoted_tables.ABLATIONS, "zero-shot", key="name")
-    shown = [line.split(" | ")[1] for line in list(quoted_tables.ablation_table())[2:]]
+@pytest.mark.parametrize("folder", ["benchmark-tumor-ablations", "benchmark-mimic-ablations"])
+def test_ablations_are_changes_of_the_full_models_own_error(folder: str) -> None:
+    errors = quoted_tables.averages(folder, "zero-shot", key="name")
+    shown = [line.split(" | ")[1] for line in list(quoted_tables.ablation_table(folder))[2:]]
     assert shown == [f"{100 * (errors[name] / errors['costar'] - 1):+.1f} %" for name in errors if name != "costar"]
 
 
