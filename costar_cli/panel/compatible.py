@@ -59,16 +59,13 @@ def require_compatible(
         )
 
 
-def require_fitting(
-    data: Artifact, model: Artifact, *, called: str, scored: bool = False, exactly: bool = False
-) -> None:
+def require_fitting(data: Artifact, model: Artifact, *, called: str, exactly: bool = False) -> None:
     """Raise as `require_compatible` does, by headers alone; one that is not valid is left to whoever reads its file.
 
     Args:
         data: the header of a data set.
         model: that of a model or an encoder.
         called: what to call the model.
-        scored: the model is to predict as many steps as the data set asks for.
         exactly: the model is to go on learning.
 
     Raises:
@@ -79,7 +76,7 @@ def require_fitting(
         schema, horizon = PanelSchema.model_validate(model.meta["schema"]), model.meta.get("horizon")
     except (KeyError, ValidationError):
         return
-    counts = (scored or exactly) and isinstance(horizon, int) and isinstance(facts.horizon, int)
+    counts = exactly and isinstance(horizon, int) and isinstance(facts.horizon, int)
     require_compatible(facts, schema, model=called, horizon=horizon if counts else None, exactly=exactly)
 
 

@@ -58,7 +58,7 @@ class EvaluationInputs:
         return found
 
     def require_fitting(self) -> None:
-        """See by headers that each model reads the data set, and predicts as many steps as it asks for.
+        """See by headers that each model reads the data set; whether it predicts as many steps is told later.
 
         Raises:
             MismatchError: it does not.
@@ -66,7 +66,7 @@ class EvaluationInputs:
         from costar_cli.panel.compatible import require_fitting
 
         for name, header in self._headers.items():
-            require_fitting(self._data, header, called=f"model `{name}`", scored=True)
+            require_fitting(self._data, header, called=f"model `{name}`")
 
     @property
     def horizon(self) -> int:
