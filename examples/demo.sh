@@ -1,5 +1,5 @@
 #!/bin/sh
-# The five verbs on a small tumour cohort, in ./demo-workspace. Run by `make demo`; takes one or two minutes.
+# The five verbs on a small tumour cohort, in ./demo-workspace. Run by `make demo`; takes some five minutes.
 #
 # These models are far too small and too briefly trained to be believed: the demo shows how the pieces fit.
 set -eu
