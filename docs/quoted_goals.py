@@ -118,9 +118,14 @@ def members_on_linear() -> Numbers:
     return [sum(errors) / len(errors), None, None]
 
 
+def observed() -> list[Line]:
+    """Return the rows of observed tables: of stacks and their parts, and of COSTAR, which was fitted beside them."""
+    return lines("observed.csv") + [r for r in lines("observed_costar.csv") if r["name"] == "costar"]
+
+
 def stack_over(*others: str) -> Numbers:
     """Return the largest ratio, over observed tables, of the stack's mean error to the best of other methods'."""
-    found = lines("observed.csv")
+    found = observed()
     ratios = []
     for table in {r["data"].rstrip("0123456789") for r in found}:
         means: dict[str, list[float]] = {}
