@@ -84,6 +84,13 @@ def test_a_quote_that_is_never_closed_is_said_to_hide_the_rows(tmp_path):
     assert caught.value.where.endswith("a.csv, line 2")
 
 
+def test_a_row_with_too_many_fields_is_named_though_a_value_has_a_quote(tmp_path):
+    (tmp_path / "a.csv").write_text('id,day,bp\np1,0,1,9\np2,0,5"\n')
+    with pytest.raises(DataError, match="a row with 4 fields") as caught:
+        guess_schema([tmp_path / "a.csv"])
+    assert caught.value.where == "row 1 of a.csv"
+
+
 def test_the_last_dates_of_python_are_read(tmp_path):
     ends = pl.DataFrame({"when": [date.min, None, date.max]})
     ends.write_parquet(tmp_path / "a.parquet")

@@ -204,8 +204,8 @@ def _unreadable(path: Path, problem: str) -> DataError:
     if "utf-8" in problem.lower() or "utf8" in problem.lower():
         return _not_utf8(path)
     return (
-        _never_closed(path)
-        or _ragged(path)
+        _ragged(path)
+        or _never_closed(path)
         or DataError(
             f"the CSV file cannot be read: {problem.splitlines()[0][:200]}",
             where=str(path),
