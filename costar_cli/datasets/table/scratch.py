@@ -16,6 +16,8 @@ from costar_cli.memory import GB, free_memory, free_under_own_limits
 
 MOST_VALUES_HELD: Final = 8_000_000  # in memory: some 100 MB while they are read
 ROW_BYTES, VALUE_BYTES = 50, 7  # of memory, at least: numbers, and series of one length (docs/scale.md)
+COLUMN_BYTES: Final = 40_000  # at least, however few the rows: polars' own plan and buffers for each
+MANY_COLUMNS: Final = 2_500  # some 100 MB
 
 PIECES, PIECE_BYTES = 3, 100_000_000  # of a file that polars 2.1 holds at once, while it reads on
 THREAD_BYTES, THREAD_ADDRESSES = 32_000_000, 256_000_000  # for each thread of polars, and one more
@@ -106,9 +108,9 @@ class Scratch:
         Raises:
             NoRoomError: there is too little; saying how much there is.
         """
-        if rows * columns > MOST_VALUES_HELD:
-            needed = rows * (ROW_BYTES + VALUE_BYTES * columns)
-            require_memory(needed, f"{rows:,} rows of {columns} columns take at least", "to read")
+        if rows * columns > MOST_VALUES_HELD or columns > MANY_COLUMNS:
+            needed = rows * (ROW_BYTES + VALUE_BYTES * columns) + COLUMN_BYTES * columns
+            require_memory(needed, f"{rows:,} rows of {columns:,} columns take at least", "to read")
 
     def hold(self, rows: pl.LazyFrame, values: int) -> pl.DataFrame | pl.LazyFrame:
         """Return rows of about so many values, read once: in memory, or lazily from a file if they are too many.
