@@ -71,7 +71,7 @@ def _scored_rows(
 ) -> Columns:
     """Return the rows of scored steps, with the truth, the sd of the members' predictions, and weights if given."""
     assert queries.outcomes is not None and queries.scored is not None  # noqa: S101, PT018 - sets that serve have both
-    members_RQHY = answers.estimates.members_RQHY
+    members_RQHY = answers.estimates.members_RQHY.astype(np.float64)  # as of one member: files hold one type
     q, h, y = np.nonzero(answers.own_QHY)
     columns = tidy_columns(answers, truth_QHY=queries.outcomes.astype(np.float64))
     several = len(members_RQHY) > 1

@@ -2,8 +2,10 @@
 
 import evaluate_worlds as worlds
 import numpy as np
+import polars as pl
 import pytest
 
+from costar_cli.artifact.tables import table_file
 from costar_cli.cohort import join_columns, predicted_rows
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluate import run_evaluation
@@ -43,3 +45,13 @@ def test_rows_say_what_was_asked_and_whose_truth_it_is():
     assert (table["time"] == table["origin"] + table["step"]).all()
     sets = next(sets for part, sets in data.queries.items() if str(part) == "source/test")
     assert {len(plan.split(", ")) for plan in table["plan"]} == {queries.horizon for queries in sets.values()}
+
+
+def test_models_of_one_and_of_several_members_share_a_parquet_file(tmp_path):
+    data = worlds.dataset()
+    tables = [rows_of(data, worlds.candidate(worlds.oracle(data, members=n)), "zero-shot") for n in (2, 1)]
+    with table_file(tmp_path / "rows.parquet") as file:
+        for table in tables:
+            file.write(table)
+    spread = pl.read_parquet(tmp_path / "rows.parquet")["members_sd"].to_list()
+    assert [value is None for value in spread] == [False] * len(tables[0]["step"]) + [True] * len(tables[1]["step"])
