@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 
 from costar_cli.errors import DataError
 from costar_cli.evaluate.calibrated import Calibrated
+from costar_cli.evaluate.metrics import AVERAGED_STEPS
 from costar_cli.evaluate.report import EvaluationReport
 from costar_cli.figures.rmse import model_styles
 from costar_cli.figures.style import BLACK, GREY, LIGHT_GREY, caption, figure, label_lines, save
@@ -16,8 +17,6 @@ from costar_cli.figures.style import BLACK, GREY, LIGHT_GREY, caption, figure, l
 BARS: Final = 20  # of a histogram: two bins of the PIT each
 NOT_KNOWN: Final = "Not known: some band is infinite, for too few calibration subjects."
 Panels = dict[str, dict[str, Calibrated]]  # by title, then by the label of the model
-
-ABOUT_SUBJECTS: Final = "Average over subjects and steps 1 to 6, of answers that say something."
 
 
 def plot_reliability(report: EvaluationReport, path: Path) -> Path:
@@ -48,7 +47,7 @@ def plot_reliability(report: EvaluationReport, path: Path) -> Path:
         for ax in axes[::columns]:
             ax.set_ylabel("Share of answers covered")
         drawn.legend(handles=handles, loc="outside right center", labelspacing=0.9)
-        caption(drawn, ABOUT_SUBJECTS, "Below the dashed line bands are too narrow, above it too wide.")
+        caption(drawn, _about_answers(report), "Below the dashed line bands are too narrow, above it too wide.")
         return save(drawn, path)
 
 
@@ -78,11 +77,18 @@ def plot_pit(report: EvaluationReport, path: Path) -> Path:
             lowest.tick_params(labelbottom=True)
         caption(
             drawn,
-            f"Height: share of answers in a bin over that of bands that keep their levels (line). {ABOUT_SUBJECTS}",
+            "Height: share of answers in a bin over that of bands that keep their levels (line).",
+            _about_answers(report),
             "Heaps at both ends: bands are too narrow; in the middle: too wide; at one end: predictions are off.",
             *[NOT_KNOWN] * any(not found.details.pit for models in panels.values() for found in models.values()),
         )
         return save(drawn, path)
+
+
+def _about_answers(report: EvaluationReport) -> str:
+    steps = min(report.horizon, AVERAGED_STEPS)
+    over = f"steps 1 to {steps}" if steps > 1 else "step 1"
+    return f"Average over subjects and {over}, without answers where the outcome had died out."
 
 
 def _panels(report: EvaluationReport) -> Panels:
@@ -113,4 +119,4 @@ def _histogram(ax: Axes, found: Calibrated, colour: str) -> None:
     edges = np.linspace(0, 1, BARS + 1)
     ax.bar(edges[:-1], BARS * shares, width=1 / BARS, align="edge", color=colour, alpha=0.55, ec="white", lw=0.4)
     ax.axhline(1, color=GREY if shares.any() else LIGHT_GREY, lw=0.8)
-    ax.set(xlim=(0, 1), xticks=[0, 0.5, 1])
+    ax.set(xlim=(0, 1), xticks=[0, 0.5, 1], xticklabels=["0", "0.5", "1"])

@@ -16,9 +16,10 @@ from costar_cli.errors import DataError
 from costar_cli.evaluate import run_evaluation
 from costar_cli.evaluate.examples import Example, PlanForecast
 from costar_cli.evaluate.metrics import PerStep
-from costar_cli.figures import embedding, learning, rmse, trajectories
+from costar_cli.figures import calibration, embedding, learning, natural, rmse, trajectories
 from costar_cli.figures.embedding import plot_representations
 from costar_cli.figures.learning import LearningCurve, plot_learning
+from costar_cli.figures.natural import plot_natural
 from costar_cli.figures.rmse import plot_rmse
 from costar_cli.figures.style import label_text, spread_apart
 from costar_cli.figures.trajectories import plot_trajectories
@@ -31,7 +32,7 @@ LONG = "a name that somebody wrote down in full, with $all$ its words"
 
 @pytest.fixture
 def drawn(monkeypatch):
-    return Drawn(monkeypatch, figures, rmse, learning, trajectories, embedding)
+    return Drawn(monkeypatch, figures, rmse, natural, calibration, learning, trajectories, embedding)
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +133,42 @@ def test_differences_are_coloured_by_who_is_better_and_only_if_significant(drawn
         "crn": ("#0072B2", "#0072B2"),
         "rmsn": ("#767676", "white"),
     }
+
+
+def test_an_interval_of_an_evaluation_that_would_flatten_the_lines_is_cut(drawn, tmp_path, many_models):
+    def with_intervals(times_wider):
+        limits = [(times(row.mean, 0.5), times(row.mean, times_wider)) for row in many_models.rows]
+        rows = [replace(row, lower=a, upper=b) for row, (a, b) in zip(many_models.rows, limits, strict=True)]
+        return replace(many_models, rows=tuple(rows))
+
+    highest = max(step for row in many_models.rows for step in row.mean.steps)
+    for factor, cut in ((1.5, False), (50.0, True)):
+        plot_rmse(with_intervals(factor), tmp_path / "r.png")
+        assert_readable(drawn.last)
+        assert max(ax.get_ylim()[1] for ax in drawn.last.axes) < 2.5 * highest
+        assert ("triangles" in " ".join(shown(drawn.last))) is cut
+
+
+def test_models_of_one_colour_have_other_marks_in_the_natural_course(drawn, tmp_path):
+    data = worlds.dataset()
+    model = worlds.oracle(data, members=2, error=worlds.independent_noise(1.0))
+    models = [worlds.candidate(model, name=f"model {i}") for i in range(9)]
+    made = run_evaluation(data, models, EvaluateConfig(bootstrap=0))
+    plot_natural(made, tmp_path / "n.png")
+    styles = rmse.model_styles(made.rows)
+    lines = {line.get_label(): (line.get_color(), line.get_marker()) for line in drawn.last.legends[0].get_lines()}
+    assert len(set(lines.values())) == 10
+    assert {name: lines[name] for name in styles if name in lines} == {
+        name: (style["color"], style["marker"]) for name, style in styles.items() if name in lines
+    }
+    assert sum(name in lines for name in styles) == 9
+
+
+@pytest.mark.parametrize(("horizon", "steps"), [(3, "steps 1 to 3"), (6, "steps 1 to 6"), (11, "steps 1 to 6")])
+def test_captions_of_bands_name_the_steps_that_are_averaged(drawn, monkeypatch, tmp_path, many_models, horizon, steps):
+    monkeypatch.setattr(calibration, "_panels", lambda _: {"Zero-shot, factual": {}})
+    calibration.plot_reliability(replace(many_models, horizon=horizon), tmp_path / "r.png")
+    assert steps in " ".join(" ".join(shown(drawn.last)).split())
 
 
 def test_evaluation_figures_are_readable_with_many_models(drawn, tmp_path, many_models):
