@@ -12,7 +12,11 @@ from costar_cli.memory import GB, Memory, own_limits
 
 KILLED_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 MOST_TOLD = 64  # exit codes of one byte; there are one or two
-ROOM_FOR_THREADS = GB // 2  # OpenBLAS, which NumPy and SciPy bring, sends its process SIGINT where it gets no thread
+ROOM_FOR_THREADS = GB // 2  # of a processor: OpenBLAS and polars begin a thread for each
+ONE_THREAD = {
+    "OPENBLAS_NUM_THREADS": "1",  # which NumPy and SciPy bring; it sends its process SIGINT where it gets no thread
+    "POLARS_MAX_THREADS": "1",  # it panics, or waits for ever
+}
 SIGNALLED = 128  # plus the number of the signal that ended a command is its exit code
 OF_POLARS = {
     "RUST_BACKTRACE": "0",  # polars 2.1 waits for ever where memory runs out while it traces why a thread got none
@@ -61,7 +65,7 @@ def _in_child(work: Callable[[], int], limit: Memory) -> int:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.environ.update(OF_POLARS)
         if limit.n_bytes < ROOM_FOR_THREADS * (os.cpu_count() or 1):
-            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+            os.environ.update(ONE_THREAD | os.environ)
         Termination.parent = lambda code: os.write(say, bytes([code]))
         code = work()
         Termination.told(code)

@@ -112,10 +112,16 @@ Output._finish = last
     assert document(process)["error"]["exit_code"] == process.returncode == 4
 
 
-@pytest.mark.parametrize(("n_bytes", "threads"), [(400_000_000, "1"), (2**40, "None")])
-def test_under_a_tight_limit_openblas_begins_no_threads(tmp_path: Path, n_bytes: int, threads: str) -> None:
-    asks = "import os; app.main = lambda: print(os.environ.get('OPENBLAS_NUM_THREADS')) or 0"
-    process = limited(cwd=tmp_path, code=asks, n_bytes=n_bytes)
+@pytest.mark.parametrize("name", ["OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"])
+@pytest.mark.parametrize(
+    ("n_bytes", "chosen", "threads"), [(400_000_000, None, "1"), (400_000_000, "2", "2"), (2**40, None, "None")]
+)
+def test_under_a_tight_limit_libraries_begin_no_threads_but_those_that_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, n_bytes: int, chosen: str | None, threads: str
+) -> None:
+    monkeypatch.delenv(name, raising=False)
+    asks = f"import os; app.main = lambda: print(os.environ.get('{name}')) or 0"
+    process = limited(cwd=tmp_path, code=asks, n_bytes=n_bytes, **({name: chosen} if chosen else {}))
     assert process.communicate(timeout=60)[0] == f"{threads}\n"
 
 
