@@ -3,16 +3,17 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from costar_cli.artifact.seals import is_sealed
 from costar_cli.artifact.tables import metadata_of, write_together
 from costar_cli.artifact.trial import tried_by
-from costar_cli.errors import ArtifactError, cut
+from costar_cli.errors import ArtifactError, MismatchError, cut
 
-__all__ = ["check_readable"]
+__all__ = ["check_readable", "unchanged"]
 
 LONGEST: Final = 300  # letters of what polars says of a file
 
@@ -32,6 +33,36 @@ def check_readable(parts: Sequence[Path], *, fix: str) -> None:
         alone = next((part for part in parts if _tried([part]) is not None), None)
         problem = f"parts cannot be read: {cut(said.splitlines()[0], LONGEST)}"
         raise ArtifactError(problem, where=_listed([alone] if alone else parts), fix=fix)
+
+
+@contextmanager
+def unchanged(parts: Sequence[Path]) -> Iterator[Callable[[], None]]:
+    """Yield what sees, whenever it is called, that parts are the files that they were when the context began.
+
+    An error within it is that of a part that is another one by then, where one is.
+
+    Raises:
+        MismatchError: one was replaced or changed.
+    """
+    before = {part: _version(part) for part in parts}
+
+    def check() -> None:
+        if odd := [part for part, version in before.items() if _version(part) != version]:
+            fix = "run the same command again once nobody writes parts"
+            raise MismatchError("a part was replaced while it was read", where=_listed(odd), fix=fix)
+
+    try:
+        yield check
+    except Exception:
+        check()
+        raise
+
+
+def _version(path: Path) -> tuple[int, ...] | None:
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return None
 
 
 def _listed(paths: Sequence[Path]) -> str:

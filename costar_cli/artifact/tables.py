@@ -3,7 +3,7 @@
 import csv
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -130,10 +130,13 @@ def metadata_of(path: Path) -> dict[str, str]:
 
 
 @contextmanager
-def table_file(path: Path, metadata: Mapping[str, str] | None = None) -> Iterator[TableFile]:
+def table_file(
+    path: Path, metadata: Mapping[str, str] | None = None, *, check: Callable[[], object] = bool
+) -> Iterator[TableFile]:
     """Yield a table to write to; when the context ends, it takes the place of `path`, whose ending says the kind.
 
-    A Parquet file has the metadata, too, and a seal with these.
+    A Parquet file has the metadata, too, and a seal with these. `check` is called once all is written: what it raises
+    leaves `path` as it was.
 
     Raises:
         StorageError: the folder is missing, read-only or full.
@@ -144,6 +147,7 @@ def table_file(path: Path, metadata: Mapping[str, str] | None = None) -> Iterato
         yield table
         table.finish()
         out.check()
+        check()
         if metadata and table.kind == ".parquet":
             with os.fdopen(os.dup(file.fd), "r+b") as whole:
                 seal(whole)

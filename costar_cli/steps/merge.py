@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from costar_cli.artifact.parts import check_readable
+from costar_cli.artifact.parts import check_readable, unchanged
 from costar_cli.artifact.seals import is_sealed
 from costar_cli.artifact.shards import check_parts, find_parts
 from costar_cli.artifact.tables import QUESTION, SHARD, metadata_of, table_file
@@ -22,29 +22,30 @@ def merge_answers(path: Path) -> Sequence[Path]:
         UsageError: not all parts are there.
         ArtifactError: a part is no regular file, damaged, or cannot be read.
         MismatchError: a part is not the one that its name says; they answer different questions, or are not costar's;
-            another table is at `path`.
+            another table is at `path`; a part was replaced while it was read.
         StorageError: the folder is read-only or full, or `path` is no regular file.
     """
     fix = f"`costar whatif --subjects ... --shard I/N --csv {path}` makes them"
     parts = find_parts(path.parent, f"{path.stem}.", path.suffix, what=f"`{path.name}`", fix=fix)
     check_places([("WHOLE", path)], read=[("part", part) for part in parts.values()])
-    check_readable(list(parts.values()), fix=fix)
-    noted = {shard: metadata_of(part) for shard, part in parts.items()}
-    asked = {shard: facts.get(QUESTION) for shard, facts in noted.items()}
-    question, *_ = asked.values()
-    if odd := [parts[shard] for shard, said in asked.items() if said is None or said != question]:
-        raise MismatchError(
-            "the parts do not answer one question",
-            where=", ".join(map(str, dict.fromkeys([*list(parts.values())[:1], *odd[:5]]))),
-            fix="make all parts with the same data, models, plans and options",
-        )
-    check_parts(parts, {shard: facts.get(SHARD) for shard, facts in noted.items()}, fix=fix)
-    if path.exists():
-        known = metadata_of(path) if is_sealed(path) else {}
-        if known.get(QUESTION) == question and SHARD not in known:
-            return []
-        raise MismatchError(f"`{path}` exists, and is another table or damaged", where=str(path), fix="remove it")
-    with table_file(path, metadata={QUESTION: str(question)}) as table:
-        for part in parts.values():
-            table.take(part)
+    with unchanged(list(parts.values())) as check:
+        check_readable(list(parts.values()), fix=fix)
+        noted = {shard: metadata_of(part) for shard, part in parts.items()}
+        asked = {shard: facts.get(QUESTION) for shard, facts in noted.items()}
+        question, *_ = asked.values()
+        if odd := [parts[shard] for shard, said in asked.items() if said is None or said != question]:
+            raise MismatchError(
+                "the parts do not answer one question",
+                where=", ".join(map(str, dict.fromkeys([*list(parts.values())[:1], *odd[:5]]))),
+                fix="make all parts with the same data, models, plans and options",
+            )
+        check_parts(parts, {shard: facts.get(SHARD) for shard, facts in noted.items()}, fix=fix)
+        if path.exists():
+            known = metadata_of(path) if is_sealed(path) else {}
+            if known.get(QUESTION) == question and SHARD not in known:
+                return []
+            raise MismatchError(f"`{path}` exists, and is another table or damaged", where=str(path), fix="remove it")
+        with table_file(path, metadata={QUESTION: str(question)}, check=check) as table:
+            for part in parts.values():
+                table.take(part)
     return list(parts.values())

@@ -4,11 +4,13 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from cli_world import Run, run_process
 
+from costar_cli.artifact import tables
 from costar_cli.artifact.seals import is_sealed
 from costar_cli.artifact.tables import QUESTION, SHARD, table_file
 from costar_cli.errors import ExitCode
@@ -94,6 +96,28 @@ def test_parts_that_somebody_changed_and_sealed_are_read_by_another_process_firs
     path.write_bytes(data[:footer] + bytes([data[footer] ^ 0xFF]) + data[footer + 1 :])
     assert reseal_part(path)
     refused(call, ExitCode.ARTIFACT, "cannot be read", path)
+
+
+@pytest.mark.parametrize("other", ["sound", "damaged", "gone", "changed"])
+def test_a_part_that_is_replaced_while_it_is_merged_is_refused(
+    other: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    another = part(4, 9).rename("another.parquet")
+    part(1)
+    second, write = part(2), tables.write_together
+
+    def swapped(*words: Any) -> None:
+        if other in ("sound", "damaged"):
+            another.replace(second)
+        if other == "gone":
+            second.unlink()
+        elif other != "sound":
+            changed(second, 20, 1)
+        write(*words)
+
+    monkeypatch.setattr(tables, "write_together", swapped)
+    refused(call, ExitCode.MISMATCH, f"where: {second}", "was replaced while it was read")
+    assert not list(Path().glob(".*"))
 
 
 def test_parts_of_other_columns_are_refused(call: Call) -> None:
