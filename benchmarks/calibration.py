@@ -35,8 +35,8 @@ from benchmarks.comparing import Row, made, read
 from benchmarks.machine import commit, machine, versions
 from costar_cli.config.models import Config
 from costar_cli.datasets.registry import sources
-from costar_cli.evaluate.bands import WINDOWS, BandTest
-from costar_cli.evaluate.calibrated import Calibrated
+from costar_cli.evaluate.bands import BandTest
+from costar_cli.evaluate.calibrated import WINDOWS, Calibrated
 from costar_cli.evaluate.calibration import REPORTED, covered
 from costar_cli.evaluate.metrics import average_over_steps
 from costar_cli.evaluate.run import part_to_score
@@ -124,7 +124,7 @@ def scored(
     errors = score(model, test, denominator_Y=sd_Y, batch_size=16_384, task=NullTask(), bands=bands)
     found: dict[str, tuple[float, Calibrated]] = {}
     for kind in bands.sums:
-        summary = bands.summary(kind, unit.factor)
+        summary = bands.told.summary(kind, unit.factor)
         rmse = float("nan")
         if kind != WINDOWS:
             rmse = float(average_over_steps(unit.factor * errors[kind].ensemble_rmse()))

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.evaluate.calibrated import Calibrated
+from costar_cli.evaluate.calibrated import Asked, BandSums
 from costar_cli.evaluate.calibration import LEVELS, BandScores, covered
 from costar_cli.evaluate.dropout import StayWeights
-from costar_cli.evaluate.lights import LEVEL, LightScores, LightSums
+from costar_cli.evaluate.lights import LEVEL, LightSums
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.panel import Panel, Queries
@@ -20,13 +20,10 @@ from costar_cli.uncertainty.estimates import Ask
 from costar_cli.uncertainty.outcomes import levels
 
 QUARTERS: Final = ("lowest quarter", "second quarter", "third quarter", "highest quarter")
-WINDOWS: Final = "windows"  # factual rolling-origin windows of test subjects, beside counterfactual query sets
 
 MOST_ANSWERED: Final = 16_384  # queries of a set whose bands are scored; subjects count once, however often asked
 MOST_DIED_OUT: Final = 4_096
 
-Told = Literal["counterfactual", "factual"]
-Asked = Told | Literal["windows"]
 Ints = NDArray[np.int64]
 
 
@@ -122,6 +119,7 @@ class BandTest:
 
         `queries.subject` counts the rows of the test panel.
         """
+        self._begin(asked)
         says_QY = self.facts.informative(levels(self.panel, queries))
         if queries.scored is not None:
             steps_Q = (queries.scored & steps_H).sum(axis=1)
@@ -130,6 +128,12 @@ class BandTest:
         kinds = ((says_QY.any(axis=1), MOST_ANSWERED), (~says_QY.any(axis=1), MOST_DIED_OUT))
         some = [np.flatnonzero(of_Q)[some_of_each(queries.subject[of_Q], most)] for of_Q, most in kinds]
         return queries.take(np.sort(np.concatenate(some)))
+
+    def _begin(self, asked: Asked) -> None:
+        """Have sums of a kind of question, of all subjects, if there are bands."""
+        if self.calibration is not None and asked not in self.sums:
+            sizes = {name: len(grouping.labels) for name, grouping in self.groupings.items()}
+            self.sums[asked] = BandScores.zeros(subjects=self.panel.n_subjects, horizon=self.horizon, groups=sizes)
 
     def estimate(self, panel: Panel, queries: Queries, ask: Ask) -> Estimates:
         """Return estimates of queries about some of the subjects; `ask` predicts as a model's `rollout` does."""
@@ -153,9 +157,6 @@ class BandTest:
             bands = calibration.bands(found.take(rows), LEVELS)
             return bands.lower_LQHY, bands.upper_LQHY
 
-        sizes = {name: len(grouping.labels) for name, grouping in self.groupings.items()}
-        if asked not in self.sums:
-            self.sums[asked] = BandScores.zeros(subjects=self.panel.n_subjects, horizon=self.horizon, groups=sizes)
         at = queries.subject, queries.origin
         self.sums[asked].add(
             queries.subject,
@@ -188,17 +189,13 @@ class BandTest:
         sums = self.lights.setdefault(asked, LightSums(self.horizon))
         sums.add(queries.subject, lights, square_QHY, covered_QHY, counts_QHY, stay_QH)
 
-    def light_scores(self, truth: Told, factor: float) -> dict[Told, dict[str, LightScores]]:
-        """Return errors by light, of a kind of question and of windows; `factor` is as in `summary`."""
-        kinds: dict[Told, Asked] = {truth: truth, "factual": WINDOWS if WINDOWS in self.lights else "factual"}
-        return {kind: self.lights[asked].summary(factor) for kind, asked in kinds.items() if asked in self.lights}
-
-    def summary(self, asked: Asked, factor: float) -> Calibrated | None:
-        """Return what bands, if any, do on a kind of question, in a unit of `factor` times the denominator's."""
-        if asked not in self.sums:
-            return None
-        groups = {name: grouping.labels for name, grouping in self.groupings.items()}
-        sums, (answers, died_out) = replace(self.sums[asked], cluster=self.panel.cluster), self.died_out[asked]
-        lights = self.lights[asked].summary(factor) if asked in self.lights else {}
-        absorbed_share = float(died_out / max(answers, 1))
-        return Calibrated.of(sums, factor=factor, groups=groups, absorbed_share=absorbed_share, lights=lights)
+    @property
+    def told(self) -> BandSums:
+        """Return everything that was added."""
+        cluster = self.panel.cluster
+        return BandSums(
+            scores={kind: replace(sums, cluster=cluster) for kind, sums in self.sums.items()},
+            lights=self.lights,
+            absorbed_share={kind: float(gone / max(answers, 1)) for kind, (answers, gone) in self.died_out.items()},
+            labels={name: grouping.labels for name, grouping in self.groupings.items()} if self.sums else {},
+        )

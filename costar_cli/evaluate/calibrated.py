@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Final, Literal, Self
 
 import numpy as np
 
@@ -15,8 +15,13 @@ from costar_cli.evaluate.calibration import (
     share_over_subjects,
     shares,
 )
-from costar_cli.evaluate.lights import LightScores
+from costar_cli.evaluate.lights import LightScores, LightSums
 from costar_cli.evaluate.metrics import PerStep, average_over_steps, known
+
+WINDOWS: Final = "windows"  # factual rolling-origin windows of test subjects, beside counterfactual query sets
+
+Told = Literal["counterfactual", "factual"]
+Asked = Told | Literal["windows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +155,30 @@ def _groups(by: str, labels: Sequence[str], sums: GroupScores, factor: float) ->
         )
         for g, label in enumerate(labels)
     ]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class BandSums:
+    """Sums, by kind of question, of how the bands and lights of one model did on a test part.
+
+    A model without a calibration has no bands, one that knows nothing of practice no lights. `absorbed_share` is that
+    of answers that say nothing, scored or not; `labels` names the groups of each grouping.
+    """
+
+    scores: Mapping[Asked, BandScores]
+    lights: Mapping[Asked, LightSums]
+    absorbed_share: Mapping[Asked, float]
+    labels: Mapping[str, Sequence[str]]
+
+    def light_scores(self, truth: Told, factor: float) -> dict[Told, dict[str, LightScores]]:
+        """Return errors by light, of a kind of question and of windows; `factor` is as in `summary`."""
+        kinds: dict[Told, Asked] = {truth: truth, "factual": WINDOWS if WINDOWS in self.lights else "factual"}
+        return {kind: self.lights[asked].summary(factor) for kind, asked in kinds.items() if asked in self.lights}
+
+    def summary(self, asked: Asked, factor: float) -> Calibrated | None:
+        """Return what bands, if any, do on a kind of question, in a unit of `factor` times the denominator's."""
+        if asked not in self.scores:
+            return None
+        lights = self.lights[asked].summary(factor) if asked in self.lights else {}
+        share = self.absorbed_share[asked]
+        return Calibrated.of(self.scores[asked], factor=factor, groups=self.labels, absorbed_share=share, lights=lights)

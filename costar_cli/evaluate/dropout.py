@@ -1,6 +1,6 @@
 """Weights against loss of follow-up: errors as if everybody had stayed (spec SCORE-22)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import UsageError
-from costar_cli.evaluate.metrics import PerStep, SquaredErrors
+from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.setups import Candidate
 from costar_cli.panel import Panel, PanelSchema, Queries
 from costar_cli.uncertainty import Hazards, survival_of
@@ -85,10 +85,6 @@ class Unweighed:
         """Add a batch of queries, as `SquaredErrors.add` does to sums `like` these."""
         blank = like.zeros_like(subjects=len(like.count), weighed=False)
         self.sums.setdefault(kind, blank).add(prediction_RQHY, queries, **how)
-
-    def rmse(self, factor: float) -> Mapping[str, PerStep]:
-        """Return the RMSE, mean over members, by kind of question, `factor` times in the unit of errors."""
-        return {kind: errors.mean_rmse(factor) for kind, errors in self.sums.items()}
 
 
 def hazards_of_losses(schema: PanelSchema, candidates: Sequence[Candidate]) -> Hazards:

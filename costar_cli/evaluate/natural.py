@@ -5,7 +5,7 @@ Means over windows of the test subjects (spec AVERAGE-5), by step since the orig
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Self
+from typing import ClassVar, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,17 +80,46 @@ class CourseQuestions:
         asked = replace(chosen, subject=rows[chosen.subject].astype(np.int32), outcomes=None, scored=None)
         return cls(panel, asked, np.full((len(asked), longest, panel.outcomes.shape[2]), np.nan))
 
+    def answers(self, weight_QH: Floats | None = None) -> "CourseAnswers":
+        """Return predictions, once a model has made them, beside what was observed; steps count one by default."""
+        subject_Q, origin_Q = self.queries.subject, self.queries.origin.astype(np.int64)
+        step_QH = origin_Q[:, None] + np.arange(self.queries.horizon) + 1
+        at = subject_Q[:, None], step_QH
+        return CourseAnswers(
+            subject=subject_Q,
+            unit=(subject_Q if self.panel.cluster is None else self.panel.cluster[subject_Q]).astype(np.int64),
+            origin=origin_Q,
+            observed=self.panel.outcomes[at],
+            seen=np.asarray(self.panel.observed_outcomes[at]),
+            predicted=self.mean_QHY,
+            weight=np.ones(step_QH.shape) if weight_QH is None else weight_QH,
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CourseAnswers:
+    """Windows of some subjects, what was observed in them, and what a model predicts.
+
+    `subject`, `unit` and `origin` `[Q]`: whose they are, the cluster of these, or the subject itself, and where they
+    begin. `observed`, where it was `seen`, and `predicted` `[Q,H,Y]`; `weight [Q,H]` is how much each step counts.
+    """
+
+    ALONG: ClassVar[Mapping[str, int]] = dict.fromkeys(
+        ("subject", "unit", "origin", "observed", "seen", "predicted", "weight"), 0
+    )
+
+    subject: NDArray[np.int32]
+    unit: NDArray[np.int64]
+    origin: NDArray[np.int64]
+    observed: NDArray[np.float32]
+    seen: NDArray[np.bool_]
+    predicted: Floats
+    weight: Floats
+
     def summary(
-        self,
-        outcomes: Sequence[Variable],
-        *,
-        level: float,
-        setup: SetupName,
-        label: str,
-        test: str,
-        weight_QH: Floats | None = None,
+        self, outcomes: Sequence[Variable], *, level: float, setup: SetupName, label: str, test: str
     ) -> NaturalCourse:
-        """Return what the predictions come to, once a model has made them.
+        """Return what the predictions come to.
 
         Args:
             outcomes: what they are called.
@@ -98,64 +127,37 @@ class CourseQuestions:
             setup: how the model was trained.
             label: what tables call it.
             test: the part that the subjects are of.
-            weight_QH: how much each step of the questions counts, one by default.
         """
-        origin_Q, horizon = self.queries.origin.astype(np.int64), self.queries.horizon
-        places: Mapping[Axis, NDArray[np.int64]] = {
-            "origin": np.broadcast_to(np.arange(horizon), (len(origin_Q), horizon)),
-            "series": origin_Q[:, None] + np.arange(horizon) + 1,
-        }
-        steps = [
-            step
-            for axis, place_QH in places.items()
-            for step in _steps(
-                axis,
-                place_QH,
-                self.panel,
-                self.queries,
-                self.mean_QHY,
-                outcomes,
-                level,
-                np.ones(place_QH.shape) if weight_QH is None else weight_QH,
-            )
-        ]
-        subjects = len(np.unique(self.queries.subject))
-        return NaturalCourse(setup, label, test, len(origin_Q), subjects, level, tuple(steps))
+        step_QH = np.broadcast_to(np.arange(self.weight.shape[1]), self.weight.shape)
+        places: Mapping[Axis, NDArray[np.int64]] = {"origin": step_QH, "series": self.origin[:, None] + step_QH + 1}
+        steps = [step for axis, place_QH in places.items() for step in self._steps(axis, place_QH, outcomes, level)]
+        subjects = len(np.unique(self.subject))
+        return NaturalCourse(setup, label, test, len(self.origin), subjects, level, tuple(steps))
 
-
-def _steps(
-    axis: Axis,
-    place_QH: NDArray[np.int64],
-    panel: Panel,
-    queries: Queries,
-    predicted_QHY: Floats,
-    outcomes: Sequence[Variable],
-    level: float,
-    weight_QH: Floats,
-) -> Iterator[CourseStep]:
-    """Yield the means at each place, an outcome after another."""
-    count, step_QH = int(place_QH.max()) + 1, queries.origin.astype(np.int64)[:, None] + np.arange(queries.horizon) + 1
-    unit_N = np.arange(panel.n_subjects) if panel.cluster is None else np.unique(panel.cluster, return_inverse=True)[1]
-    unit_QH = np.broadcast_to(unit_N[queries.subject][:, None], place_QH.shape)
-    observed_QHY = panel.outcomes[queries.subject[:, None], step_QH].astype(np.float64)
-    was_QHY = np.asarray(panel.observed_outcomes[queries.subject[:, None], step_QH])
-    for k, outcome in enumerate(outcomes):
-        seen_QH = was_QHY[..., k]
-        at, weight_M = (unit_QH[seen_QH], place_QH[seen_QH]), weight_QH[seen_QH]
-        counts, seen, said = (np.zeros((int(unit_N.max()) + 1, count)) for _ in range(3))
-        np.add.at(counts, at, weight_M)
-        np.add.at(seen, at, weight_M * observed_QHY[..., k][seen_QH])
-        np.add.at(said, at, weight_M * predicted_QHY[..., k][seen_QH])
-        halves = [_half(sums, counts, level) for sums in (seen, said - seen)]
-        total, answers = counts.sum(axis=0), np.bincount(at[1], minlength=count)
-        for i in np.flatnonzero(answers >= (FEWEST_ANSWERS if axis == "series" else 1)).tolist():
-            found, expected = float(seen[:, i].sum() / total[i]), float(said[:, i].sum() / total[i])
-            apart, (half, half_apart) = expected - found, (_known(half[i]) for half in halves)
-            yield CourseStep(
-                axis, i + (axis == "origin"), outcome.name, outcome.unit, int(answers[i]), found, expected, apart,
-                *((None, None) if half is None else (found - half, found + half)),
-                *((None, None) if half_apart is None else (apart - half_apart, apart + half_apart)),
-            )  # fmt: skip
+    def _steps(
+        self, axis: Axis, place_QH: NDArray[np.int64], outcomes: Sequence[Variable], level: float
+    ) -> Iterator[CourseStep]:
+        """Yield the means at each place, an outcome after another."""
+        count = int(place_QH.max()) + 1
+        units, unit_Q = np.unique(self.unit, return_inverse=True)
+        unit_QH = np.broadcast_to(unit_Q[:, None], place_QH.shape)
+        for k, outcome in enumerate(outcomes):
+            seen_QH = self.seen[..., k]
+            at, weight_M = (unit_QH[seen_QH], place_QH[seen_QH]), self.weight[seen_QH]
+            counts, seen, said = (np.zeros((len(units), count)) for _ in range(3))
+            np.add.at(counts, at, weight_M)
+            np.add.at(seen, at, weight_M * self.observed[..., k][seen_QH].astype(np.float64))
+            np.add.at(said, at, weight_M * self.predicted[..., k][seen_QH])
+            halves = [_half(sums, counts, level) for sums in (seen, said - seen)]
+            total, answers = counts.sum(axis=0), np.bincount(at[1], minlength=count)
+            for i in np.flatnonzero(answers >= (FEWEST_ANSWERS if axis == "series" else 1)).tolist():
+                found, expected = float(seen[:, i].sum() / total[i]), float(said[:, i].sum() / total[i])
+                apart, (half, half_apart) = expected - found, (_known(half[i]) for half in halves)
+                yield CourseStep(
+                    axis, i + (axis == "origin"), outcome.name, outcome.unit, int(answers[i]), found, expected, apart,
+                    *((None, None) if half is None else (found - half, found + half)),
+                    *((None, None) if half_apart is None else (apart - half_apart, apart + half_apart)),
+                )  # fmt: skip
 
 
 def _half(sums_UK: Floats, counts_UK: Floats, level: float) -> Floats:

@@ -1,14 +1,14 @@
 """Scores of predicted probabilities: of the ends of series, and of outcomes that are 0 or 1 (spec SURV-7, SURV-8)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.evaluate.dropout import StayWeights
-from costar_cli.evaluate.natural import CourseQuestions
+from costar_cli.evaluate.natural import CourseAnswers
 from costar_cli.evaluate.score import mean_predictions
 from costar_cli.evaluate.setups import SetupName
 from costar_cli.methods.base import FittedModel
@@ -18,6 +18,7 @@ from costar_cli.uncertainty import Survival
 from costar_cli.uncertainty.rates import expected_ends, loss_of_rates
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 LEAST: Final = 1e-6  # of a probability whose logarithm is taken, so that a loss is finite
 BINS: Final = 10
@@ -71,18 +72,57 @@ def survival_windows(panel: Panel, horizon: int) -> Queries | None:
     return Queries(row_Q.astype(np.int32), origin_Q.astype(np.int16), plan)
 
 
-def score_ends(
-    model: FittedModel,
-    survival: Survival,
-    panel: Panel,
-    horizon: int,
-    *,
-    setup: SetupName,
-    label: str,
-    test: str,
-    weights: StayWeights | None = None,
-) -> Iterator[ProbabilityScore]:
-    """Yield the scores of each terminal end: that it comes at a step, of series that went on until then."""
+@dataclass(frozen=True, eq=False, slots=True)
+class EventAnswers:
+    """Predicted probabilities of one event, one for each subject and step since the origin that counts.
+
+    `kind` and `of` are as in `ProbabilityScore`. `step` counts from 1, `predicted` is the probability, `came` what
+    happened, `weight` how much it counts, and `time` the length of the step where `predicted` counts expected ends.
+    """
+
+    ALONG: ClassVar[Mapping[str, int]] = dict.fromkeys(("step", "predicted", "came", "weight", "time"), 0)
+
+    kind: str
+    of: str
+    step: NDArray[np.int64]
+    predicted: Floats
+    came: Bools
+    weight: Floats
+    time: Floats | None = None
+
+    @classmethod
+    def those(
+        cls, kind: str, of: str, counts_QH: Bools, *,
+        predicted_QH: Floats, came_QH: Bools, weight_QH: Floats | None = None, time_QH: Floats | None = None,
+    ) -> Self:  # fmt: skip
+        """Return the answers that count; weights are one by default."""
+        weight_M = np.ones(int(counts_QH.sum())) if weight_QH is None else weight_QH[counts_QH]
+        time_M = None if time_QH is None else time_QH[counts_QH]
+        return cls(
+            kind, of, np.nonzero(counts_QH)[1] + 1, predicted_QH[counts_QH], came_QH[counts_QH], weight_M, time_M
+        )
+
+    def score(self, *, setup: SetupName, label: str, test: str) -> ProbabilityScore:
+        """Return the scores of each step, and the tenths."""
+        steps = []
+        for step in np.unique(self.step).tolist():
+            own = self.step == step
+            time_M = None if self.time is None else self.time[own]
+            steps.append(_step(step, self.predicted[own], self.came[own], self.weight[own], time_M))
+        rank_M = self.predicted if self.time is None else self.predicted / self.time
+        count = len(rank_M)
+        parts = np.array_split(np.argsort(rank_M, kind="stable"), min(BINS, count)) if count else []
+        tenths = tuple(
+            (_mean(self.predicted[part], self.weight[part]), _mean(self.came[part], self.weight[part]), len(part))
+            for part in parts
+        )
+        return ProbabilityScore(setup, label, test, self.kind, self.of, tuple(steps), tenths)
+
+
+def answer_ends(
+    model: FittedModel, survival: Survival, panel: Panel, horizon: int, weights: StayWeights | None = None
+) -> Iterator[EventAnswers]:
+    """Yield, for each terminal end, the probabilities that it comes at a step, of series that went on until then."""
     queries = survival_windows(panel, min(horizon, model.horizon))
     if queries is None or panel.end is None:
         return
@@ -96,57 +136,21 @@ def score_ends(
     weight_QH = weights.at(queries) if weights else None
     for code, name in model.schema.terminal.items():
         came_QH = (step_QH == last_Q1) & (panel.end[queries.subject][:, None] == code)
-        scored = _scores(risk_QHE[..., code - 1], came_QH, at_risk_QH, weight_QH, time_QH)
-        yield ProbabilityScore(setup, label, test, "end", name, *scored)
+        risk_QH = risk_QHE[..., code - 1]
+        yield EventAnswers.those(
+            "end", name, at_risk_QH, predicted_QH=risk_QH, came_QH=came_QH, weight_QH=weight_QH, time_QH=time_QH
+        )
 
 
-def score_binary(
-    course: CourseQuestions,
-    schema: PanelSchema,
-    *,
-    setup: SetupName,
-    label: str,
-    test: str,
-    weights: StayWeights | None = None,
-) -> Iterator[ProbabilityScore]:
-    """Yield the scores of each binary outcome, under the treatments that were given."""
-    queries = course.queries
-    step_QH = queries.origin.astype(np.int64)[:, None] + np.arange(queries.horizon) + 1
-    at = queries.subject[:, None], step_QH
-    weight_QH = weights.at(queries) if weights else None
+def answers_of_binary(course: CourseAnswers, schema: PanelSchema) -> Iterator[EventAnswers]:
+    """Yield the probabilities of each binary outcome, under the treatments that were given."""
     for k, outcome in enumerate(schema.outcomes):
         if outcome.kind == "binary":
-            came_QH = course.panel.outcomes[(*at, k)] > 0.5
-            seen_QH = np.asarray(course.panel.observed_outcomes[(*at, k)])
-            scored = _scores(course.mean_QHY[..., k], came_QH, seen_QH, weight_QH)
-            yield ProbabilityScore(setup, label, test, "outcome", outcome.name, *scored)
-
-
-def _scores(
-    predicted_QH: Floats,
-    came_QH: NDArray[np.bool_],
-    counts_QH: NDArray[np.bool_],
-    weight_QH: Floats | None = None,
-    time_QH: Floats | None = None,
-) -> tuple[tuple[ProbabilityStep, ...], tuple[tuple[float, float, int], ...]]:
-    """Return the scores of each step, and the tenths; with the length of steps, those of expected ends in it."""
-    weight_QH = np.ones(predicted_QH.shape) if weight_QH is None else weight_QH
-    steps = [
-        _step(
-            h + 1,
-            predicted_QH[counts, h],
-            came_QH[counts, h],
-            weight_QH[counts, h],
-            None if time_QH is None else time_QH[counts, h],
-        )
-        for h, counts in enumerate(counts_QH.T)
-        if counts.any()
-    ]
-    p_M, came_M, weight_M = predicted_QH[counts_QH], came_QH[counts_QH], weight_QH[counts_QH]
-    rank_M = p_M if time_QH is None else p_M / time_QH[counts_QH]
-    parts = np.array_split(np.argsort(rank_M, kind="stable"), min(BINS, len(p_M))) if len(p_M) else []
-    tenths = ((_mean(p_M[part], weight_M[part]), _mean(came_M[part], weight_M[part]), len(part)) for part in parts)
-    return tuple(steps), tuple(tenths)
+            came_QH, predicted_QH = course.observed[..., k] > 0.5, course.predicted[..., k]
+            yield EventAnswers.those(
+                "outcome", outcome.name, course.seen[..., k],
+                predicted_QH=predicted_QH, came_QH=came_QH, weight_QH=course.weight,
+            )  # fmt: skip
 
 
 def _step(

@@ -11,39 +11,28 @@ from costar_cli.config.models import EvaluateConfig
 from costar_cli.datasets.base import Limit
 from costar_cli.datasets.registry import noisy_of
 from costar_cli.errors import MismatchError
-from costar_cli.evaluate.bands import WINDOWS, BandTest
-from costar_cli.evaluate.bootstrap import bootstrap_interval, caution_about_units, too_few_units
+from costar_cli.evaluate.bands import BandTest
 from costar_cli.evaluate.dropout import StayWeights, Unweighed, hazards_of_losses
 from costar_cli.evaluate.limit import known_limit, score_limit
 from costar_cli.evaluate.metrics import SquaredErrors
-from costar_cli.evaluate.natural import CourseQuestions, NaturalCourse
+from costar_cli.evaluate.natural import CourseQuestions
 from costar_cli.evaluate.periods import PeriodErrors, Periods
-from costar_cli.evaluate.probabilities import ProbabilityScore, score_binary, score_ends
+from costar_cli.evaluate.probabilities import answer_ends
 from costar_cli.evaluate.published import is_published_data, published_row
 from costar_cli.evaluate.report import EvaluationReport
-from costar_cli.evaluate.rows import Basis, Provenance, ReportRow, Unit
+from costar_cli.evaluate.rows import Provenance, ReportRow, Unit
 from costar_cli.evaluate.score import TestPart, Truth, score
+from costar_cli.evaluate.scores import Scored, Scores
 from costar_cli.evaluate.setups import Candidate, Job, Setup, SetupName, plan_jobs
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.regression.naive import LastValue
 from costar_cli.panel import Dataset, Part, Queries
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
-from costar_cli.reporting import WORSE_THAN_LAST_VALUE, NullReporter, Reporter, Task, warnings_of
+from costar_cli.reporting import NullReporter, Reporter, Task, warnings_of
 from costar_cli.uncertainty import calibration_of, facts_of, support_of, survival_of
 
-__all__ = ["run_evaluation"]
-
-
-@dataclass(frozen=True)
-class _Scored:
-    """What one model, or what knows the simulator, did on a test part; bands where it is calibrated."""
-
-    errors: Mapping[Truth, SquaredErrors]
-    bands: BandTest | None = None
-    course: CourseQuestions | None = None
-    periods: PeriodErrors | None = None
-    unweighed: Unweighed | None = None
+__all__ = ["run_evaluation", "score_models"]
 
 
 def run_evaluation(
@@ -69,6 +58,18 @@ def run_evaluation(
         published rows of the same methods.
     """
     reporter = reporter or NullReporter()
+    return score_models(dataset, models, config, setups=setups, reporter=reporter).report(reporter)
+
+
+def score_models(
+    dataset: Dataset,
+    models: Sequence[Candidate],
+    config: EvaluateConfig,
+    *,
+    setups: Sequence[SetupName] | None,
+    reporter: Reporter,
+) -> Scores:
+    """Return what the report of an evaluation is made of; arguments are those of `run_evaluation`."""
     jobs = plan_jobs(dataset, models, setups)
     used = _unique(jobs)
     for candidate in used:
@@ -84,44 +85,29 @@ def run_evaluation(
     naive = LastValue(horizon=dataset.horizon, schema=dataset.schema, scaler=used[0].model.scaler)
     limits = {part: limit for part in parts if (limit := known_limit(dataset, part))}
     total = sum(parts[part].n_queries for part in [*(job.setup.test for job in jobs), *parts, *limits])
-    rows: list[tuple[ReportRow, SquaredErrors | None]] = []
-    courses: list[NaturalCourse | None] = []
-    probabilities: list[ProbabilityScore] = []
+    rows: list[Scored | ReportRow] = []
     with reporter.task("Scoring", total=total, unit="query") as task:
-        naive_scores = {part: bench.score(naive, part, task) for part in parts}
-        limit_scores = {part: bench.score_limit(limit, part, task, reporter) for part, limit in limits.items()}
+        anchors = {part: bench.anchor(naive, part, task) for part in parts}
+        bounds = {part: bench.bound(limit, part, task, reporter) for part, limit in limits.items()}
         for setup in dict.fromkeys(job.setup for job in jobs):
             candidates = [job.candidate for job in jobs if job.setup == setup]
-            for candidate in candidates:
-                scored = bench.score(candidate.model, setup.test, task)
-                provenance = _provenance(candidate, dataset)
-                rows += bench.rows(scored, setup, candidate.label, provenance)
-                courses.append(bench.natural(scored, candidate.label, setup))
-                probabilities += bench.probabilities(candidate.model, scored, candidate.label, setup)
+            rows += [bench.scored(candidate, setup, task) for candidate in candidates]
             if naive.method not in {candidate.model.method for candidate in candidates}:
-                rows += bench.rows(naive_scores[setup.test], setup, METHODS.label(naive.method), None)
-            if setup.test in limits:
-                rows += bench.rows(limit_scores[setup.test], setup, limits[setup.test].label, None, basis="limit")
-            rows += [(row, None) for row in _published_rows(dataset, setup, candidates)]
-    report = EvaluationReport(
+                rows.append(replace(anchors[setup.test], setup=setup.name))
+            if setup.test in bounds:
+                rows.append(replace(bounds[setup.test], setup=setup.name))
+            rows += _published_rows(dataset, setup, candidates)
+    return Scores(
         dataset=dataset.name,
         dataset_digest=dataset.digest,
         horizon=dataset.horizon,
+        schema=dataset.schema,
         unit=bench.unit,
-        level=config.level,
-        rows=tuple(row for row, _ in rows),
+        config=config,
+        rows=tuple(rows),
         warnings=tuple(warnings),
-        config=config.model_dump(mode="json"),
-        step=dataset.schema.step,
-        errors=tuple(errors for _, errors in rows),
-        natural=tuple(course for course in courses if course),
-        probabilities=tuple(probabilities),
         dropout=tuple(of.told for of in weights.values()),
     )
-    said = [*report.few_units, *_losses(report)]
-    for warning in said:
-        reporter.warn(warning)
-    return replace(report, warnings=(*report.warnings, *said))
 
 
 @dataclass(frozen=True)
@@ -139,86 +125,55 @@ class _Bench:
     def _scale(self) -> dict[str, Any]:
         return {"denominator_Y": np.array(self.unit.denominator), "batch_size": self.config.query_batch_size}
 
-    def score(self, model: FittedModel, part: Part, task: Task) -> _Scored:
-        """Return what a model did on a test part."""
+    def scored(self, candidate: Candidate, setup: Setup, task: Task) -> Scored:
+        """Return what a model that is evaluated did in a set-up."""
+        model, test, weights = candidate.model, self.parts[setup.test], self.weights.get(setup.test)
+        course = CourseQuestions.of(test.panel, test.horizon)
+        known = survival_of(model) if self.dataset.schema.ends == model.schema.ends else None
+        found = self._score(model, setup.test, task, course)
+        return replace(
+            found,
+            setup=setup.name,
+            label=candidate.label,
+            basis="ours",
+            provenance=_provenance(candidate, self.dataset),
+            course=course.answers(weights.at(course.queries) if weights else None) if course else None,
+            ends=tuple(answer_ends(model, known, test.panel, test.horizon, weights)) if known else (),
+        )
+
+    def anchor(self, model: FittedModel, part: Part, task: Task) -> Scored:
+        """Return what the naive anchor did on a test part, of the first set-up."""
+        return self._score(model, part, task)
+
+    def bound(self, limit: Limit, part: Part, task: Task, reporter: Reporter) -> Scored:
+        """Return what the simulator itself would have done, of the first set-up."""
+        errors = score_limit(self.dataset, limit, part, self.parts[part], **self._scale, task=task, reporter=reporter)
+        return self._named(limit.label, part, errors, basis="limit")
+
+    def _score(self, model: FittedModel, part: Part, task: Task, course: CourseQuestions | None = None) -> Scored:
         test, facts = self.parts[part], facts_of(model)
         told = test.panel, test.horizon, self._scale["denominator_Y"], calibration_of(model), support_of(model)
         weights = self.weights.get(part)
         bands = BandTest(model, facts, *told, weights) if facts else None
-        course = CourseQuestions.of(test.panel, test.horizon)
-        periods = PeriodErrors(self.periods, test.panel) if self.periods else None
+        periods = PeriodErrors.of(self.periods, test.panel) if self.periods else None
         unweighed = Unweighed(weights) if weights else None
         also: Any = {"bands": bands, "course": course, "periods": periods, "unweighed": unweighed}
-        return _Scored(self._clustered(score(model, test, **self._scale, task=task, **also), part), **also)
+        errors = score(model, test, **self._scale, task=task, **also)
+        return self._named(
+            METHODS.label(model.method),
+            part,
+            errors,
+            bands=bands.told if bands else None,
+            periods=periods.told if periods else None,
+            unweighed=unweighed.sums if unweighed else {},
+        )
 
-    def natural(self, scored: _Scored, label: str, setup: Setup) -> NaturalCourse | None:
-        """Return what a model predicts under the treatments given, beside what was observed."""
-        if scored.course is None:
-            return None
-        weights = self.weights.get(setup.test)
-        named: Any = {"setup": setup.name, "label": label, "test": str(setup.test)}
-        named["weight_QH"] = weights.at(scored.course.queries) if weights else None
-        return scored.course.summary(self.dataset.schema.outcomes, level=self.config.level, **named)
-
-    def probabilities(self, model: FittedModel, scored: _Scored, label: str, setup: Setup) -> list[ProbabilityScore]:
-        """Return the scores of ends of series and of binary outcomes, where there are any."""
-        named: Any = {"setup": setup.name, "label": label, "test": str(setup.test)}
-        named["weights"] = self.weights.get(setup.test)
-        part, schema = self.parts[setup.test], self.dataset.schema
-        survival = survival_of(model) if schema.ends == model.schema.ends else None
-        ends = score_ends(model, survival, part.panel, part.horizon, **named) if survival else ()
-        return [*ends, *(score_binary(scored.course, schema, **named) if scored.course else ())]
-
-    def score_limit(self, limit: Limit, part: Part, task: Task, reporter: Reporter) -> _Scored:
-        """Return what the simulator itself would have done."""
-        known = score_limit(self.dataset, limit, part, self.parts[part], **self._scale, task=task, reporter=reporter)
-        return _Scored(self._clustered(known, part))
-
-    def _clustered(self, scored: Mapping[Truth, SquaredErrors], part: Part) -> dict[Truth, SquaredErrors]:
-        cluster = self.parts[part].panel.cluster
-        return {truth: replace(errors, cluster=cluster) for truth, errors in scored.items()}
-
-    def rows(
-        self,
-        scored: _Scored,
-        setup: Setup,
-        label: str,
-        provenance: Provenance | None,
-        basis: Basis = "naive",
-    ) -> list[tuple[ReportRow, SquaredErrors]]:
-        """Return a row, with its errors, per kind of truth."""
-        config = self.config
-        periods = scored.periods.scores(self.unit.factor) if scored.periods else {}
-        unweighted = scored.unweighed.rmse(self.unit.factor) if scored.unweighed else {}
-        rows = []
-        for truth, errors in scored.errors.items():
-            bands = scored.bands.summary(truth, self.unit.factor) if scored.bands else None
-            lights = scored.bands.light_scores(truth, self.unit.factor) if scored.bands and not bands else {}
-            interval = bootstrap_interval(errors, level=config.level, replicates=config.bootstrap, seed=config.seed)
-            too_few = too_few_units([errors]) if config.bootstrap else None
-            row = ReportRow.scored_row(
-                errors,
-                interval,
-                factor=self.unit.factor,
-                outcome_names=[variable.name for variable in self.dataset.schema.outcomes],
-                setup=setup.name,
-                label=label,
-                basis="ours" if provenance else basis,
-                truth=truth,
-                test=str(setup.test),
-                query_sets=self.parts[setup.test].sets_by_step(truth),
-                provenance=provenance,
-                no_interval=too_few,
-                caution=caution_about_units([errors]) if interval else None,
-                calibration=bands.calibration if bands else {},
-                bands=bands.details if bands else None,
-                factual=scored.bands.summary(WINDOWS, self.unit.factor) if scored.bands else None,
-                lights=lights,
-                periods=periods.get(truth, ()),
-                unweighted=unweighted.get(truth),
-            )
-            rows.append((row, errors))
-        return rows
+    def _named(self, label: str, part: Part, errors: Mapping[Truth, SquaredErrors], **more: Any) -> Scored:  # noqa: ANN401 - fields
+        test = self.parts[part]
+        own = {truth: replace(sums, cluster=test.panel.cluster) for truth, sums in errors.items()}
+        sets = {truth: test.sets_by_step(truth) for truth in test.serving}
+        named: Any = {"setup": "zero-shot", "basis": "naive"} | more
+        return Scored(label=label, test=str(part), query_sets=sets, errors=own, **named)
 
 
 def stay_weights(
@@ -277,11 +232,6 @@ def _warnings(dataset: Dataset, jobs: Sequence[Job]) -> list[str]:
         for job in jobs
         if job.setup.name == "zero-shot" and job.candidate.labelled_target_subjects
     ]
-
-
-def _losses(report: EvaluationReport) -> list[str]:
-    """Return a warning for each row whose error is larger than that of the last value carried forward."""
-    return [f"{row.label} in {row.setup}: {WORSE_THAN_LAST_VALUE} ({errors})" for row, errors in report.losers()]
 
 
 def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import CostarError
-from costar_cli.evaluate.bands import WINDOWS, Asked, BandTest
+from costar_cli.evaluate.bands import BandTest
+from costar_cli.evaluate.calibrated import WINDOWS, Asked
 from costar_cli.evaluate.dropout import Unweighed
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.natural import CourseQuestions

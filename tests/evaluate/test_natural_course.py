@@ -38,7 +38,7 @@ def course(panel: Panel, **options: object) -> NaturalCourse:
     questions = CourseQuestions.of(panel, 3)
     assert questions is not None
     questions.mean_QHY[:] = LinearModel(TUMOR, horizon=3, **options).rollout(panel, questions.queries).mean(axis=0)
-    return questions.summary(TUMOR.outcomes, level=0.9, setup="supervised", label="m", test="source/test")
+    return questions.answers().summary(TUMOR.outcomes, level=0.9, setup="supervised", label="m", test="source/test")
 
 
 def test_a_model_that_misses_growth_is_off_by_a_step_more_each_step():

@@ -39,12 +39,12 @@ def test_periods_add_up_to_all_and_hold_their_own_queries():
     rng = np.random.default_rng(1)
     predicted = rng.normal(size=(2, len(queries), 2, 1))
     shape = {"members": 2, "horizon": 2, "outcomes": 1}
-    whole, parts = SquaredErrors.zeros(subjects=3, **shape), PeriodErrors(periods, panel)
+    whole, parts = SquaredErrors.zeros(subjects=3, **shape), PeriodErrors.of(periods, panel)
     steps_H, one_Y = np.ones(2, dtype=bool), np.ones(1)
     whole.add(predicted, queries, steps_H=steps_H, denominator_Y=one_Y)
     parts.add("factual", whole, predicted, queries, steps_H=steps_H, denominator_Y=one_Y)
-    np.testing.assert_allclose(parts.sums["factual"].members.sum(axis=1), whole.members.sum(axis=1))
-    scores = parts.scores(factor=10)["factual"]
+    np.testing.assert_allclose(parts.told.sums["factual"].members.sum(axis=1), whole.members.sum(axis=1))
+    scores = parts.told.scores(factor=10)["factual"]
     february = (queries.origin >= 12) & (queries.origin < 12 + 29)
     assert scores[1].scored == (int(february.sum()),) * 2
     assert queries.outcomes is not None

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from costar_cli.config.models import EvaluateConfig, FinetuneConfig
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.evaluate import EvaluationReport, run_evaluation
-from costar_cli.evaluate.probabilities import _scores, survival_windows
+from costar_cli.evaluate.probabilities import EventAnswers, ProbabilityScore, survival_windows
 from costar_cli.evaluate.score import mean_predictions
 from costar_cli.evaluate.setups import Candidate
 from costar_cli.panel import Dataset, Part, Variable
@@ -32,17 +33,23 @@ def evaluated(dataset: Dataset, method: str) -> EvaluationReport:
     return run_evaluation(replace(dataset, queries=part), [Candidate(model)], EvaluateConfig(bootstrap=0))
 
 
+def scored(p_QH: NDArray[np.float64], came_QH: NDArray[np.bool_]) -> ProbabilityScore:
+    answers = EventAnswers.those("end", "death", np.ones_like(came_QH), predicted_QH=p_QH, came_QH=came_QH)
+    return answers.score(setup="supervised", label="m", test="source/test")
+
+
 def test_scores_of_known_probabilities_are_their_formulas() -> None:
     rng = np.random.default_rng(0)
     p_QH = rng.random((40_000, 1))
     came_QH = rng.random(p_QH.shape) < p_QH
-    (step,), tenths = _scores(p_QH, came_QH, np.ones_like(came_QH))
+    found = scored(p_QH, came_QH)
+    (step,) = found.steps
     assert step.log_loss == pytest.approx(0.5, abs=0.01)  # the mean entropy of a uniform probability
     assert step.brier == pytest.approx(1 / 6, abs=0.005)
     assert step.constant_log_loss == pytest.approx(np.log(2), abs=0.01)
     assert step.auroc == pytest.approx(5 / 6, abs=0.01)
-    assert all(abs(predicted - observed) < 0.03 for predicted, observed, _ in tenths)
-    (none,), _ = _scores(p_QH, np.zeros_like(came_QH), np.ones_like(came_QH))
+    assert all(abs(predicted - observed) < 0.03 for predicted, observed, _ in found.calibration)
+    (none,) = scored(p_QH, np.zeros_like(came_QH)).steps
     assert none.auroc is None
 
 
