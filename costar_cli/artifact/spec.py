@@ -74,6 +74,11 @@ KINDS: Final[Mapping[str, KindSpec]] = {
         may=tuple(f"rows/*/{field}" for field in ("members", "ensemble", "count", "cluster", "weight")),
         meta=("report", "fingerprint"),
     ),
+    "evaluation-part": KindSpec(
+        made_by="costar evaluate --shard",
+        may=("rows/**",),
+        meta=("scores", "shard", "whole", "fingerprint"),
+    ),
     "estimates": KindSpec(
         made_by="costar whatif",
         must=(
@@ -119,21 +124,25 @@ def check_names(names: Iterable[str]) -> None:
                 raise ValueError(f"{group!r} is the name of both an array and a group")
 
 
-META_TYPES: Final[Mapping[type, tuple[str, ...]]] = {  # of meta wherever it stands; other keys are their readers' own
-    str: ("dataset_name", "decoder", "device", "domain", "fingerprint", "init", "method", "name", "precision"),
-    int: ("horizon", "members"),
-    list: ("finished", "made_with", "refutations", "stages", "warnings"),
-    dict: ("calibration", "config", "encoder", "history", "practice", "report", "schema", "settings",
-           "support", "survival", "trained_on", "validation"),
+# Of meta wherever it stands; other keys are their readers' own.
+META_TYPES: Final[Mapping[tuple[type, ...], tuple[str, ...]]] = {
+    (str,): ("dataset_name", "decoder", "device", "domain", "fingerprint", "init", "method", "name", "precision",
+             "shard"),
+    (int,): ("horizon", "members"),
+    (list,): ("finished", "made_with", "refutations", "stages", "warnings"),
+    (list, dict): ("parts",),
+    (dict,): ("calibration", "config", "encoder", "history", "practice", "report", "schema", "scores", "settings",
+              "support", "survival", "trained_on", "validation", "whole"),
 }  # fmt: skip
-TYPE_OF: Final = {key: kind for kind, keys in META_TYPES.items() for key in keys}
+TYPES_OF: Final = {key: kinds for kinds, keys in META_TYPES.items() for key in keys}
 TYPE_WORDS: Final = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
 
 
 def wrong_types(meta: Mapping[str, object]) -> list[str]:
     """Return in words which keys of meta are not of their type; `null` is no value of any."""
-    wrong = [key for key, value in meta.items() if key in TYPE_OF and type(value) is not TYPE_OF[key]]
-    return [f"`{key}` in meta is not {TYPE_WORDS[TYPE_OF[key]]}" for key in wrong if meta[key] is not None]
+    wrong = [key for key, value in meta.items() if key in TYPES_OF and type(value) not in TYPES_OF[key]]
+    words = {key: " or ".join(TYPE_WORDS[kind] for kind in TYPES_OF[key]) for key in wrong}
+    return [f"`{key}` in meta is not {words[key]}" for key in wrong if meta[key] is not None]
 
 
 def content_problems(kind: str, names: Iterable[str], meta: Mapping[str, object]) -> list[str]:

@@ -34,7 +34,7 @@ def predicted_rows(
     told = {"setup": job.setup.name, "method": model.method, "model": label}
     calibration, support, kind = calibration_of(model), support_of(model), interval_kind(model)
     sets = [(truth, name, steps_H) for truth, of in test.serving.items() for name, steps_H in of.items()]
-    every = [test.query_sets[name] for _, name, _ in sets]
+    every = [test.query_sets[name].of_subjects(test.own) for _, name, _ in sets]
     for subjects, rows_of in subject_chunks(test.panel, every, [MOST_QUERIES] * len(every)):
         panel = test.panel.take(subjects)
         ask, names = asks_encoded(panel), names_of(panel)

@@ -1,5 +1,6 @@
 """`costar evaluate`: score the models on held-out subjects, beside a naive anchor and the published numbers."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,6 +9,7 @@ import typer
 from costar_cli.commands import options
 from costar_cli.commands.options import FILES, SETTINGS, CostOpt, MaximiseOpt, MinimiseOpt, setting
 from costar_cli.config.choices import SetupName
+from costar_cli.errors import UsageError
 from costar_cli.steps.evaluation import run_evaluate
 from costar_cli.steps.regret import RegretQuestion
 from costar_cli.steps.session import open_session
@@ -21,6 +23,17 @@ if TYPE_CHECKING:
 def _beside(report: Path, default: Path) -> Path:
     """Return the file of the refutation: named after a report that is not the workspace's."""
     return default if report.name == "evaluation.h5" else report.with_name(f"{report.stem}-refutation.h5")
+
+
+def _refuse_of_whole(given: Mapping[str, object]) -> None:
+    """See that a part is not asked for what only all subjects can tell.
+
+    Raises:
+        UsageError: it is.
+    """
+    if asked := [flag for flag, value in given.items() if value]:
+        fix = "leave it out, and give it to the same command without --shard once `costar merge` has made the whole"
+        raise UsageError(f"{asked[0]} is about all subjects, and a part has some", where="--shard", fix=fix)
 
 
 def evaluate(
@@ -67,6 +80,7 @@ def evaluate(
     minimise: MinimiseOpt = None,
     maximise: MaximiseOpt = None,
     cost: CostOpt = None,
+    shard: options.ShardOpt = None,
     no_plots: options.NoPlotsFlag = False,
     overwrite: options.OverwriteFlag = False,
     workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
@@ -93,6 +107,14 @@ def evaluate(
     question.check(asked=search)
     place = session.workspace
     report = out or place.evaluation
+    if shard is not None:
+        _refuse_of_whole({"--fail-if": fail_if, "--csv": csv, "--plots": plots, "--refute": refute, "--search": search})
+        from costar_cli.artifact.shards import Shard
+        from costar_cli.steps.evaluation_part import PartFiles, run_part
+
+        part = PartFiles(data or place.data, model or place.models(), report, predictions)
+        run_part(session, part, [setup] if setup else None, Shard.parse(shard), overwrite=overwrite)
+        return
     files = EvaluationFiles(
         data=data or place.data,
         models=model or place.models(),

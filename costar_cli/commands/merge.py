@@ -7,27 +7,33 @@ import typer
 
 from costar_cli.commands.options import JsonFlag, QuietFlag
 from costar_cli.steps.session import open_output
+from costar_cli.ui.progress import OutputReporter
 
 
 def merge(
     ctx: typer.Context,
     whole: Annotated[
         Path,
-        typer.Argument(metavar="WHOLE", help="Folder of a benchmark, or FILE.parquet of answers"),
+        typer.Argument(metavar="WHOLE", help="Folder of a benchmark, FILE.parquet of answers, or an evaluation's file"),
     ],
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Bring together the parts that `costar benchmark` or `costar whatif` made with --shard I/N.
+    """Bring together the parts that `costar benchmark`, `evaluate` or `whatif` made with --shard I/N.
 
     The same benchmark without --shard then finds its cells, and writes the tables. Parts of answers, such as
-    answers.shard-1-of-8.parquet, become one file.
+    answers.shard-1-of-8.parquet, become one file; so do those of an evaluation, which the same `costar evaluate`
+    without --shard then shows and draws.
     """
     out = open_output(ctx, json=json, quiet=quiet)
     if whole.suffix.lower() == ".parquet" and not whole.is_dir():
         from costar_cli.steps.merge import merge_answers
 
         merged, place = merge_answers(whole), "file"
+    elif whole.suffix.lower() == ".h5" and not whole.is_dir():
+        from costar_cli.steps.merge import merge_evaluation
+
+        merged, place = merge_evaluation(whole, OutputReporter(out)), "file"
     else:
         from costar_cli.benchmark.shards import merge_shards
 

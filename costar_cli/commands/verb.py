@@ -242,6 +242,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "costar evaluate",
         "costar evaluate --setup few-shot --csv scores.csv",
         "costar evaluate --fail-if 'zero-shot.costar.average > 1.1' --fail-if 'zero-shot.costar.coverage90 < 0.85'",
+        "costar evaluate --shard 1/16",
     ),
     "search": (
         'costar search --subject 12 --minimise "tumour_volume at end" --at-most "chemotherapy 2"',
@@ -258,7 +259,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "costar benchmark tumor --data-seeds 8 --workers 4",
         "costar benchmark tumor --data-seeds 8 --shard 1/16",
     ),
-    "merge": ("costar merge costar-workspace/benchmark/tumor-default",),
+    "merge": ("costar merge costar-workspace/benchmark/tumor-default", "costar merge costar-workspace/evaluation.h5"),
     "inspect": (
         "costar inspect costar-workspace/model.h5",
         "costar inspect --report data.html",

@@ -6,7 +6,7 @@ transform, `G` groups of answers, `U` units (clusters, or subjects that are unit
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,6 +114,11 @@ class BandScores:
     are then multiplied. Where a band that counts is infinite, means and sums of its level are not finite, and those of
     `pit` are not numbers.
     """
+
+    ALONG: ClassVar[Mapping[str, int]] = {
+        **dict.fromkeys(("coverage", "width", "score", "absorbed_coverage"), 1),
+        **dict.fromkeys(("count", "mass", "crps", "absorbed", "cluster"), 0),
+    }
 
     count: NDArray[np.int64]
     mass: Floats

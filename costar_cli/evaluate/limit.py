@@ -45,7 +45,7 @@ def score_limit(
 
     They depend on the data set alone, so that the cells of a benchmark share what one process has computed.
     """
-    key = (dataset.digest, place, tuple(denominator_Y), part.horizon)
+    key = (dataset.digest, place, tuple(denominator_Y), part.horizon, part.own)
     if key in _scored:
         task.advance(part.n_queries)
         return _scored[key]

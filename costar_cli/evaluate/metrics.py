@@ -1,7 +1,8 @@
 """The one metric: squared errors per subject and step, and the RMSE that follows from them (spec SCORE-1 to 4)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,8 @@ class SquaredErrors:
     `cluster [N]` numbers the units to which subjects belong, where they are not units of their own; `weight [N,H]` sums
     the weights of the pairs, where they have any.
     """
+
+    ALONG: ClassVar[Mapping[str, int]] = {"members": 1, **dict.fromkeys(("ensemble", "count", "cluster", "weight"), 0)}
 
     members: Floats
     ensemble: Floats

@@ -68,8 +68,11 @@ class CourseQuestions:
     mean_QHY: Floats
 
     @classmethod
-    def of(cls, panel: Panel, horizon: int) -> Self | None:
-        """Return the windows of at most a thousand subjects, evenly spread; None where no series has a step ahead."""
+    def of(cls, panel: Panel, horizon: int, own: range | None = None) -> Self | None:
+        """Return the windows of at most a thousand subjects, evenly spread; None where no series has a step ahead.
+
+        Given `own`, those of the thousand that are among these subjects.
+        """
         rows = np.unique(np.linspace(0, panel.n_subjects - 1, MOST_SUBJECTS).round().astype(np.int64))
         some = panel.take(rows)
         longest = min(horizon, int((some.length - some.first_origin).max(initial=1)) - 1)
@@ -78,6 +81,7 @@ class CourseQuestions:
             return None
         chosen = queries.take((queries.origin - some.first_origin[queries.subject]) % longest == 0)
         asked = replace(chosen, subject=rows[chosen.subject].astype(np.int32), outcomes=None, scored=None)
+        asked = asked if own is None else asked.of_subjects(own)
         return cls(panel, asked, np.full((len(asked), longest, panel.outcomes.shape[2]), np.nan))
 
     def answers(self, weight_QH: Floats | None = None) -> "CourseAnswers":

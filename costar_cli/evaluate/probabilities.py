@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from costar_cli.evaluate.dropout import StayWeights
 from costar_cli.evaluate.natural import CourseAnswers
-from costar_cli.evaluate.score import mean_predictions
+from costar_cli.evaluate.score import TestPart, mean_predictions
 from costar_cli.evaluate.setups import SetupName
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Panel, Queries, as_plans
@@ -120,12 +120,14 @@ class EventAnswers:
 
 
 def answer_ends(
-    model: FittedModel, survival: Survival, panel: Panel, horizon: int, weights: StayWeights | None = None
+    model: FittedModel, survival: Survival, part: TestPart, weights: StayWeights | None = None
 ) -> Iterator[EventAnswers]:
     """Yield, for each terminal end, the probabilities that it comes at a step, of series that went on until then."""
-    queries = survival_windows(panel, min(horizon, model.horizon))
+    panel = part.panel
+    queries = survival_windows(panel, min(part.horizon, model.horizon))
     if queries is None or panel.end is None:
         return
+    queries = queries.of_subjects(part.own)
     predicted_QHY = mean_predictions(model, panel, queries)
     risk_QHE = survival.hazards.along(panel, queries, predicted_QHY)
     if (time_QH := survival.hazards.time(queries.plan)) is not None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.artifact.shards import WHOLE, Shard
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.datasets.base import Limit
 from costar_cli.datasets.registry import noisy_of
@@ -68,8 +69,12 @@ def score_models(
     *,
     setups: Sequence[SetupName] | None,
     reporter: Reporter,
+    shard: Shard = WHOLE,
 ) -> Scores:
-    """Return what the report of an evaluation is made of; arguments are those of `run_evaluation`."""
+    """Return what the report of an evaluation is made of, or what a shard of the subjects of each part adds to it.
+
+    Other arguments are those of `run_evaluation`.
+    """
     jobs = plan_jobs(dataset, models, setups)
     used = _unique(jobs)
     for candidate in used:
@@ -78,7 +83,7 @@ def score_models(
     warnings = _warnings(dataset, jobs)
     for warning in warnings:
         reporter.warn(warning)
-    parts = {job.setup.test: part_to_score(dataset, job.setup.test) for job in jobs}
+    parts = {job.setup.test: part_to_score(dataset, job.setup.test, shard) for job in jobs}
     asked = ((part.panel, queries) for part in parts.values() for queries in part.query_sets.values())
     weights = stay_weights(parts, dataset, used) if config.ipcw else {}
     bench = _Bench(dataset, config, _unit(dataset, used), parts, Periods.of(asked), weights)
@@ -128,7 +133,7 @@ class _Bench:
     def scored(self, candidate: Candidate, setup: Setup, task: Task) -> Scored:
         """Return what a model that is evaluated did in a set-up."""
         model, test, weights = candidate.model, self.parts[setup.test], self.weights.get(setup.test)
-        course = CourseQuestions.of(test.panel, test.horizon)
+        course = CourseQuestions.of(test.panel, test.horizon, test.own)
         known = survival_of(model) if self.dataset.schema.ends == model.schema.ends else None
         found = self._score(model, setup.test, task, course)
         return replace(
@@ -138,7 +143,7 @@ class _Bench:
             basis="ours",
             provenance=_provenance(candidate, self.dataset),
             course=course.answers(weights.at(course.queries) if weights else None) if course else None,
-            ends=tuple(answer_ends(model, known, test.panel, test.horizon, weights)) if known else (),
+            ends=tuple(answer_ends(model, known, test, weights)) if known else (),
         )
 
     def anchor(self, model: FittedModel, part: Part, task: Task) -> Scored:
@@ -173,7 +178,7 @@ class _Bench:
         own = {truth: replace(sums, cluster=test.panel.cluster) for truth, sums in errors.items()}
         sets = {truth: test.sets_by_step(truth) for truth in test.serving}
         named: Any = {"setup": "zero-shot", "basis": "naive"} | more
-        return Scored(label=label, test=str(part), query_sets=sets, errors=own, **named)
+        return Scored(label=label, test=str(part), query_sets=sets, errors=own, **named).cut(test.own)
 
 
 def stay_weights(
@@ -192,8 +197,8 @@ def _unique(jobs: Sequence[Job]) -> list[Candidate]:
     return list({id(job.candidate): job.candidate for job in jobs}.values())
 
 
-def part_to_score(dataset: Dataset, part: Part) -> TestPart:
-    """Return a test part of a data set, with what its bands are scored on."""
+def part_to_score(dataset: Dataset, part: Part, shard: Shard = WHOLE) -> TestPart:
+    """Return a test part of a data set, with what its bands are scored on; a shard scores some of its subjects."""
     noisy = noisy_of(dataset.name) if dataset.truth.get(part) else None
 
     def happened(queries: Queries) -> NDArray[np.floating]:
@@ -201,7 +206,8 @@ def part_to_score(dataset: Dataset, part: Part) -> TestPart:
         plan = dataset.schema.treatments.decode(queries.plan)
         return np.asarray(noisy(dataset, part, queries.subject, queries.origin, plan))
 
-    return TestPart.of(dataset.panel(*part), dataset.queries[part], dataset.horizon, happened if noisy else None)
+    panel, sets = dataset.panel(*part), dataset.queries[part]
+    return TestPart.of(panel, sets, dataset.horizon, happened if noisy else None, shard)
 
 
 def _unit(dataset: Dataset, candidates: Sequence[Candidate]) -> Unit:

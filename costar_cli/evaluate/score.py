@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.artifact.shards import WHOLE, Shard
 from costar_cli.errors import CostarError
 from costar_cli.evaluate.bands import BandTest
 from costar_cli.evaluate.calibrated import WINDOWS, Asked
@@ -96,7 +97,8 @@ def serving_sets(
 class TestPart:
     """A test panel, its query sets, and which of them serves which step for each kind of truth.
 
-    `happened` returns what would have happened under the plans of queries, where answers are expectations.
+    `own` are the subjects that are scored: all, or those of a shard. `happened` returns what would have happened under
+    the plans of queries, where answers are expectations.
     """
 
     __test__ = False  # not a test class
@@ -105,6 +107,7 @@ class TestPart:
     query_sets: Mapping[str, Queries]
     serving: Mapping[Truth, Mapping[str, NDArray[np.bool_]]]
     horizon: int
+    own: range
     happened: Callable[[Queries], NDArray[np.floating]] | None = None
 
     @classmethod
@@ -114,9 +117,11 @@ class TestPart:
         query_sets: Mapping[str, Queries],
         horizon: int,
         happened: Callable[[Queries], NDArray[np.floating]] | None = None,
+        shard: Shard = WHOLE,
     ) -> "TestPart":
         """Return the part with its query sets sorted out."""
-        return cls(panel, query_sets, serving_sets(panel, query_sets, horizon), horizon, happened)
+        own = shard.own(panel.n_subjects)
+        return cls(panel, query_sets, serving_sets(panel, query_sets, horizon), horizon, own, happened)
 
     def outcomes_of(self, queries: Queries) -> Queries:
         """Return queries with the outcomes that bands are to cover, where their answers are expectations."""
@@ -139,7 +144,8 @@ class TestPart:
     @property
     def n_queries(self) -> int:
         """Return how many queries one scoring answers."""
-        return sum(len(self.query_sets[name]) for sets in self.serving.values() for name in sets)
+        sets = [self.query_sets[name] for sets in self.serving.values() for name in sets]
+        return sum(len(queries.of_subjects(self.own)) for queries in sets)
 
     def sets_by_step(self, truth: Truth) -> tuple[str | None, ...]:
         """Return the name of the query set that serves each step."""
@@ -231,6 +237,7 @@ def score(
     if course is not None:
         every_H = np.ones(course.queries.horizon, dtype=bool)
         sets.append(_Asked("natural course", WINDOWS, course.queries, every_H, None, course.mean_QHY))
+    sets = [replace(asked, queries=asked.queries.of_subjects(part.own)) for asked in sets]
     most = [max(1, chunk_bytes // (outcomes * asked.answer_bytes(model.members))) for asked in sets]
     for subjects, rows_of in subject_chunks(part.panel, [asked.queries for asked in sets], most):
         panel = part.panel.take(subjects)

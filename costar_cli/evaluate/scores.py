@@ -1,6 +1,6 @@
 """What scoring leaves of predictions, and the report that follows from it without them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from costar_cli.evaluate.report import EvaluationReport
 from costar_cli.evaluate.rows import Basis, Provenance, ReportRow, Unit
 from costar_cli.evaluate.score import Truth
 from costar_cli.evaluate.setups import SetupName
+from costar_cli.evaluate.sums import cut, joined
 from costar_cli.panel import PanelSchema
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE, Reporter
 
@@ -42,6 +43,33 @@ class Scored:
     periods: PeriodSums | None = None
     unweighed: Mapping[str, SquaredErrors] = field(default_factory=dict)
     ends: tuple[EventAnswers, ...] = ()
+
+    def cut(self, subjects: range) -> "Scored":
+        """Return sums with the rows of some subjects of the test part alone; other sums are of these only."""
+        rows = slice(subjects.start, subjects.stop)
+        bands = self.bands and replace(self.bands, scores={k: cut(one, rows) for k, one in self.bands.scores.items()})
+        errors = {truth: cut(sums, rows) for truth, sums in self.errors.items()}
+        unweighed = {kind: cut(sums, rows) for kind, sums in self.unweighed.items()}
+        return replace(self, errors=errors, bands=bands, unweighed=unweighed)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Scored"]) -> "Scored":
+        """Return what shards did as one; what knows the simulator has no rows where it failed in a shard.
+
+        Raises:
+            ValueError: sums do not fit together.
+        """
+        first, periods = parts[0], [part.periods.sums for part in parts if part.periods]
+        known = [truth for truth in first.errors if all(truth in part.errors for part in parts)]
+        return replace(
+            first,
+            errors={truth: joined([part.errors[truth] for part in parts]) for truth in known},
+            bands=first.bands and joined([part.bands for part in parts]),
+            course=first.course and joined([part.course for part in parts]),
+            periods=first.periods and replace(first.periods, sums=joined(periods, along=False)),
+            unweighed=joined([part.unweighed for part in parts]),
+            ends=tuple(map(joined, zip(*(part.ends for part in parts), strict=True))),
+        )
 
     @property
     def names(self) -> dict[str, Any]:

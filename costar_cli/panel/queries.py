@@ -79,6 +79,11 @@ class Queries:
         """Return H, the number of steps asked for."""
         return int(self.plan.shape[1])
 
+    def of_subjects(self, subjects: range) -> Self:
+        """Return the queries about some rows of the panel that follow one another."""
+        own_Q = (self.subject >= subjects.start) & (self.subject < subjects.stop)
+        return self if own_Q.all() else self.take(own_Q)
+
     def take(self, rows: slice | NDArray[np.int64] | NDArray[np.bool_]) -> Self:
         """Return the queries of the given rows, in that order."""
         return type(self)(

@@ -1,8 +1,10 @@
-"""The body of `costar merge` for answers: the parts of a table as one."""
+"""The body of `costar merge` for answers and evaluations: the parts of a table, or of what was scored, as one."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from costar_cli.artifact import read_header
 from costar_cli.artifact.parts import check_readable, unchanged
 from costar_cli.artifact.seals import is_sealed
 from costar_cli.artifact.shards import check_parts, find_parts
@@ -10,7 +12,10 @@ from costar_cli.artifact.tables import QUESTION, SHARD, metadata_of, table_file
 from costar_cli.errors import MismatchError
 from costar_cli.outputs import check_places
 
-__all__ = ["merge_answers"]
+if TYPE_CHECKING:
+    from costar_cli.reporting import Reporter
+
+__all__ = ["merge_answers", "merge_evaluation"]
 
 
 def merge_answers(path: Path) -> Sequence[Path]:
@@ -25,7 +30,7 @@ def merge_answers(path: Path) -> Sequence[Path]:
             another table is at `path`; a part was replaced while it was read.
         StorageError: the folder is read-only or full, or `path` is no regular file.
     """
-    fix = f"`costar whatif --subjects ... --shard I/N --csv {path}` makes them"
+    fix = f"`costar whatif --subjects ... --shard I/N --csv {path}`, or `costar evaluate --predictions`, makes them"
     parts = find_parts(path.parent, f"{path.stem}.", path.suffix, what=f"`{path.name}`", fix=fix)
     check_places([("WHOLE", path)], read=[("part", part) for part in parts.values()])
     with unchanged(list(parts.values())) as check:
@@ -49,3 +54,41 @@ def merge_answers(path: Path) -> Sequence[Path]:
             for part in parts.values():
                 table.take(part)
     return list(parts.values())
+
+
+def merge_evaluation(path: Path, reporter: "Reporter") -> Sequence[Path]:
+    """Write the evaluation that all parts of the test subjects make to `path`; return the parts.
+
+    Nothing is written where `path` is this evaluation already; none is returned.
+
+    Raises:
+        UsageError: not all parts are there.
+        ArtifactError: a part is damaged, incomplete, or none of an evaluation.
+        MismatchError: a part is not the one that its name says; they are of different evaluations; something else is
+            at `path`.
+        StorageError: the folder is read-only or full, or `path` is no regular file.
+    """
+    from costar_cli.evaluate.parts import join_parts, read_part
+    from costar_cli.evaluate.store import write_evaluation
+
+    fix = "`costar evaluate --shard I/N` makes them"
+    paths = find_parts(path.parent, f"{path.stem}.", path.suffix, what=f"`{path.name}`", fix=fix)
+    check_places([("WHOLE", path)], read=[("part", part) for part in paths.values()])
+    parts = {shard: read_part(part) for shard, part in paths.items()}
+    first, *_ = parts.values()
+    if odd := [str(paths[shard]) for shard, part in parts.items() if part.fingerprint != first.fingerprint]:
+        raise MismatchError(
+            "the parts are not of one evaluation",
+            where=", ".join(dict.fromkeys([str(next(iter(paths.values()))), *odd[:5]])),
+            fix="make all parts with the same data, models and options",
+        )
+    check_parts(paths, {shard: part.shard for shard, part in parts.items()}, fix=fix)
+    if path.exists():
+        header = read_header(path)
+        if header.kind == "evaluation" and header.meta.get("fingerprint") == first.fingerprint:
+            return []
+        raise MismatchError(f"`{path}` exists, and is another evaluation", where=str(path), fix="remove it")
+    report = join_parts({paths[shard]: part for shard, part in parts.items()}, reporter)
+    told: Any = {"parents": first.parents, "fingerprint": first.fingerprint, "config": first.config}
+    write_evaluation(path, report, **told)
+    return list(paths.values())

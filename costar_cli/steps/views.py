@@ -14,6 +14,7 @@ from costar_cli.steps.regret import RegretQuestion
 from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
+    from costar_cli.artifact.shards import Shard
     from costar_cli.evaluate import EvaluationReport
     from costar_cli.figures.learning import LearningCurve
     from costar_cli.methods.base import FittedModel
@@ -130,10 +131,15 @@ def write_views(
 
 
 def write_predictions(
-    session: Session, path: Path, inputs: "EvaluationInputs", setups: Sequence[SetupName] | None
+    session: Session,
+    whole: Path,
+    inputs: "EvaluationInputs",
+    setups: Sequence[SetupName] | None,
+    shard: "Shard | None" = None,
 ) -> None:
-    """Predict what the scores rest on again, and write it a chunk of subjects at a time."""
-    from costar_cli.artifact.tables import table_file
+    """Predict what the scores rest on again, and write it a chunk of subjects at a time; of a shard, beside `whole`."""
+    from costar_cli.artifact.shards import WHOLE
+    from costar_cli.artifact.tables import QUESTION, SHARD, table_file
     from costar_cli.cohort import predicted_rows
     from costar_cli.config.models import EvaluateConfig
     from costar_cli.evaluate import named_candidates
@@ -141,11 +147,16 @@ def write_predictions(
     from costar_cli.evaluate.setups import plan_jobs
 
     dataset, config = inputs.dataset, session.settings[EvaluateConfig]
+    asked = {**config.model_dump(mode="json"), "setups": setups}
+    question = session.step("predictions", whole, parents=inputs.parents, config=asked).fingerprint
+    path, mark = whole, {QUESTION: question}
+    if shard is not None:
+        path, mark = shard.beside(whole), {QUESTION: question, SHARD: str(shard)}
     jobs = plan_jobs(dataset, named_candidates(inputs.models), setups)
-    tests = {part: part_to_score(dataset, part) for part in {job.setup.test for job in jobs}}
+    tests = {part: part_to_score(dataset, part, shard or WHOLE) for part in {job.setup.test for job in jobs}}
     weights = stay_weights(tests, dataset, [job.candidate for job in jobs]) if config.ipcw else {}
     total = sum(tests[job.setup.test].n_queries for job in jobs)
-    with table_file(path) as table, session.reporter.task("Predicting", total=total, unit="query") as task:
+    with table_file(path, mark) as table, session.reporter.task("Predicting", total=total, unit="query") as task:
         for job in jobs:
             test, weighed = tests[job.setup.test], weights.get(job.setup.test)
             for answered, columns in predicted_rows(job, test, level=config.level, weights=weighed):

@@ -85,6 +85,16 @@ def contents() -> dict[str, dict[str, Any]]:
             "meta": {"plans": ["watch"], "models": [{"label": "zero-shot"}], "schema": SCHEMA, "fingerprint": "f"},
             "parents": parents,
         },
+        "evaluation-part": {
+            "arrays": {"rows/000/errors/factual/members": ramp(1, 3, 6, 1, dtype="float64")},
+            "meta": {
+                "scores": {"horizon": 6, "rows": [{"setup": "zero-shot", "label": "COSTAR"}]},
+                "shard": "1/2",
+                "whole": {"fingerprint": "f" * 64, "config": {}},
+                "fingerprint": "e" * 64,
+            },
+            "parents": parents,
+        },
         "refutation": {
             "arrays": {"found": np.array([[-0.5, 0.25, 1.0], [np.nan] * 3])},
             "meta": {"refutations": [{"model": "model", "refits": 5}], "fingerprint": "f" * 64},

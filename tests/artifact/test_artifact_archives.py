@@ -12,6 +12,7 @@ V1_0_DIGESTS = {
     "encoder": "33e6ad70b0722330b9f8c1325dea6155727fb81fbb8c9934798999aff2ab6ddd",
     "estimates": "8effd0c067e39ee7bc613518cd34c685f8b263c016315a2a7ab19a9717efb3df",
     "evaluation": "3c0490ebcfb7b19a96733ea4fbd3d96abeb7e9d06a768cfc9b079c3aaed5f196",
+    "evaluation-part": "a6ff27093dccd85360cf0e26ef41ebb5bd08ba8b71f75056165ecaf920e79c63",
     "model": "d5afac67ea392c54913209c8689b0ffac5c9f034fd1fb4a1d368fffd827438ff",
     "refutation": "b5b45914a6c7e37da7c79dadfcceb3685bab3bcd525cfc9deb3753ba73768c18",
     "run-state": "7ef2767834ab89d538ce4042c1708d1e635c0f2524e1b6f9c90cd09470b764dd",

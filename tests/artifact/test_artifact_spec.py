@@ -51,9 +51,9 @@ def test_patterns_name_segments():
 
 
 def test_meta_of_other_types_is_refused():
-    wrong = {"horizon": True, "schema": [], "name": 3, "fingerprint": None}
+    wrong = {"horizon": True, "schema": [], "name": 3, "parts": 0, "fingerprint": None}
     found = content_problems("estimates", KINDS["estimates"].must, dict.fromkeys(KINDS["estimates"].meta) | wrong)
-    words = {"horizon": "a whole number", "schema": "an object", "name": "text"}
+    words = {"horizon": "a whole number", "schema": "an object", "name": "text", "parts": "a list or an object"}
     assert sorted(found) == sorted(f"`{key}` in meta is not {word}" for key, word in words.items())
 
 

@@ -1,0 +1,179 @@
+"""Parts of an evaluation: put together, they are what scores all subjects at once, whatever is scored."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costar_cli.artifact import read_artifact, write_artifact
+from costar_cli.artifact.shards import Shard
+from costar_cli.config.models import EvaluateConfig, FinetuneConfig
+from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.errors import ArtifactError
+from costar_cli.evaluate import Candidate, EvaluationReport, run_evaluation
+from costar_cli.evaluate.parts import join_parts, read_part, write_part
+from costar_cli.evaluate.run import score_models
+from costar_cli.panel import Dataset, Part, Variable
+from costar_cli.panel.calendar import Calendar
+from costar_cli.panel.queries import rolling_origin
+from costar_cli.reporting import NullReporter
+from tests.datasets import m5_worlds
+from tests.evaluate.test_dropout import DROPOUT, lost
+from tests.fits import fit_method, model_of
+
+SIZES = {"train": 80, "val": 30, "test": 30, "target_train": 5, "target_val": 5, "target_test": 12}
+TEST = Part("source", "test")
+Case = tuple[Dataset, list[Candidate], EvaluateConfig]
+
+
+def fitted(data: Dataset, *methods: str) -> list[Candidate]:
+    return [Candidate(model_of(fit_method(data, method, None, FinetuneConfig(members=1)))) for method in methods]
+
+
+@cache
+def tumours() -> Case:
+    """Bands, lights, a limit, counterfactual questions and windows, in two set-ups."""
+    data = simulate_tumor(TumorConfig(gamma=4, steps=25, **SIZES), NullReporter())
+    return replace(data, digest="d" * 64), fitted(data, "mixed", "last-value"), EvaluateConfig(bootstrap=50)
+
+
+@cache
+def retail() -> Case:
+    """Series that belong to clusters."""
+    data = m5_worlds.dataset()
+    return data, fitted(data, "ridge"), EvaluateConfig(bootstrap=50)
+
+
+@cache
+def followed() -> Case:
+    """Series that end, some of them lost, with dates: weights, hazards and periods."""
+    full = simulate_tumor(TumorConfig(gamma=4, steps=25, ends=True, **SIZES), NullReporter())
+    schema = full.schema.model_copy(update={"ends": (*full.schema.ends, DROPOUT)})
+    risk = {part: np.full(panel.outcomes.shape[:2], 0.02) for part, panel in full.panels.items()}
+    panels = {part: lost(panel, risk[part], len(schema.ends)) for part, panel in full.panels.items()}
+    dated = panels[TEST]
+    begin_N1 = np.datetime64("2024-01-20", "us").astype(np.int64) + np.zeros((dated.n_subjects, 1), np.int64)
+    panels[TEST] = replace(dated, calendar=Calendar(begin_N1, "us", 86_400_000_000))
+    queries = rolling_origin(panels[TEST], 6)
+    assert queries is not None
+    data = replace(full, schema=schema, panels=panels, queries={TEST: {"rolling_origin": queries}}, truth={})
+    return data, fitted(data, "ridge", "mean"), EvaluateConfig(bootstrap=0, ipcw=True)
+
+
+@cache
+def binary() -> Case:
+    """An outcome that is 0 or 1."""
+    full = simulate_tumor(TumorConfig(gamma=4, steps=25, **SIZES), NullReporter())
+    schema = full.schema.model_copy(update={"outcomes": (Variable(name="large", kind="binary", standardize=False),)})
+    panels = {
+        part: replace(panel, outcomes=(panel.outcomes > 0.1) * np.float32(1)) for part, panel in full.panels.items()
+    }
+    queries = rolling_origin(panels[TEST], 6)
+    assert queries is not None
+    data = replace(full, schema=schema, panels=panels, queries={TEST: {"rolling_origin": queries}}, truth={})
+    return data, fitted(data, "ridge"), EvaluateConfig(bootstrap=0)
+
+
+def scored_in_parts(case: Case, count: int, folder: Path) -> dict[Path, Any]:
+    data, models, config = case
+    paths = []
+    for shard in (Shard(number, count) for number in range(1, count + 1)):
+        scores = score_models(data, models, config, setups=None, reporter=NullReporter(), shard=shard)
+        paths.append(folder / f"e.{shard.name}.h5")
+        told: Any = {"whole": {"fingerprint": "f", "config": {}}, "parents": {}, "config": {}, "overwrite": False}
+        write_part(paths[-1], scores, shard, fingerprint=str(shard), **told)
+    return {path: read_part(path) for path in paths}
+
+
+def differences(one: Any, other: Any, place: str = "") -> list[str]:
+    """Where two documents differ by more than rounding."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return [found for key in one for found in differences(one[key], other[key], f"{place}/{key}")]
+    if (
+        isinstance(one, Sequence)
+        and isinstance(other, Sequence)
+        and not isinstance(one, str)
+        and len(one) == len(other)
+    ):
+        return [
+            found for i, pair in enumerate(zip(one, other, strict=True)) for found in differences(*pair, f"{place}/{i}")
+        ]
+    close = isinstance(one, float) and isinstance(other, float) and one == pytest.approx(other, rel=1e-4, abs=1e-6)
+    return [] if close or one == other else [f"{place}: {one} {other}"]
+
+
+def same(report: EvaluationReport, whole: EvaluationReport) -> None:
+    assert differences(report.to_json(), whole.to_json()) == []
+    for ours, theirs in zip(report.errors, whole.errors, strict=True):
+        if ours is None or theirs is None:
+            assert ours is theirs
+            continue
+        np.testing.assert_array_equal(ours.count, theirs.count)
+        np.testing.assert_allclose(ours.members, theirs.members, rtol=1e-3, atol=1e-6)
+        assert (ours.cluster is None) == (theirs.cluster is None)
+        if ours.cluster is not None:
+            np.testing.assert_array_equal(ours.cluster, theirs.cluster)
+
+
+@pytest.mark.parametrize("case", [tumours, retail, followed, binary])
+@pytest.mark.parametrize("count", [1, 3])
+def test_parts_put_together_are_the_whole(case: Callable[[], Case], count: int, tmp_path: Path) -> None:
+    data, models, config = case()
+    whole = run_evaluation(data, models, config)
+    parts = scored_in_parts(case(), count, tmp_path)
+    assert [part.shard for part in parts.values()] == [f"{number}/{count}" for number in range(1, count + 1)]
+    same(join_parts(parts, NullReporter()), whole)
+
+
+def test_the_cases_have_everything_that_is_scored() -> None:
+    reports = {case: run_evaluation(*case()) for case in (tumours, retail, followed, binary)}
+    rows = [row for report in reports.values() for row in report.rows]
+    assert any(row.bands and row.bands.lights and row.bands.groups and row.factual for row in rows)
+    assert any(row.basis == "limit" for row in rows)
+    assert any(row.periods and row.unweighted for row in rows)
+    assert reports[followed].dropout
+    assert {found.kind for report in reports.values() for found in report.probabilities} == {"end", "outcome"}
+    assert any(errors is not None and errors.cluster is not None for errors in reports[retail].errors)
+
+
+def test_more_parts_than_subjects_leave_some_empty(tmp_path: Path) -> None:
+    data, models, config = followed()
+    parts = scored_in_parts((data, models[:1], config), 40, tmp_path)
+    same(join_parts(parts, NullReporter()), run_evaluation(data, models[:1], config))
+
+
+def test_a_limit_that_fails_in_one_part_has_no_row(tmp_path: Path) -> None:
+    data, models, config = tumours()
+    parts = scored_in_parts((data, models[1:], config), 2, tmp_path)
+    path, part = next(iter(parts.items()))
+    rows = tuple(replace(row, errors={}) if row.basis == "limit" else row for row in part.scores.rows)
+    warned = replace(part.scores, rows=rows, warnings=(*part.scores.warnings, "no row"))
+    report = join_parts({**parts, path: replace(part, scores=warned)}, NullReporter())
+    assert "limit" not in {row.basis for row in report.rows}
+    assert "no row" in report.warnings
+
+
+@pytest.mark.parametrize("change", ["row", "horizon", "array", "meta"])
+def test_parts_that_do_not_fit_are_refused(change: str, tmp_path: Path) -> None:
+    data, models, config = tumours()
+    paths = list(scored_in_parts((data, models[1:], config), 2, tmp_path))
+    sound = read_artifact(paths[1])
+    arrays, meta = dict(sound.arrays), dict(sound.meta)
+    scores = dict(meta["scores"])
+    if change == "row":
+        meta["scores"] = scores | {"rows": scores["rows"][:-1]}
+    elif change == "horizon":
+        meta["scores"] = scores | {"horizon": 10**9}
+    elif change == "meta":
+        meta["scores"] = scores | {"rows": [None]}
+    else:
+        name = next(name for name in arrays if name.endswith("members"))
+        arrays[name] = arrays[name][..., :-1, :]
+    write_artifact(paths[1], kind=sound.kind, arrays=arrays, meta=meta, parents=sound.parents, overwrite=True)
+    with pytest.raises(ArtifactError, match="incomplete or damaged"):
+        join_parts({path: read_part(path) for path in paths}, NullReporter())
