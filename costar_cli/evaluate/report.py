@@ -181,7 +181,13 @@ class EvaluationReport:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the report of a document that `to_json` made."""
+        """Return the report of a document that `to_json` made.
+
+        Raises:
+            LookupError, ValueError, TypeError: it is none.
+        """
+        if not document["rows"]:
+            raise ValueError("no rows")
         return cls(
             dataset=document["dataset"],
             dataset_digest=document["dataset_digest"],

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact, read_artifact, write_artifact
+from costar_cli.errors import ArtifactError
 from costar_cli.evaluate.metrics import PerStep, SquaredErrors
 from costar_cli.evaluate.report import EvaluationReport
 from costar_cli.evaluate.rows import ReportRow
@@ -42,13 +43,20 @@ def write_evaluation(
 
 
 def read_evaluation(path: Path, *, errors: bool = True) -> EvaluationReport:
-    """Read a report back, with its squared errors if asked for."""
+    """Read a report back, with its squared errors if asked for.
+
+    Raises:
+        ArtifactError: the file is missing, damaged, no evaluation, or incomplete.
+    """
     artifact = read_artifact(path, kind="evaluation", only=None if errors else ("rmse",))
-    report = EvaluationReport.from_json(artifact.meta["report"])
-    if not errors:
-        return report
-    kept = tuple(_errors(artifact.arrays, i) for i in range(len(report.rows)))
-    return EvaluationReport(**{**vars(report), "errors": kept})
+    try:
+        report = EvaluationReport.from_json(artifact.meta["report"])
+        kept = tuple(_errors(artifact.arrays, i) for i in range(len(report.rows)))
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        problem = f"the evaluation is incomplete or damaged ({type(error).__name__})"
+        fix = "`costar evaluate --overwrite` makes it again"
+        raise ArtifactError(problem, where=str(path), fix=fix) from error
+    return EvaluationReport(**{**vars(report), "errors": kept}) if errors else report
 
 
 def _arrays(report: EvaluationReport) -> dict[str, NDArray[np.generic]]:

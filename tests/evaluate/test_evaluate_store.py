@@ -4,7 +4,7 @@ import evaluate_worlds as worlds
 import numpy as np
 import pytest
 
-from costar_cli.artifact import read_artifact, verify_artifact
+from costar_cli.artifact import read_artifact, verify_artifact, write_artifact
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import ArtifactError
 from costar_cli.evaluate import paired_difference, run_evaluation
@@ -93,3 +93,12 @@ def test_a_file_that_is_no_evaluation_is_turned_away(tmp_path):
     foreign.write_bytes(b"not an artifact")
     with pytest.raises(ArtifactError):
         read_evaluation(foreign)
+
+
+@pytest.mark.parametrize("odd", [None, {"rows": []}, {"rows": [""]}, {"unit": 3}])
+def test_a_sealed_file_of_another_content_is_an_error_of_the_file(odd, path, tmp_path):
+    sound, other = read_artifact(path), tmp_path / "other.h5"
+    meta = {**sound.meta, "report": odd and {**sound.meta["report"], **odd}}
+    write_artifact(other, kind="evaluation", arrays=sound.arrays, meta=meta, parents=sound.parents)
+    with pytest.raises(ArtifactError, match="incomplete or damaged"):
+        read_evaluation(other, errors=False)
