@@ -24,6 +24,7 @@ SHARE = {
     "pretrain": 2,
     "finetune": 2,
     "benchmark": 2,
+    "part": 2,
 }  # of cases: the costly ones less often
 MEASURED = ("wall_s", "partial", "memory_mb")  # of a benchmark's cells: what they took, not what they found
 EVENTS = {"open", "os.mkdir", "os.remove", "os.rename", "os.rmdir"}  # of Python's audit, each told before it happens

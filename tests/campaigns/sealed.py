@@ -12,7 +12,7 @@ from tests.campaigns.driver import Campaign, costar, in_child
 from tests.campaigns.world import VERBS, copied
 
 RIDGE, MIXED = "costar-workspace/model-ridge.h5", "costar-workspace/model-mixed.h5"
-DATA, EVALUATION = "costar-workspace/data.h5", "costar-workspace/evaluation.h5"
+DATA, EVALUATION, PART = "costar-workspace/data.h5", "costar-workspace/evaluation.h5", "scores.shard-2-of-2.h5"
 ASK = ["whatif", "--subjects", "target/test", "--plan", "plan.json", "--json", "--model"]
 READERS: list[tuple[str, list[str]]] = [
     (DATA, ["inspect", DATA, "--report", "page.html", "--json"]),
@@ -25,6 +25,8 @@ READERS: list[tuple[str, list[str]]] = [
     (RIDGE, ["inspect", RIDGE, "--report", "page.html", "--json"]),
     (EVALUATION, ["evaluate", "--model", RIDGE, "--json"]),
     (EVALUATION, ["inspect", EVALUATION, "--json"]),
+    (PART, VERBS["merge scores"]),
+    (PART, ["inspect", PART, "--json"]),
 ]
 ODD: list[Any] = [None, "", "x", -1, 0, 10**9, 1.5, [], {}, [[]], True, "\x1b[2J"]
 
@@ -34,7 +36,7 @@ def run(campaign: Campaign) -> None:
     source, place = campaign.source, campaign.folder / "case"
     for words in (VERBS["mixed"], ["evaluate", "--model", RIDGE, "--no-plots", "--json"]):
         assert in_child(costar(*words, cwd=source)).code == 0
-    sound = {name: read_artifact(source / name) for name in (DATA, RIDGE, MIXED, EVALUATION)}
+    sound = {name: read_artifact(source / name) for name in (DATA, RIDGE, MIXED, EVALUATION, PART)}
     for _ in campaign.rounds():
         name, words = campaign.random.choice(READERS)
         try:

@@ -15,6 +15,8 @@ PLAN = '{"origin": 4, "plans": {"none": [{}, {}], "other": [{}, {}]}}'
 TRAINED = ("--preset", "quick", "--members", "1", "--epochs", "2", "--threads", "1")
 ASKED = ("whatif", "--subjects", "source/test", "--plan", "plan.json", "--model", "costar-workspace/model-ridge.h5")
 SHARDS = [[*ASKED, "--csv", "parts.parquet", "--shard", f"{i}/2"] for i in (1, 2)]
+SCORED = ["evaluate", "--model", "costar-workspace/model-ridge.h5", "--bootstrap", "0", "--json"]
+SHARDS += [[*SCORED, "--out", "scores.h5", "--shard", f"{i}/2"] for i in (1, 2)]
 STAYS = ["--stays=280", "--hours=24", "--horizon=4", "--plans-per-origin=2", "--few-shot=0.5", "--seed=2"]
 ITEMS = [f"--{domain}{split}-items=1" for domain in ("", "target-") for split in ("train", "val", "test")]
 SALES = ["--scale", "0.001", *ITEMS, "--seed", "3", "--export", "sales"]
@@ -63,7 +65,9 @@ VERBS: dict[str, list[str]] = {
     ],
     "ingest": ["ingest", "table", "table/rows.csv", "--schema", "table/schema.toml", "--out", "own.h5", "--json"],
     SPILLED: ["ingest", "table", "table/rows.csv", "--schema", "table/schema.toml", "--out", "own.h5", "--json"],
+    "part": [*SCORED, "--out", "own.h5", "--shard", "1/2", "--predictions", "own.parquet", "--overwrite"],
     "merge": ["merge", "parts.parquet", "--json"],
+    "merge scores": ["merge", "scores.h5", "--json"],
     "stays": ["simulate", "mimic", *STAYS, "--export-extract=stays.hdf5", "--out=icu.h5", "--overwrite", "--json"],
     "sales": ["simulate", "m5", *SALES, "--out", "retail.h5", "--overwrite", "--json"],
     "benchmark": ["benchmark", "linear", "-c", "small.toml", "--methods", "ridge", "--no-plots", "--json"],
