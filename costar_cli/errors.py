@@ -336,6 +336,17 @@ def _is_out_of_inodes(path: Path) -> bool:
     return False
 
 
+def refuse_pipe(path: Path) -> None:
+    """See that what data are read from is no pipe and no device: costar reads data several times.
+
+    Raises:
+        DataError: it is.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        fix = "save the data in a file: it is read several times"
+        raise DataError("this is not a file but a pipe or a device", where=str(path), fix=fix)
+
+
 @contextmanager
 def storing(path: Path, *, elsewhere: str = "write elsewhere") -> Iterator[None]:
     """Have errors of the system, while a file or folder is written, say what is wrong with its disk.

@@ -14,7 +14,7 @@ from costar_cli.config.choices import PresetName
 from costar_cli.config.models import Config
 from costar_cli.datasets.base import called
 from costar_cli.datasets.registry import sources
-from costar_cli.errors import DataError, StorageError, UsageError
+from costar_cli.errors import DataError, StorageError, UsageError, refuse_pipe
 from costar_cli.frames import as_polars, is_frame
 from costar_cli.panel.dataset import Dataset
 from costar_cli.panel.store import made_from
@@ -292,9 +292,7 @@ def digests_of(files: Mapping[str, Path], expected: str | None = None) -> dict[s
     """
     digests = {}
     for role, path in files.items():
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            fix = "save the data in a file: it is read several times"
-            raise DataError("this is not a file but a pipe or a device", where=str(path), fix=fix)
+        refuse_pipe(path)
         try:
             digests[role] = file_sha256(path)
         except OSError as error:

@@ -43,7 +43,12 @@ def test_a_folder_and_an_endless_device_are_refused_with_a_fix(tmp_path: Path, r
 
 
 @pytest.mark.parametrize(
-    "command", [["ingest", "mimic", "pipe.h5"], ["simulate", "mimic", "--mimic-extract", "zeros.h5"]]
+    "command",
+    [
+        ["ingest", "mimic", "pipe.h5"],
+        ["simulate", "mimic", "--mimic-extract", "zeros.h5"],
+        ["ingest", "table", "pipe.h5", "--init"],
+    ],
 )
 def test_a_pipe_and_an_endless_device_are_no_files_of_data(tmp_path: Path, command: list[str]) -> None:
     os.mkfifo(tmp_path / "pipe.h5")

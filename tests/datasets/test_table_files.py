@@ -55,7 +55,7 @@ def test_a_folder_is_no_table(tmp_path: Path):
     os.mkfifo(tmp_path / "t.csv")
     [line] = problems(tmp_path / "t.csv")
     assert "this is not a file but a pipe" in line
-    assert "save the table in a file" in line
+    assert "save the data in a file" in line
 
 
 def test_damage_in_the_middle_of_a_file_is_named_with_its_line(tmp_path: Path):

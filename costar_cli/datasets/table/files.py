@@ -13,7 +13,7 @@ from typing import Final
 import polars as pl
 
 from costar_cli.datasets.table.scratch import NO_MEMORY, NoRoomError, no_room, require_limits
-from costar_cli.errors import CostarError, DataError
+from costar_cli.errors import CostarError, DataError, refuse_pipe
 from costar_cli.frames import for_polars
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 
@@ -125,9 +125,7 @@ def check_path(path: Path) -> None:
     if path.is_dir():
         fix = "give the files of a folder one by one: `FOLDER/*.csv`"
         raise DataError("this is not a file but a folder", where=str(path), fix=fix)
-    if not path.is_file():
-        fix = "save the table in a file: it is read several times"
-        raise DataError("this is not a file but a pipe or a device", where=str(path), fix=fix)
+    refuse_pipe(path)
     if ending not in (*CSV_ENDINGS, *PARQUET_ENDINGS):
         problem = f"a table is CSV or Parquet, not '{path.suffix}'" if ending else "a table needs a file ending"
         raise DataError(problem, where=str(path), fix="save it as .csv or .parquet")
