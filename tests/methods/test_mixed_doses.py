@@ -1,6 +1,8 @@
 """What the growth model says of doses: effects per unit, or of named doses, that are those of the data."""
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.panel import Dataset, Part, Queries, as_plans
 from costar_cli.panel.dose import Basis
-from tests.dose_worlds import DECAY, EFFECT, Act, linear_doses
+from tests.dose_worlds import DECAY, EFFECT, Act, Floats, linear_doses
 from tests.methods.linear_worlds import fit, model_of
 
 TRAIN = Part("source", "train")
@@ -63,3 +65,29 @@ def test_the_effect_of_a_dose_that_is_no_line_is_told_at_low_usual_and_high_dose
         left, words = high["carry_over"].split(" ", 1)
         assert words == "in the next step"
         assert float(left) == pytest.approx(DECAY * float(high["typical"]), rel=0.25)
+
+
+def regiven(data: Dataset, doses: Callable[[Floats], Floats]) -> Dataset:
+    """Return a data set in whose training series other doses were given."""
+    encoding, panel = data.schema.treatments, data.panels[TRAIN]
+    given = doses(encoding.doses[0].decode(panel.treatments[..., 0]))
+    panels = {**data.panels, TRAIN: replace(panel, treatments=encoding.encode(given[..., None]))}
+    return replace(data, panels=panels)
+
+
+@pytest.mark.parametrize(
+    ("doses", "told"),
+    [
+        (np.zeros_like, "no training subject was given 'dose' before an observed step: "),
+        (lambda dose: 2.0 * (dose > 1), "'dose' was given in too few amounts before an observed step: "),
+        (lambda dose: dose * (np.arange(len(dose)) < 9)[:, None], "'dose' was given in 107 steps of 9 subjects: how"),
+    ],
+    ids=["never", "one amount", "rarely"],
+)
+def test_what_is_not_known_of_a_dose_is_told_of_it_and_not_of_its_columns(
+    doses: Callable[[Floats], Floats], told: str
+) -> None:
+    trained = fit(regiven(linear_doses(35, basis="splines"), doses), "mixed")
+    about = [warning for warning in trained.meta["warnings"] if "dose" in warning]
+    assert [warning[: len(told)] for warning in about] == [told]
+    assert "spline" not in about[0]

@@ -18,7 +18,7 @@ from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carr
 from costar_cli.methods.mixed.likelihood import Effects, effects_params, maximise, start_values
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.mixed.settings import MixedConfig
-from costar_cli.methods.shared.doses import dose_names
+from costar_cli.methods.shared.doses import given_names
 from costar_cli.methods.shared.outcome_forms import may_be_relative
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
 from costar_cli.panel import PanelSchema, Part
@@ -31,6 +31,22 @@ Groups = Sequence[tuple[int, ...]]
 
 CHOOSING_SUBJECTS: Final = 200  # on which laws are compared: four to eight fits, of which one counts
 CHOOSING_ITERATIONS: Final = 80
+TOGETHER: Final = (
+    "{} were always given together before an observed step{}: half-life and effect are those of all of them, divided "
+    "evenly, and what one does without the rest is widely uncertain"
+)
+DEPENDENT: Final = (
+    "one of {} always followed from the others before an observed step{}: what they do apart is not identified, and "
+    "widely uncertain"
+)
+HARDLY_APART: Final = (
+    "{} were nearly always given together{}, apart in {}: what one does without the other rests on these"
+)
+TOO_FEW: Final = (  # of the columns of one dose, as the next
+    "{} was given in too few amounts before an observed step{}: how its effect bends is not identified, and widely "
+    "uncertain"
+)
+RARE: Final = "{0} was given in {2}{1}: how its effect bends rests on these"
 FEW_APART: Final = 20  # subjects: with so many, bands of what one of two treatments does alone held
 ALMOST_NONE: Final = 1e-3  # weight in a direction
 REVERSIONS: Final = 3  # fits after which the reversion in a gap is the one that is estimated
@@ -75,7 +91,7 @@ class MixedMethod(ReadsModels):
             "log_likelihood": [effect.log_likelihood for effect in effects],
             "learnt": explain(task.schema, laws, effects, learnt),
         }
-        return Fitted(params, meta, tuple(fit.doubts(laws, found)))
+        return Fitted(params, meta, tuple(dict.fromkeys(fit.doubts(laws, found))))
 
 
 class _Fit:
@@ -172,34 +188,23 @@ class _Fit:
         """Yield what may make the estimates wrong; `found` is what `maximise` returned for each law."""
         inside_NT1 = (np.arange(1, self.learnt.dose_NTL.shape[1]) < self.learnt.length_N[:, None])[..., None]
         given_L = np.asarray((self.learnt.dose_NTL[:, :-1] * inside_NT1).any(axis=(0, 1)))
-        if never := [
-            name
-            for name, given in zip(dose_names(self.schema.treatments, timeless=True), given_L, strict=True)
-            if not given
-        ]:
+        names = np.array(given_names(self.schema.treatments))
+        given = set(names[given_L])
+        if never := [name for name in dict.fromkeys(names.tolist()) if name not in given]:
             yield (
                 f"no training subject was given {shown(never)} before an observed step: effects that are not "
                 "identified are taken to be none on average, and widely uncertain"
             )
+        yield from (TOO_FEW.format(shown([name]), "") for name in names[~given_L] if name in given)
         likenesses = [likeness(self._design(law)) for law in laws]
         for group, of in self._whose(map(self._together, likenesses)):
-            yield (
-                f"{shown(group)} were always given together before an observed step{of}: half-life and effect are "
-                "those of all of them, divided evenly, and what one does without the rest is widely uncertain"
-            )
+            yield (TOGETHER if len(group) > 1 else TOO_FEW).format(shown(group), of)
         for group, of in self._whose(map(self._dependent, likenesses)):
-            yield (
-                f"one of {shown(group)} always followed from the others before an observed step{of}: what they do "
-                "apart is not identified, and widely uncertain"
-            )
-        names = list(dose_names(self.schema.treatments, timeless=True))
+            yield (DEPENDENT if len(group) > 1 else TOO_FEW).format(shown(group), of)
         for group, of in self._whose(map(self._hardly_apart, likenesses)):
-            apart_NT = self._apart_NT(tuple(map(names.index, group)))
-            steps, subjects = int(apart_NT.sum()), int(apart_NT.any(axis=1).sum())
-            yield (
-                f"{shown(group)} were nearly always given together{of}, apart in {counted(steps, 'step')} of "
-                f"{counted(subjects, 'subject')}: what one does without the other rests on these"
-            )
+            apart_NT = self._apart_NT(tuple(map(names.tolist().index, group)))
+            rare = f"{counted(int(apart_NT.sum()), 'step')} of {counted(int(apart_NT.any(axis=1).sum()), 'subject')}"
+            yield (HARDLY_APART if len(group) > 1 else RARE).format(shown(group), of, rare)
         for law, (effects, several) in zip(laws, found, strict=True):
             name = self.schema.outcomes[law.outcome].name
             _, returns = self._may_be_relative(law.outcome)
@@ -221,10 +226,14 @@ class _Fit:
                 )
 
     def _whose(self, found: Iterable[Groups]) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Yield each group of factors that holds of an outcome, and of which outcomes where it is not of all."""
-        names, of_group = dose_names(self.schema.treatments, timeless=True), dict[tuple[int, ...], list[str]]()
+        """Yield each group of what is given that holds of an outcome, and of which outcomes where it is not of all.
+
+        A group of columns of one dose is that dose.
+        """
+        names, of_group = given_names(self.schema.treatments), dict[tuple[int, ...], list[str]]()
+        first_L = np.array([names.index(name) for name in names], dtype=np.int64)
         for outcome, groups in zip(self.schema.outcomes, found, strict=True):
-            for group in groups:
+            for group in {tuple(np.unique(first_L[list(factors)]).tolist()) for factors in groups}:
                 of_group.setdefault(group, []).append(outcome.name)
         for group, outcomes in sorted(of_group.items()):
             of = f" of {shown(outcomes)}" if len(outcomes) < len(self.schema.outcomes) else ""
@@ -249,12 +258,12 @@ class _Fit:
         pairs = nearly_alike(likeness_LL)
         return [pair for pair in pairs if self._apart_NT(pair).any(axis=1).sum() < FEW_APART]
 
-    def _apart_NT(self, pair: tuple[int, ...]) -> NDArray[np.bool_]:
-        """Return the steps before another at which one of two factors was given without the other."""
-        one, other = pair
+    def _apart_NT(self, group: tuple[int, ...]) -> NDArray[np.bool_]:
+        """Return the steps before another at which one of two factors was given without the other, or one at all."""
+        one, *others = group
         inside_NT = np.arange(1, self.learnt.dose_NTL.shape[1]) < self.learnt.length_N[:, None]
         dose_NTL = self.learnt.dose_NTL[:, :-1]
-        return np.asarray((dose_NTL[..., one] != dose_NTL[..., other]) & inside_NT)
+        return np.asarray((dose_NTL[..., one] != (dose_NTL[..., others[0]] if others else 0)) & inside_NT)
 
 
 MIXED = MixedMethod()

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from costar_cli.panel import TreatmentEncoding
 
-__all__ = ["dose_names", "dose_table"]
+__all__ = ["dose_names", "dose_table", "given_names"]
 
 
 def dose_table(encoding: TreatmentEncoding, *, timeless: bool = False) -> NDArray[np.float64]:
@@ -24,10 +24,19 @@ def dose_table(encoding: TreatmentEncoding, *, timeless: bool = False) -> NDArra
 
 def dose_names(encoding: TreatmentEncoding, *, timeless: bool = False) -> list[str]:
     """Return what each factor is called: the treatment, with the level where it has more than two, or the dose."""
-    of_levels = [
+    doses = [dose for dose in encoding.doses if dose.elapsed is None or not timeless]
+    return [*_level_names(encoding), *(column for dose in doses for column in dose.columns)]
+
+
+def given_names(encoding: TreatmentEncoding) -> list[str]:
+    """Return what each factor but time is of: a level, as `dose_names` calls it, or a dose, in each of its columns."""
+    doses = [dose for dose in encoding.doses if dose.elapsed is None]
+    return [*_level_names(encoding), *(dose.name for dose in doses for _ in range(dose.width))]
+
+
+def _level_names(encoding: TreatmentEncoding) -> list[str]:
+    return [
         name if len(levels) == 2 else f"{name}={level}"
         for name, levels in zip(encoding.names, encoding.levels, strict=True)
         for level in levels[1:]
     ]
-    doses = [dose for dose in encoding.doses if dose.elapsed is None or not timeless]
-    return [*of_levels, *(column for dose in doses for column in dose.columns)]
