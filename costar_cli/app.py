@@ -26,7 +26,7 @@ from costar_cli.commands.simulate import simulate
 from costar_cli.commands.verb import MAKERS, VerbApp, VerbGroup
 from costar_cli.commands.verify import verify
 from costar_cli.commands.whatif import whatif
-from costar_cli.config.nearest import did_you_mean
+from costar_cli.config.nearest import did_you_mean, nearest
 from costar_cli.errors import (
     ExitCode,
     Termination,
@@ -121,7 +121,7 @@ def _ended(args: list[str], out: Output, verb: str) -> int:
     except (typer.Abort, KeyboardInterrupt, SystemExit):
         raise
     except typer.TyperException as error:
-        return tell_failure(out, _usage_error(error), verb)
+        return tell_failure(out, _usage_error(error, verb), verb)
     except BaseException as error:  # polars' panics are no `Exception`
         Termination.stop_if_signalled()  # libraries wrap what a signal's handler raises, as pydantic and polars do
         return tell_failure(out, as_costar_error(error), verb)
@@ -169,20 +169,22 @@ def _verb(args: Sequence[str]) -> str:
     return words[0] if words and words[0] in {function.__name__ for function in VERBS} else ""
 
 
-def _usage_error(error: typer.TyperException) -> UsageError:
+def _usage_error(error: typer.TyperException, verb: str) -> UsageError:
     """Turn Typer's own complaint into one of ours: the problem, the nearest flag or verb, and where to read on."""
     fields: dict[str, Any] = vars(error)
     context = fields.get("ctx")
-    command = context.command_path if context is not None else PROGRAM
-    fix = f"`{command} --help` lists its options"
+    command = context.command_path if context is not None else f"{PROGRAM} {verb}".strip()
+    listed = "commands" if isinstance(getattr(context, "command", None), TyperGroup) else "options"
+    fix = f"`{command} --help` lists its {listed}"
     if "possibilities" in fields:
         place = {PROGRAM: "the command", **{f"{PROGRAM} {maker}": "the name of a data set" for maker in MAKERS}}.get(
             command
         )
         if place and str(fields["option_name"]) in {"--json", "--quiet", "-q"}:
             return UsageError(f"{fields['option_name']} goes after {place}", where=f"`{command}`", fix=fix)
-        near = [f"`{name}`" for name in fields["possibilities"] or ()]
-        guess = f"did you mean {' or '.join(near)}? " if near else ""
+        flags = {flag.lstrip("-"): flag for flag in fields["possibilities"] or ()}  # by letters: all share the dashes
+        near = nearest(fields["option_name"].lstrip("-"), flags)
+        guess = f"did you mean `{flags[near]}`? " if near else ""
         return UsageError(f"no such option: {fields['option_name']}", where=f"`{command}`", fix=guess + fix)
     choice = _nearest_choice(error.format_message())
     if choice:

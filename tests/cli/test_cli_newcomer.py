@@ -254,3 +254,20 @@ def test_unknown_levels_of_subjects_that_are_left_out_are_no_problem(call: Call)
     run = call("ingest", "table", "t.csv", "--schema", "s.toml")
     assert run.code == 0, run.err
     assert "1 subject with fewer than 3 steps left out" in run.err
+
+
+@pytest.mark.parametrize(
+    ("words", "where", "fix"),
+    [
+        (["simulate", "tumour"], "`costar simulate`", "`costar simulate --help` lists its commands"),
+        (["simulte"], "`costar`", "`costar --help` lists its commands"),
+        (["simulate", "tumor", "--trian", "40"], "`costar simulate tumor`", "did you mean `--train`? `costar"),
+        (["whatif", "--bogus"], "`costar whatif`", "fix:   `costar whatif --help` lists its options"),
+        (["whatif", "--plan"], "`costar whatif`", "`costar whatif --help` lists its options"),
+    ],
+)
+def test_a_mistyped_line_names_its_command_and_no_far_flag(words: list[str], where: str, fix: str, call: Call) -> None:
+    run = call(*words)
+    assert (run.code, run.out) == (ExitCode.USAGE, "")
+    assert f"where: {where}\n" in run.err
+    assert fix in run.err
