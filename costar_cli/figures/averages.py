@@ -41,11 +41,23 @@ def plot_averages(found: Sequence[AverageEffects], path: Path) -> Path:
         ]
         truth = found[0].outcomes.truth_GPHY is not None
         handles += [Line2D([], [], color=BLACK, ls=":", label="the simulator's mean")] * truth
-        kinds = dict.fromkeys(effects.interval_kind for effects in found)
-        said = [*kinds] if len(kinds) == 1 else [f"{effects.label}: {effects.interval_kind}" for effects in found]
-        caption(drawn, f"Bars: {100 * found[0].levels[0]:g} % intervals of the mean; {'; '.join(said)}")
+        caption(drawn, *_about_intervals(found))
         drawn.legend(handles=handles, loc="outside right center")
         return write_figure(drawn, path)
+
+
+def _about_intervals(found: Sequence[AverageEffects]) -> list[str]:
+    """Return what the bars include, by model where they differ, and why some are not there."""
+    several, sentences = len({effects.interval_kind for effects in found}) > 1, dict[str, None]()
+    for effects in found:
+        who, kind = f"{label_text(effects.label, 30)}: " if several else "", effects.interval_kind
+        if kind.startswith("none"):
+            sentences[f"{who}no intervals, {kind[6:-1]}"] = None
+        else:
+            sentences[f"{who}bars: {100 * effects.levels[0]:g} % intervals of the mean, which include {kind}"] = None
+    absent = [np.isnan(effects.outcomes.half_LGPHY).all(axis=(0, 2, 3, 4)) for effects in found]
+    few = any(absent_G.any() and not absent_G.all() for absent_G in absent)
+    return [*sentences, *["groups of fewer than 20 units have no interval"] * few]
 
 
 def _draw(ax: Axes, effects: AverageEffects, g: int, k: int) -> None:

@@ -162,5 +162,5 @@ def _legend(curves: Sequence[Sequence[Curve]], first: str, last: str, band: str,
     if any(curve.light is not None for curve in every):
         made += [Line2D([], [], ls="", marker="o", mec=colour, mfc=face, label=f"{words}{whose}")
                  for words, face in (("rare in practice", tint(colour, 0.4)), ("not supported", "white"))]  # fmt: skip
-    return [*made, Patch(color="0.95", label="range that was given"),
+    return [*made, Patch(color="0.95", label="range given in training"),
             Line2D([], [], ls="", marker="|", color=BLACK, alpha=0.5, label="doses that were given")]  # fmt: skip

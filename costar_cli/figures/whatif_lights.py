@@ -92,5 +92,6 @@ def light_handles(report: WhatIfReport) -> list[Line2D]:
         marker, colour, size = SIGNS["red"]
         line = Line2D([], [], color=GREY, linestyle=RED_DASHES, marker="o", markerfacecolor="none", markersize=4,
                       label="not supported by the data")  # fmt: skip
-        handles += [Line2D([], [], color=colour, marker=marker, markersize=size, linestyle="none", label="red"), line]
+        about = "red: very rare"
+        handles += [Line2D([], [], color=colour, marker=marker, markersize=size, linestyle="none", label=about), line]
     return handles

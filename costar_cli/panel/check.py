@@ -121,7 +121,7 @@ def _targets(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]
         if not panel.observed_outcomes[:, 1:, i].any():
             problem = f"outcome '{outcome.name}' was never observed after a first step"
             fatal = part == Part("source", "train")
-            fix = "nothing to predict" if fatal else "it can be neither learned here nor used for selection"
+            fix = "choose an outcome that was" if fatal else "it can be neither learned here nor used for selection"
             yield Finding("error" if fatal else "warning", problem, str(part), fix)
         elif share[i] < 1:
             problem = f"outcome '{outcome.name}' was observed at {100 * share[i]:.1f} % of the steps"
@@ -133,7 +133,7 @@ def _constants(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Findin
     seen = [panel.outcomes[panel.observed_outcomes[..., i], i] for i in range(len(schema.outcomes))]
     constant = [v.name for v, values in zip(schema.outcomes, seen, strict=True) if (values == values[:1]).all()]
     if constant:
-        yield Finding("error", f"outcomes never change: {shown(constant)}", str(part), "nothing to predict")
+        yield Finding("error", f"outcomes never change: {shown(constant)}", str(part), "choose outcomes that change")
     if constant := _constant(panel.covariates[observed], schema.covariates):
         yield Finding("note", f"covariates never change: {shown(constant)}", str(part), "they carry no information")
     if panel.n_subjects > 1 and (constant := _constant(panel.statics, schema.statics)):

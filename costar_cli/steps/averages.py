@@ -101,7 +101,7 @@ def _show_doses(
     session: Session, effects: "AverageEffects", rows: Sequence[Mapping[str, Any]], quantity: str, *, dose: str
 ) -> None:
     """Print a row per group and dose, a column per step, and the lights where they are known."""
-    from costar_cli.panel.schema import steps_axis
+    from costar_cli.panel.schema import steps_of
     from costar_cli.whatif.tables import decimals_of, estimate_text, number_text
 
     decimals, lines = decimals_of(row["estimate"] for row in rows), dict[tuple[object, ...], list[str | None]]()
@@ -110,7 +110,7 @@ def _show_doses(
         key = (row["group"], f"{row['dose']:.6g}", *((row["amber"], row["red"]) if lights else ()))
         cells = [estimate_text(row, decimals), *([number_text(row["truth"], decimals)] if truth else [])]
         lines.setdefault(key, []).extend(cells)
-    heads = [head for step in steps for head in (f"{steps_axis(effects.schema.step)} {step}", *["truth"] * truth)]
+    heads = [head for step in steps for head in (f"after {steps_of(step, effects.schema.step)}", *["truth"] * truth)]
     headers = ["group", dose, *(["amber", "red"] if lights else []), *heads]
     table = [[*key, *cells] for key, cells in lines.items()]
     session.out.table(headers, table, title=_title(effects, rows[0], quantity), keys=2, together=1 + truth)

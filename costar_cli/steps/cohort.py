@@ -307,8 +307,12 @@ def _show(session: Session, result: Mapping[str, Any], *, most: int = MOST_SHOWN
     out, cohort = session.out, result["cohort"]
     parts = ", ".join(f"{count:,} of {part}" for part, count in cohort["parts"].items())
     moments = "" if cohort["moments"] == cohort["subjects"] else f", {cohort['moments']:,} origins"
-    plans, n = counted(result["plans"], "plan"), result["answers"]
+    plans, n, shard = counted(result["plans"], "plan"), result["answers"], result.get("shard")
+    if shard and not n:
+        out.text(f"{counted(cohort['subjects'], 'subject')} ({parts}){moments}: part {shard} has no answers")
+        return
     out.text(f"{counted(cohort['subjects'], 'subject')} ({parts}){moments}, {plans}: {n:,} answer{'s' * (n != 1)}")
+    over = f"mean over part {shard} of the cohort" if shard else "mean over the cohort"
     for label, facts in result["models"].items():
         shown = set(list(dict.fromkeys(row["plan"] for row in facts["plans"]))[:most])
         rows = [row for row in facts["plans"] if row["plan"] in shown]
@@ -322,7 +326,7 @@ def _show(session: Session, result: Mapping[str, Any], *, most: int = MOST_SHOWN
             for row in rows
         ]  # fmt: skip
         headers = ["plan", "outcome", steps_axis(result["step_unit"]), "mean at the end", "unit", "amber", "red"]
-        out.table(headers, lines, title=f"mean over the cohort, by {label}", keys=2)
+        out.table(headers, lines, title=f"{over}, by {label}", keys=2)
         if left := result["plans"] - len(shown):
             out.text(f"and {counted(left, 'more plan')}")
 

@@ -79,7 +79,7 @@ CASES: list[tuple[str, Edit, dict[str, Any], str, str, str]] = [
     ("unknown level", put("drug", 7, "hgh"), {}, P02, "column 'drug': 1 value that is not a level: 'hgh'",
      "did you mean 'high'?"),
     ("constant outcome", everywhere("pressure", 80.0), {}, "columns.pressure",
-     "outcome 'pressure' never changes in source-train", "predict"),
+     "outcome 'pressure' never changes in source-train", "choose an outcome that changes"),
     ("constant treatment", everywhere("drug", "low"), {"columns": {"drug": {"role": "treatment"}}}, "columns.drug",
      "treatment 'drug' never changes in source-train: it is always 'low'", "omit it"),
     ("a dose", lambda f: f.with_columns(drug=pl.int_range(pl.len()) / 7), {"columns": {"drug": {"role": "treatment"}}},

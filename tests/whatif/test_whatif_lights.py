@@ -13,6 +13,7 @@ from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.figures import whatif
 from costar_cli.figures.sensitivity import plot_sensitivity
 from costar_cli.figures.style import PLAN_COLOURS, plan_style
+from costar_cli.figures.whatif_lights import light_handles
 from costar_cli.panel import Dataset
 from costar_cli.plans import parse_plans
 from costar_cli.reporting import NullReporter
@@ -70,6 +71,7 @@ def test_a_rare_plan_is_red_in_words_and_keeps_its_numbers(tumors: Dataset, ridg
     assert {row["support"] for row in rows_of(report, "watch")} == {"green"}
     assert {row["reason"] for row in rows_of(report, "watch")} == {None}
     assert {row["support"] for row in report.difference_rows() if row["plan"] == "both"} == {"red"}
+    assert {"red: very rare", "not supported by the data"} <= {line.get_label() for line in light_handles(report)}
 
 
 def test_a_rule_has_the_lights_of_the_course_that_it_gives_most_and_chance_makes_it_no_less_precise(

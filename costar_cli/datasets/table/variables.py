@@ -77,7 +77,9 @@ def encode_variables(
         steady = not context.known and bool(made) and all(_constant(encoded, train) for encoded in made)
         if steady and role == "outcome":
             problem = f"outcome '{name}' never changes in source-train"
-            context.findings.append(Finding("error", problem, key_path(("columns", name)), "nothing to predict"))
+            context.findings.append(
+                Finding("error", problem, key_path(("columns", name)), "choose an outcome that changes")
+            )
         if steady and role != "outcome" and context.schema.constant == "drop":
             context.dropped.append(name)
             context.room.widen(role, -len(made))
