@@ -100,6 +100,14 @@ class CohortAnswers:
         own_QH = np.arange(self.queries.horizon) < self.steps_Q[:, None]
         return np.broadcast_to(own_QH[..., None], self.estimates.mean_QHY.shape)
 
+    @cached_property
+    def limited_QHY(self) -> NDArray[np.bool_]:
+        """Return which answers have limits at some level."""
+        if self.bands is None:
+            return np.zeros(self.estimates.mean_QHY.shape, dtype=bool)
+        limits = np.stack([self.bands.lower_LQHY, self.bands.upper_LQHY])
+        return np.asarray(np.isfinite(limits).all(axis=0).any(axis=0))
+
 
 def answer_cohort(
     label: str,
@@ -244,9 +252,9 @@ def _kinds(
     """Return what the limits of each answer are, or why it has none at any level."""
     if answers.bands is None:
         return _objects([answers.interval_kind] * len(q))
-    limits = np.stack([answers.bands.lower_LQHY, answers.bands.upper_LQHY])[:, :, q, h, y]
-    known = np.isfinite(limits).all(axis=0).any(axis=0)
-    return _objects([TOO_FEW, answers.interval_kind])[known.astype(np.int64)]
+    limited = answers.limited_QHY[q, h, y]
+    kinds: NDArray[np.object_] = _objects([TOO_FEW, answers.interval_kind])[limited.astype(np.int64)]
+    return kinds
 
 
 def _marks(lights: Lights | None, q: NDArray[np.integer], h: NDArray[np.integer], y: NDArray[np.integer]) -> Columns:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from costar_cli.cohort.answers import CohortAnswers
 from costar_cli.panel.schema import Variable
-from costar_cli.uncertainty import LIGHTS
+from costar_cli.uncertainty import LIGHTS, TOO_FEW
 
 MOST_PLANS: Final = 1_000  # that a summary lists
 
@@ -23,12 +23,14 @@ class Tally:
     `names` are those of all plans. By plan, for the first of them in the order in which they come: `totals` of
     estimates `[H,Y]`, `counts [H]` of how many questions have the step, totals at `ends [Y]`, each question's own last
     step, how many have which light at worst, all 0 where the model has none, and by plan and column the totals of
-    `survival`, `[H + 1]` with those at the ends last, where the model knows of ends.
+    `survival`, `[H + 1]` with those at the ends last, where the model knows of ends. `interval_kind` is what limits of
+    the answers are, or why none has any; empty while there are no answers.
     """
 
     outcomes: Sequence[Variable]
     horizon: int
     answers: int = 0
+    interval_kind: str = ""
     names: set[str] = field(default_factory=set)
     totals: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
@@ -39,6 +41,9 @@ class Tally:
     def add(self, answers: CohortAnswers) -> None:
         """Count a chunk."""
         self.answers += len(answers)
+        if answers.bands is None or (answers.limited_QHY & answers.own_QHY).any():
+            self.interval_kind = answers.interval_kind
+        self.interval_kind = self.interval_kind or TOO_FEW
         names = [plan.name for plan in answers.plans_Q]
         self.names.update(names)
         distinct = dict.fromkeys(names)

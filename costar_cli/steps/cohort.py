@@ -148,11 +148,11 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
         session.out.note(note)
     averages = _averagers(question, dataset, loaded, cohort, request)
     tallies = _answer(session, question, dataset, loaded, cohort, request, averages, document, sweep)
-    result = _summary(question, dataset, loaded, cohort, tallies) | {"notes": notes}
+    found = [averages[label].finish(label, loaded[label], question.levels) for label in averages]
+    result = _summary(question, dataset, loaded, cohort, tallies, found) | {"notes": notes}
     result |= {} if sweep is None else {"sweep": sweep.to_json()}
     _show(session, result, most=MOST_SHOWN if sweep is None else len(sweep.values))
     if question.average:
-        found = [averages[label].finish(label, model, question.levels) for label, model in loaded.items()]
         result["averages"] = _averaged(session, question, dataset, found, sweep)
     else:
         _tell_where(session, question, whole)
@@ -267,14 +267,17 @@ def _summary(
     models: "Mapping[str, FittedModel]",
     cohort: "Cohort",
     tallies: "Mapping[str, Tally]",
+    averages: "Sequence[AverageEffects]",
 ) -> dict[str, Any]:
-    """Return what `--json` has of a cohort: counts, and means by plan."""
+    """Return what `--json` has of a cohort: counts, means by plan, and the kind of intervals, which may be of averages."""
     from costar_cli.cohort import MOST_PLANS
     from costar_cli.panel.compatible import same_data
     from costar_cli.uncertainty import interval_kind
 
     plans = set[str]().union(*(tally.names for tally in tallies.values()))
     parts = Counter(str(cohort.places[i].part) for i in set(cohort.subject_M.tolist()))
+    kinds = {label: tally.interval_kind or interval_kind(models[label]) for label, tally in tallies.items()}
+    kinds |= {effects.label: effects.interval_kind for effects in averages}
     return {
         "dataset": dataset.name,
         "step_unit": dataset.schema.step,
@@ -290,7 +293,7 @@ def _summary(
                 "method": models[label].method,
                 "members": models[label].members,
                 "same_data": same_data(models[label].parents, dataset),
-                "interval_kind": interval_kind(models[label]),
+                "interval_kind": kinds[label],
                 "plans": list(tally.rows()),
             }
             for label, tally in tallies.items()

@@ -216,6 +216,7 @@ def test_averages_of_an_ensemble_warn_once_of_what_their_intervals_leave_out(
     averaged = ask(call, trained, plan, *words, "--average", "--json").document
     kinds = {row["interval_kind"] for row in averaged["result"]["averages"]}
     assert kinds == {"subjects and members (not what other training subjects would have changed)"}
+    assert {facts["interval_kind"] for facts in averaged["result"]["models"].values()} == kinds
     [said] = [warning for warning in averaged["warnings"] if "intervals of averages" in warning]
     assert "by `model` and `model-target`" in said
     assert "intervals of averages" not in ask(call, trained, plan, *words).err

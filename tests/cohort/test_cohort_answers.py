@@ -9,6 +9,7 @@ import pytest
 from costar_cli.artifact.shards import Shard
 from costar_cli.cohort import (
     Cohort,
+    CohortAnswers,
     Tally,
     answer_cohort,
     choose_subjects,
@@ -25,7 +26,7 @@ from costar_cli.errors import UsageError
 from costar_cli.panel import Part
 from costar_cli.panel.support import Support
 from costar_cli.plans import PlanRequest, parse_plans
-from costar_cli.uncertainty import NOT_JUDGED, Lights
+from costar_cli.uncertainty import NOT_JUDGED, Bands, Lights
 from tests.dose_worlds import linear_doses
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, column, make_dataset, report_of, request_of
 
@@ -89,6 +90,26 @@ def test_a_summary_keeps_the_first_plans_and_counts_the_others(monkeypatch):
     assert (len(tally.totals), len(tally.counts), len(tally.lights)) == (3, 3, 3)
     assert (len(tally.names), tally.answers) == (8, 96)
     assert list(tally.rows()) == list(every.rows())[:3]
+
+
+def banded(answers: CohortAnswers, *, known: int) -> CohortAnswers:
+    """Return answers of a calibrated model, of which so many questions have limits at a level."""
+    shape = (1, *answers.estimates.mean_QHY.shape)
+    lower_LQHY = np.where(np.arange(len(answers))[:, None, None] < known, -1.0, -np.inf) * np.ones(shape)
+    return replace(answers, bands=Bands((0.9,), lower_LQHY, -lower_LQHY), levels=(0.9,), interval_kind="calibrated")
+
+
+@pytest.mark.parametrize(
+    ("known", "kind"),
+    [((0, 0), "none (too few calibration subjects)"), ((0, 1), "calibrated"), ((1, 0), "calibrated")],
+)
+def test_a_summary_says_what_the_limits_of_its_answers_are(known: tuple[int, ...], kind: str) -> None:
+    [answers] = answer_cohort("costar", LinearModel(TUMOR), whole(), request_of(PLANS))
+    tally, plain = Tally(TUMOR.outcomes, 6), Tally(TUMOR.outcomes, 6)
+    for count in known:
+        tally.add(banded(answers, known=count))
+    plain.add(replace(answers, bands=None, interval_kind="none (one member)"))
+    assert (tally.interval_kind, plain.interval_kind) == (kind, "none (one member)")
 
 
 def test_a_plan_that_stops_what_never_stopped_says_how_many_it_concerns():
