@@ -305,6 +305,7 @@ def attempt(post: Post, bench: Bench, make: Maker, cell: Cell) -> tuple[float | 
     try:
         return make(replace(bench, reporter=_Told(post)), cell, _ToldLedger(post)), None
     except Exception as error:  # whatever it is, the other cells can still be made
+        Termination.stop_if_signalled()  # unless it is what a library made of an interrupt
         known = as_costar_error(error)
         if known is not error:
             traceback.print_exc()

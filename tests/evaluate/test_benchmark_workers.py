@@ -3,6 +3,8 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +23,7 @@ from costar_cli.benchmark.workers import CONTEXT, CellEnd, Workers, _Worker, sid
 from costar_cli.errors import ArtifactError, CostarError, LockedError, MismatchError, UsageError
 from costar_cli.workspace import Workspace
 from tests.artifact.crafting import sample_arrays, write
+from tests.evaluate import orphans
 
 CELLS = plan_cells([10, 11], [Contender(name, name) for name in ("crn", "costar", "ridge")], few_shot=True)
 
@@ -157,6 +160,17 @@ def test_an_interrupt_while_a_worker_starts_ends_it_without_a_traceback(
     crew.close()
     assert not crew.busy
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="of systems that have it")
+@pytest.mark.parametrize("name", orphans.MAKERS)
+def test_a_worker_whose_parent_is_killed_ends_without_a_word(name: str) -> None:
+    command = [sys.executable, "-m", orphans.__name__, name]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "ready\n"
+    parent.kill()
+    assert parent.communicate(timeout=60) == ("", "")  # once the worker has closed them, too
 
 
 def test_a_ray_cluster_whose_nodes_are_too_small_is_refused_in_the_place_of_waiting() -> None:
