@@ -43,6 +43,7 @@ from benchmarks.measure import Figure, Measured, interleaved, peak_gflops, ratio
 from costar_cli.config.models import EncoderConfig, PretrainConfig, RuntimeConfig
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.panel import Dataset
+from costar_cli.train.optimiser import Adam
 from costar_cli.train.runtime import Runtime
 
 __all__ = ["main", "step_flops", "take_steps"]
@@ -133,7 +134,7 @@ def time_parts(steps: Steps, repeats: int) -> dict[str, float]:
         (PretrainStage, "_queries", lambda: "encoders forward"),
         (PretrainStage, "_contrast", lambda: "contrast"),
         (torch.autograd, "backward", lambda: "backward"),
-        (torch.optim.Adam, "step", lambda: "optimiser"),
+        (Adam, "step", lambda: "optimiser"),
     ]
     records = []
     for _ in range(repeats):

@@ -88,7 +88,6 @@ class ReplayedSteps:
         self._streams: list[ReplayedStream] = []
         self._recorded: tuple[Gradients, Callable[[], None]] | None = None
         self._gave_up = False
-        state.optimizer.param_groups[0]["capturable"] = True
 
     def __call__(self, rows_RB: Tensor) -> Tensor:
         """Take one optimiser step of every member; return the losses `[R]`, detached.

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared.members import Params, stack_members
-from costar_cli.train.optimiser import make_optimizer
+from costar_cli.train.optimiser import Adam, Moments
 from costar_cli.train.runtime import Runtime
 
 __all__ = ["GroupState", "MemberRecord"]
@@ -67,7 +67,7 @@ class GroupState:
     state: Params
     average: Params
     kept: Params
-    optimizer: torch.optim.Adam
+    optimizer: Adam
     records: list[MemberRecord]
     loss_sum_R: Tensor
     epoch: int = 0
@@ -91,7 +91,7 @@ class GroupState:
             state={n: v.to(runtime.device, runtime.dtype) for n, v in state.items()},
             average={n: v.detach().clone() for n, v in params.items()} if stage.config.optimiser.averaging else {},
             kept={n: v.detach().clone() for n, v in params.items()},
-            optimizer=make_optimizer(list(params.values()), stage.config),
+            optimizer=Adam(params, stage.config.learning_rate),
             records=[MemberRecord() for _ in members],
             loss_sum_R=torch.zeros(len(members), dtype=torch.float64, device=runtime.device),
         )
@@ -116,9 +116,8 @@ class GroupState:
         tensors = {"loss_sum": self.loss_sum_R}
         for role, values in self._by_role().items():
             tensors |= {f"{role}/{name}": value for name, value in values.items()}
-        for name, value in self.params.items():
-            moments = self.optimizer.state.get(value, {})
-            tensors |= {f"adam/{moment}/{name}": moments[moment] for moment in moments}
+        for name, moments in self.optimizer.moments.items():
+            tensors |= {f"adam/{moment}/{name}": value for moment, value in moments._asdict().items()}
         return {name: value.detach().cpu().numpy() for name, value in tensors.items()}
 
     def load_arrays(self, arrays: dict[str, NDArray[np.generic]]) -> None:
@@ -128,14 +127,13 @@ class GroupState:
             for role, values in self._by_role().items():
                 for name, value in values.items():
                     value.copy_(torch.from_numpy(arrays[f"{role}/{name}"]))
-        moments = ("step", "exp_avg", "exp_avg_sq")  # absent for what has had no gradient yet; Adam then begins them
-        optimizer = self.optimizer.state_dict()
-        optimizer["state"] = {
-            index: {m: torch.from_numpy(arrays[f"adam/{m}/{name}"].copy()) for m in moments}
-            for index, name in enumerate(self.params)
-            if f"adam/step/{name}" in arrays
+        self.optimizer.moments = {
+            name: Moments(
+                *(torch.from_numpy(arrays[f"adam/{m}/{name}"].copy()).to(value.device) for m in Moments._fields)
+            )
+            for name, value in self.params.items()
+            if f"adam/step/{name}" in arrays  # absent for what has had no gradient yet; Adam then begins them
         }
-        self.optimizer.load_state_dict(optimizer)
 
     def _by_role(self) -> dict[str, Params]:
         return {"params": self.params, "state": self.state, "average": self.average, "kept": self.kept}

@@ -1,7 +1,7 @@
-"""What a stage may add to Adam: weight decay, a schedule of the learning rate, averaged weights (spec NET-18 to 20)."""
+"""Adam, and what a stage may add to it: weight decay, a schedule of the rate, averaged weights (spec NET-18 to 20)."""
 
-from collections.abc import Sequence
 from math import cos, pi
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,12 +11,72 @@ from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.stage import Pace
 from costar_cli.methods.shared.structured import LOGITS
 
-__all__ = ["averaging_share", "decay", "learning_rate", "make_optimizer", "update_averages"]
+__all__ = ["Adam", "Moments", "averaging_share", "decay", "learning_rate", "update_averages"]
+
+BETAS: Final = 0.9, 0.999
+EPSILON: Final = 1e-8
 
 
-def make_optimizer(params: Sequence[Tensor], config: TrainingConfig) -> torch.optim.Adam:
-    """Return Adam, which works on each number alone; weights decay by `decay`, before its step."""
-    return torch.optim.Adam(params, lr=config.learning_rate, fused=True)
+class Moments(NamedTuple):
+    """What Adam remembers of one parameter: its steps, and running averages of its gradient and squared gradient."""
+
+    step: Tensor
+    exp_avg: Tensor
+    exp_avg_sq: Tensor
+
+    @classmethod
+    def zero(cls, value: Tensor) -> "Moments":
+        """Return what is remembered before the first step."""
+        step = torch.zeros((), dtype=torch.float32, device=value.device)
+        return cls(step, torch.zeros_like(value), torch.zeros_like(value))
+
+
+class Adam:
+    """Adam, which works on each number alone; weights decay by `decay`, before its step.
+
+    `torch.optim.Adam` calls the same kernel, but imports torch's compiler first: over a second of every process that
+    trains. A parameter without a gradient stays as it is; its moments begin with its first gradient.
+
+    Args:
+        params: what is learnt, by name, on one device and of one type.
+        rate: learning rate, which may be another one, or a tensor, at each step.
+    """
+
+    def __init__(self, params: Params, rate: float) -> None:
+        self.params = params
+        self.rate: float | Tensor = rate
+        self.moments: dict[str, Moments] = {}
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+        for value in self.params.values():
+            value.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move every parameter that has a gradient."""
+        moved = {name: value for name, value in self.params.items() if value.grad is not None}
+        if not moved:
+            return
+        self.moments |= {name: Moments.zero(value) for name, value in moved.items() if name not in self.moments}
+        moments = [self.moments[name] for name in moved]
+        steps, averages, squares = (list(values) for values in zip(*moments, strict=True))
+        torch._foreach_add_(steps, 1)
+        torch._fused_adam_(
+            list(moved.values()),
+            [value.grad for value in moved.values() if value.grad is not None],
+            averages,
+            squares,
+            [],
+            steps,
+            lr=self.rate,
+            beta1=BETAS[0],
+            beta2=BETAS[1],
+            weight_decay=0.0,
+            eps=EPSILON,
+            amsgrad=False,
+            maximize=False,
+        )
 
 
 @torch.no_grad()

@@ -83,7 +83,7 @@ def gradients(
     stage: Stage, state: GroupState, rows_RB: Tensor, streams: Sequence[Stream], runtime: Runtime
 ) -> Gradients:
     """Differentiate the summed loss once: members share no parameters. The state moves on, too."""
-    state.optimizer.zero_grad(set_to_none=True)
+    state.optimizer.zero_grad()
     with runtime.autocast():
         loss_R, new_state = stage.loss(state.params, state.state, rows_RB, streams)
     torch.autograd.backward(loss_R.sum())
@@ -118,7 +118,7 @@ def update(stage: Stage, state: GroupState, found: Gradients, rates: Rates) -> N
     largest = optimiser.max_grad_norm if stage.max_grad_norm is None else stage.max_grad_norm
     if largest is not None:
         _clip(state, found.squared_R.sqrt(), largest)
-    state.optimizer.param_groups[0]["lr"] = rates.learning
+    state.optimizer.rate = rates.learning
     decay(state.params, optimiser, rates.learning)
     state.optimizer.step()
     update_averages(state.average, state.params, rates.averaging)

@@ -1,6 +1,7 @@
 """The invariants of docs/concepts.md about training, for every method and variant."""
 
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,13 @@ SLOW = [name for name in NAMES if name not in METHODS and name != "costar, struc
 @pytest.fixture(scope="module", params=[pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in NAMES])
 def method(request) -> str:
     return request.param
+
+
+@pytest.fixture(autouse=True)
+def _without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no method import PyTorch's compiler, as parts of PyTorch do: it takes a second of every process."""
+    for name in ("torch._dynamo", "sympy"):
+        monkeypatch.setitem(sys.modules, name, None)
 
 
 def test_same_seed_gives_the_same_predictions_and_another_seed_others(method: str, tmp_path: Path) -> None:

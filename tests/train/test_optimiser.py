@@ -18,7 +18,7 @@ from costar_cli.train import RunIdentity, Runtime, loop
 from costar_cli.train.checkpoint import Checkpoint
 from costar_cli.train.group import GroupState
 from costar_cli.train.loop import TrainedMembers, train_members
-from costar_cli.train.optimiser import learning_rate
+from costar_cli.train.optimiser import Adam, learning_rate
 from tests.fits import KilledError, die_at_step
 from tests.train.worlds import CPU, EXACT, run_finetune, run_pretrain, same
 
@@ -115,9 +115,24 @@ def test_parameters_that_are_added_up_are_clipped_once(tmp_path: Path):
     assert float(squared) == pytest.approx(1e-4, rel=1e-3)
 
 
-def test_by_default_the_optimiser_is_plain_adam_at_a_constant_rate():
+def test_steps_are_those_of_the_librarys_adam():
+    ours, theirs = ([torch.linspace(-1, 1, 6).view(2, 3), torch.ones(4)] for _ in range(2))
+    adam = Adam({"early": ours[0], "late": ours[1]}, 0.1)
+    library = torch.optim.Adam(theirs, lr=0.1, fused=True)
+    for step in range(5):
+        adam.zero_grad()
+        library.zero_grad()
+        adam.rate = library.param_groups[0]["lr"] = 0.1 / (step + 1)
+        for values in (ours, theirs):
+            for value in values[: 1 if step < 2 else 2]:  # the second has no gradient at first
+                value.grad = (value + step).cos()
+        adam.step()
+        library.step()
+        assert all(map(torch.equal, ours, theirs))
+
+
+def test_by_default_nothing_is_added_to_adam_at_a_constant_rate():
     state = GroupState.fresh(LineStage(OptimiserConfig()), [0], Runtime.resolve(CPU))
-    assert type(state.optimizer) is torch.optim.Adam
     assert state.average == {}
     assert not any(name.startswith("average/") for name in state.to_arrays())
     config = TrainingConfig()
@@ -139,7 +154,7 @@ def test_the_step_of_a_later_epoch_has_the_rate_of_that_step():
     state = GroupState.fresh(stage, [0], runtime)
     state.epoch, state.step = 1, 0
     loop.training_step(stage, state, torch.arange(4)[None], runtime)
-    assert state.optimizer.param_groups[0]["lr"] == pytest.approx(stage.config.learning_rate / 2)
+    assert state.optimizer.rate == pytest.approx(stage.config.learning_rate / 2)
 
 
 def test_kept_weights_are_the_averages_of_the_steps(tmp_path: Path, monkeypatch):

@@ -188,8 +188,9 @@ class FeatureBlock(nn.Module):
         super().__init__()
         self.unit = AttentionUnit(config)
         self.feed_forward = FeedForward(config)
-        head_of_column = torch.arange(config.width) // self.unit.head_width
-        mask_h1D = (head_of_column == torch.arange(config.heads)[:, None, None]).float()
+        cpu = torch.device("cpu")  # also where parameters have no values: arithmetic there imports PyTorch's compiler
+        head_of_column = torch.arange(config.width, device=cpu) // self.unit.head_width
+        mask_h1D = (head_of_column == torch.arange(config.heads, device=cpu)[:, None, None]).float()
         self.register_buffer("head_mask", mask_h1D, persistent=False)
         self.last = last  # nothing reads the statics after the last layer: they are not pooled
 

@@ -27,8 +27,8 @@ class TokenLayout:
         self.dims = dims
         self.n_temporal = sum(dims[:3])
         self.n_static = dims[3]
-        self.component = torch.cat([torch.full((size,), c) for c, size in enumerate(dims)])
-        self.index = torch.cat([torch.arange(size) for size in dims])
+        self.component = torch.tensor([c for c, size in enumerate(dims) for _ in range(size)], dtype=torch.int64)
+        self.index = torch.tensor([index for size in dims for index in range(size)], dtype=torch.int64)
 
     @property
     def pooled(self) -> list[slice]:

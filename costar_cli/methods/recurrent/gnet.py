@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -49,7 +50,7 @@ class ConditionalHead(nn.Module):
         self.representation = nn.Linear(sequence, representation)
         self.networks = nn.ModuleList()
         told = 0
-        for part in torch.arange(n_outputs).tensor_split(min(components, n_outputs)):
+        for part in np.array_split(np.arange(n_outputs), min(components, n_outputs)):
             self.networks.append(
                 nn.Sequential(nn.Linear(told + representation, hidden), nn.ELU(), nn.Linear(hidden, len(part)))
             )

@@ -85,9 +85,10 @@ class StructuredDecoder(nn.Module):
         self.scale = OutcomeScale(forms)
         self.register_buffer("dose_AL", torch.from_numpy(dose_AL).float(), persistent=False)
         self.carry_overs, self.n_outcomes, self.gaps = carry_overs, len(forms), gaps
-        first_CL = torch.tensor(FIRST_DECAYS[:carry_overs])[:, None].expand(-1, dose_AL.shape[1])
+        cpu = torch.device("cpu")  # also where parameters have no values: logits of these import PyTorch's compiler
+        first_CL = torch.tensor(FIRST_DECAYS[:carry_overs], device=cpu)[:, None].expand(-1, dose_AL.shape[1])
         self.decay_CL = nn.Parameter(torch.logit(first_CL).contiguous())
-        self.fading = nn.Parameter(torch.full((fading,), FIRST_FADING).logit()) if fading else None
+        self.fading = nn.Parameter(torch.full((fading,), FIRST_FADING, device=cpu).logit()) if fading else None
         self.n_effects = 1 + len(forms) + first_CL.numel() + fading
         last = nn.Linear(hidden, len(forms) * self.n_effects)
         with torch.no_grad():

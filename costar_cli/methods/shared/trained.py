@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config
@@ -260,6 +261,19 @@ class InStretches(Generic[StatesT]):
     states: StatesT
 
 
+class _WithoutDraws(TorchFunctionMode):
+    """Normal numbers are not drawn: where tensors have no values, PyTorch imports its compiler to draw them."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - of any function
+        return (torch.empty if func is torch.randn else func)(*args, **(kwargs or {}))
+
+
 @dataclass(frozen=True, kw_only=True)
 class SeriesModel(EncodingModel[StatesT], ABC):
     """A trained network; where it has learned from stretches of long series, it looks as far back (spec PANEL-14)."""
@@ -276,7 +290,7 @@ class SeriesModel(EncodingModel[StatesT], ABC):
         """
         networks, shapes = self.networks(), dict[str, tuple[int, ...]]()
         for prefix, make in networks.items():
-            with torch.device("meta"):
+            with torch.device("meta"), _WithoutDraws():
                 shapes |= {f"{prefix}{name}": tuple(value.shape) for name, value in make().named_parameters()}
         return self.require_arrays(shapes, within=tuple(networks))
 
