@@ -269,7 +269,7 @@ def _summary(
     tallies: "Mapping[str, Tally]",
     averages: "Sequence[AverageEffects]",
 ) -> dict[str, Any]:
-    """Return what `--json` has of a cohort: counts, means by plan, and the kind of intervals, which may be of averages."""
+    """Return what `--json` has of a cohort: counts, means by plan, and the kind of intervals, also of averages."""
     from costar_cli.cohort import MOST_PLANS
     from costar_cli.panel.compatible import same_data
     from costar_cli.uncertainty import interval_kind
