@@ -14,11 +14,19 @@ T = TypeVar("T")
 
 
 def cut(sums: T, subjects: slice) -> T:
-    """Return sums with the rows of some subjects alone: of the arrays that its class's `ALONG` names, by their axis."""
+    """Return sums with the rows of some subjects alone: of the arrays that its class's `ALONG` names, by their axis.
+
+    They are copies, unless all rows are kept, so that memory can forget the others.
+    """
     along: Mapping[str, int] = getattr(sums, "ALONG", {})
     arrays = {name: array for name in along if (array := getattr(sums, name)) is not None}
-    rows = {name: array[(*[slice(None)] * along[name], subjects)] for name, array in arrays.items()}
+    rows = {name: _rows(array, along[name], subjects) for name, array in arrays.items()}
     return replace(sums, **rows)  # type: ignore[type-var]  # only of dataclasses
+
+
+def _rows(array: NDArray[Any], axis: int, subjects: slice) -> NDArray[Any]:
+    some = array[(*[slice(None)] * axis, subjects)]
+    return array if some.shape == array.shape else some.copy()
 
 
 def joined(parts: Sequence[T], *, along: bool = True) -> T:

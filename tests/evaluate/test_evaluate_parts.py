@@ -18,6 +18,7 @@ from costar_cli.errors import ArtifactError
 from costar_cli.evaluate import Candidate, EvaluationReport, run_evaluation
 from costar_cli.evaluate.parts import join_parts, read_part, write_part
 from costar_cli.evaluate.run import score_models
+from costar_cli.evaluate.sums import arrays_in
 from costar_cli.panel import Dataset, Part, Variable
 from costar_cli.panel.calendar import Calendar
 from costar_cli.panel.queries import rolling_origin
@@ -156,6 +157,13 @@ def test_a_limit_that_fails_in_one_part_has_no_row(tmp_path: Path) -> None:
     report = join_parts({**parts, path: replace(part, scores=warned)}, NullReporter())
     assert "limit" not in {row.basis for row in report.rows}
     assert "no row" in report.warnings
+
+
+def test_a_part_holds_its_own_subjects_alone() -> None:
+    data, models, config = tumours()
+    scores = score_models(data, models, config, setups=None, reporter=NullReporter(), shard=Shard(1, 3))
+    held = {place: array.base.size / max(array.size, 1) for place, array in arrays_in(scores) if array.base is not None}
+    assert {place: times for place, times in held.items() if times > 1} == {}
 
 
 @pytest.mark.parametrize("change", ["row", "horizon", "array", "meta"])
