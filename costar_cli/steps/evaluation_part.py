@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from costar_cli.config.choices import SetupName
 from costar_cli.errors import UsageError
-from costar_cli.outputs import check_outputs
+from costar_cli.outputs import check_outputs, check_places
 from costar_cli.steps.evaluation import EvaluationInputs, plan_report
 from costar_cli.steps.session import BuildStep, Session
 from costar_cli.steps.views import write_predictions
@@ -33,13 +33,17 @@ class PartFiles:
         """See, before any work, that the files of a part can be written.
 
         Raises:
-            UsageError: predictions that cannot be merged.
+            UsageError: an evaluation or predictions that cannot be merged.
             StorageError: a folder does not exist, or an output is no regular file.
             MismatchError: a file is read, or predictions may not be replaced.
         """
+        if self.report.suffix.lower() != ".h5":
+            fix = "name the whole evaluation: --out FILE.h5"
+            raise UsageError("parts of evaluations are .h5 files", where=f"--out {self.report}", fix=fix)
         if self.predictions is not None and self.predictions.suffix.lower() != ".parquet":
             fix = "name the whole table: --predictions FILE.parquet"
             raise UsageError("parts of predictions are Parquet files", where="--predictions", fix=fix)
+        check_places([("--out", self.report), ("--predictions", self.predictions)], read=session.read_by())
         check_outputs([("--out", shard.beside(self.report))], read=session.read_by(), overwrite=True)
         table = None if self.predictions is None else shard.beside(self.predictions)
         check_outputs([("--predictions", table)], read=session.read_by(), overwrite=overwrite)
@@ -77,6 +81,7 @@ def _make(
     from costar_cli.evaluate.parts import write_part
     from costar_cli.evaluate.run import score_models
 
+    session.check_writable(step.path)
     candidates, config = named_candidates(inputs.models), session.settings[EvaluateConfig]
     scores = score_models(inputs.dataset, candidates, config, setups=setups, reporter=session.reporter, shard=shard)
     made_of: dict[str, Any] = {"fingerprint": whole.fingerprint, "config": dict(whole.config)}

@@ -9,7 +9,7 @@ from costar_cli.artifact.parts import check_readable, unchanged
 from costar_cli.artifact.seals import is_sealed
 from costar_cli.artifact.shards import check_parts, find_parts
 from costar_cli.artifact.tables import QUESTION, SHARD, metadata_of, table_file
-from costar_cli.errors import MismatchError
+from costar_cli.errors import ArtifactError, MismatchError
 from costar_cli.outputs import check_places
 
 if TYPE_CHECKING:
@@ -84,11 +84,18 @@ def merge_evaluation(path: Path, reporter: "Reporter") -> Sequence[Path]:
         )
     check_parts(paths, {shard: part.shard for shard, part in parts.items()}, fix=fix)
     if path.exists():
-        header = read_header(path)
-        if header.kind == "evaluation" and header.meta.get("fingerprint") == first.fingerprint:
+        if _is_made(path, first.fingerprint):
             return []
-        raise MismatchError(f"`{path}` exists, and is another evaluation", where=str(path), fix="remove it")
+        raise MismatchError(f"`{path}` exists, and is another file or damaged", where=str(path), fix="remove it")
     report = join_parts({paths[shard]: part for shard, part in parts.items()}, reporter)
     told: Any = {"parents": first.parents, "fingerprint": first.fingerprint, "config": first.config}
     write_evaluation(path, report, **told)
     return list(paths.values())
+
+
+def _is_made(path: Path, fingerprint: str) -> bool:
+    try:
+        header = read_header(path)
+    except ArtifactError:
+        return False
+    return header.kind == "evaluation" and header.meta.get("fingerprint") == fingerprint

@@ -227,13 +227,21 @@ class Session:
     def writing(self, path: Path) -> Iterator[None]:
         """Hold the workspace while the verb writes, and see first that it can write there, and nowhere else."""
         with self.workspace.lock():
-            self.workspace.refuse_links(path)
-            folder = path.parent
-            if not folder.is_dir():
-                raise StorageError("the folder does not exist", where=str(folder), fix=f"`mkdir -p {folder}`")
-            if not os.access(folder, os.W_OK):
-                raise StorageError("the folder cannot be written", where=str(folder), fix="choose another with --out")
+            self.check_writable(path)
             yield
+
+    def check_writable(self, path: Path) -> None:
+        """See that a file can be written where it is to be, and nowhere else.
+
+        Raises:
+            StorageError: it cannot.
+        """
+        self.workspace.refuse_links(path)
+        folder = path.parent
+        if not folder.is_dir():
+            raise StorageError("the folder does not exist", where=str(folder), fix=f"`mkdir -p {folder}`")
+        if not os.access(folder, os.W_OK):
+            raise StorageError("the folder cannot be written", where=str(folder), fix="choose another with --out")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Evaluations in parts on the command line: scored by shard, merged, and shown by the command without it."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -109,17 +110,42 @@ def test_damaged_parts_and_a_foreign_file_in_the_place_of_the_whole_are_refused(
     shutil.copy(trained / "encoder.h5", WHOLE)
     before = WHOLE.read_bytes()
     error = call("merge", WHOLE, "--json").document["error"]
-    assert (error["exit_code"], error["problem"]) == (ExitCode.MISMATCH, "`e.h5` exists, and is another evaluation")
+    assert (error["exit_code"], error["problem"]) == (
+        ExitCode.MISMATCH,
+        "`e.h5` exists, and is another file or damaged",
+    )
     assert WHOLE.read_bytes() == before
+    WHOLE.write_bytes(before[:-9])
+    assert "remove it" in call("merge", WHOLE).err
 
 
 @pytest.mark.parametrize(
     "words",
     [["--fail-if", "zero-shot.ridge.average > 1"], ["--csv", "rows.csv"], ["--plots", "plots"], ["--refute"],
-     ["--predictions", "p.csv"], ["--shard", "3/2"], ["--shard", "one"]],
+     ["--predictions", "p.csv"], ["--shard", "3/2"], ["--shard", "one"], ["--out", "e"], ["--out", "e.hdf5"],
+     ["--out", "p.parquet", "--predictions", "p.parquet"]],
 )  # fmt: skip
 def test_a_part_is_not_asked_for_what_is_about_all(words: list[str], trained: Path, call: Call) -> None:
     ended = call(*ASKED, "-w", trained, "--shard", "1/2", *words, "--json")
     assert ended.code == ExitCode.USAGE
     assert json.loads(ended.out)["error"]["fix"]
-    assert not list(Path().glob("*.h5"))
+    assert not list(Path().glob("*shard*"))
+
+
+def test_a_part_is_written_into_its_own_workspace_alone(
+    place: tuple[object, ...], trained: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(shutil.copytree(trained, "shared"))
+    (folder / "e.shard-1-of-2.h5").symlink_to(Path("outside.h5").resolve())
+    ask = ("evaluate", "--bootstrap", 40, "-w", folder, *place[2:], "--out", folder / "e.h5", "--shard")
+    ended = call(*ask, "1/2")
+    assert ended.code == ExitCode.STORAGE
+    assert "a link, which is not followed there" in ended.err
+    assert not Path("outside.h5").exists()
+    denied = (folder, os.W_OK)  # root may write anywhere
+    monkeypatch.setattr(os, "access", lambda path, mode, **_: (path, mode) != denied)
+    ended = call(*ask, "2/2")
+    assert ended.code == ExitCode.STORAGE
+    assert "Scoring" not in ended.err
+    (folder / "e.h5").mkdir()
+    assert "is a folder" in call(*ask, "2/2").err
