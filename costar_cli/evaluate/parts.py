@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from costar_cli.artifact import Artifact, read_artifact, write_artifact
+from costar_cli.artifact import Artifact, fingerprint, read_artifact, write_artifact
 from costar_cli.artifact.shards import Shard
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import ArtifactError
@@ -23,6 +23,7 @@ from costar_cli.evaluate.probabilities import EventAnswers
 from costar_cli.evaluate.report import EvaluationReport
 from costar_cli.evaluate.rows import Provenance, ReportRow, Unit, json_values
 from costar_cli.evaluate.scores import Scored, Scores
+from costar_cli.evaluate.sound import check_sums
 from costar_cli.evaluate.sums import arrays_in
 from costar_cli.panel import PanelSchema
 from costar_cli.reporting import Reporter
@@ -87,8 +88,12 @@ def join_parts(parts: Mapping[Path, EvaluationPart], reporter: Reporter) -> Eval
     every = list(parts.values())
     warnings = dict.fromkeys(warning for part in every for warning in part.scores.warnings)
     try:
+        if len({_shared(part.scores) for part in every}) > 1:
+            raise ValueError("they are not of the same data and settings")
         rows = [_joined(rows) for rows in zip(*(part.scores.rows for part in every), strict=True)]
-        return replace(every[0].scores, rows=tuple(rows), warnings=tuple(warnings)).report(reporter)
+        report = replace(every[0].scores, rows=tuple(rows), warnings=tuple(warnings)).report(reporter)
+        EvaluationReport.from_json(report.to_json())  # so that whoever reads it can
+        return report
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise _incomplete(next(iter(parts)), error) from error
 
@@ -98,9 +103,15 @@ def _incomplete(path: Path, error: Exception) -> ArtifactError:
     return ArtifactError("the part of an evaluation is incomplete or damaged", where=f"{path}: {error}", fix=fix)
 
 
+def _shared(scores: Scores) -> str:
+    """Return as text what is the same in all parts of an evaluation."""
+    facts = _facts(scores)
+    return repr([facts[name] for name in ("dataset", "dataset_digest", "horizon", "schema", "unit", "config")])
+
+
 def _joined(rows: Sequence[Scored | ReportRow]) -> Scored | ReportRow:
     scored = [row for row in rows if isinstance(row, Scored)]
-    if len({(row.setup, row.label) for row in rows}) > 1 or len(scored) not in (0, len(rows)):
+    if len({(row.setup, row.label, row.basis) for row in rows}) > 1 or len(scored) not in (0, len(rows)):
         raise ValueError("the rows are not the same in all parts")
     return Scored.joined(scored) if scored else rows[0]
 
@@ -138,15 +149,21 @@ def _row_facts(row: Scored | ReportRow) -> dict[str, Any]:
 def _part(artifact: Artifact) -> EvaluationPart:
     meta = artifact.meta
     facts, whole = meta["scores"], meta["whole"]
+    if whole["fingerprint"] != fingerprint("evaluation", parents=artifact.parents, config=whole["config"]):
+        raise ValueError("it is of another version of costar, or was changed")
     tree = _tree(artifact.arrays).get("rows", {})
+    if odd := tree.keys() - {f"{i:03d}" for i in range(len(facts["rows"]))}:
+        raise ValueError(f"there is no row {sorted(odd)[0]}")
+    schema = PanelSchema.model_validate(facts["schema"])
+    sizes = {"H": int(facts["horizon"]), "Y": len(schema.outcomes)}
     scores = Scores(
         dataset=str(facts["dataset"]),
         dataset_digest=str(facts["dataset_digest"]),
-        horizon=int(facts["horizon"]),
-        schema=PanelSchema.model_validate(facts["schema"]),
+        horizon=sizes["H"],
+        schema=schema,
         unit=TypeAdapter(Unit).validate_python(facts["unit"]),
         config=EvaluateConfig.model_validate(facts["config"]),
-        rows=tuple(_row(one, tree.get(f"{i:03d}", {}), facts["horizon"]) for i, one in enumerate(facts["rows"])),
+        rows=tuple(_row(one, tree.get(f"{i:03d}", {}), sizes) for i, one in enumerate(facts["rows"])),
         warnings=tuple(map(str, facts["warnings"])),
         dropout=TypeAdapter(tuple[DropoutWeights, ...]).validate_python(facts["dropout"]),
     )
@@ -165,18 +182,45 @@ def _tree(arrays: Arrays) -> dict[str, Any]:
     return tree
 
 
-def _row(facts: Mapping[str, Any], tree: Mapping[str, Any], horizon: int) -> Scored | ReportRow:
+def _row(facts: Mapping[str, Any], tree: Mapping[str, Any], sizes: Mapping[str, int]) -> Scored | ReportRow:
     if "published" in facts:
         return TypeAdapter(ReportRow).validate_python(facts["published"])
-    errors = _errors(tree.get("errors", {}))
-    if odd := [kind for kind, sums in errors.items() if sums.members.shape[2:3] != (horizon,)]:
-        raise ValueError(f"errors of {odd[0]} questions have another horizon than the evaluation")
+    row = _scored(facts, tree, sizes["H"])
+    if row.errors.keys() != row.query_sets.keys() and (row.errors or row.basis != "limit"):
+        raise ValueError(f"the errors of row `{row.label}` are not those of its questions")
+    _check(row, dict(sizes))
+    return row
+
+
+def _check(row: Scored, sizes: dict[str, int]) -> None:
+    """See that the sums of a row are such as scoring leaves: of the same subjects, steps and outcomes.
+
+    Raises:
+        ValueError: they are not.
+    """
+    for errors in (*row.errors.values(), *row.unweighed.values()):
+        check_sums(errors, sizes)
+    if bands := row.bands:
+        for scores in bands.scores.values():
+            check_sums(scores, sizes)
+            for name, group in scores.groups.items():
+                check_sums(group, sizes | {"G": len(bands.labels[name])})
+        for lights in bands.lights.values():
+            check_sums(lights, sizes)
+    if periods := row.periods:
+        for errors in periods.sums.values():
+            check_sums(errors, sizes | {"N": len(periods.names)})
+    for answers in (*([row.course] if row.course else []), *row.ends):
+        check_sums(answers, dict(sizes))
+
+
+def _scored(facts: Mapping[str, Any], tree: Mapping[str, Any], horizon: int) -> Scored:
     named = {name: facts[name] for name in ("setup", "label", "basis", "test")}
     ends, course = tree.get("ends", {}), tree.get("course")
     return Scored(
         **named,
         query_sets={truth: tuple(names) for truth, names in facts["query_sets"].items()},
-        errors=errors,
+        errors=_errors(tree.get("errors", {})),
         provenance=TypeAdapter(Provenance | None).validate_python(facts["provenance"]),
         bands=None if facts["bands"] is None else _bands(facts["bands"], tree.get("bands", {}), horizon),
         course=None if course is None else CourseAnswers(**course),
@@ -199,6 +243,8 @@ def _bands(facts: Mapping[str, Any], tree: Mapping[str, Any], horizon: int) -> B
     labels = {name: tuple(map(str, names)) for name, names in facts["labels"].items()}
     scores: dict[Any, BandScores] = {}
     for kind, arrays in tree.get("scores", {}).items():
+        if {name.replace(" ", "_") for name in labels} != arrays.get("groups", {}).keys():
+            raise ValueError("the groups of bands are not those that have names")
         groups = {name: GroupScores(**arrays["groups"][name.replace(" ", "_")]) for name in labels}
         scores[kind] = BandScores(**{**arrays, "groups": groups})
     lights: dict[Any, LightSums] = {

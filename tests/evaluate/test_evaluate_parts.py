@@ -1,15 +1,18 @@
 """Parts of an evaluation: put together, they are what scores all subjects at once, whatever is scored."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from costar_cli.artifact import read_artifact, write_artifact
+from costar_cli.artifact import Artifact, fingerprint, read_artifact, write_artifact
 from costar_cli.artifact.shards import Shard
 from costar_cli.config.models import EvaluateConfig, FinetuneConfig
 from costar_cli.datasets.tumor.settings import TumorConfig
@@ -29,6 +32,7 @@ from tests.fits import fit_method, model_of
 
 SIZES = {"train": 80, "val": 30, "test": 30, "target_train": 5, "target_val": 5, "target_test": 12}
 TEST = Part("source", "test")
+Arrays = dict[str, NDArray[Any]]
 Case = tuple[Dataset, list[Candidate], EvaluateConfig]
 
 
@@ -86,7 +90,8 @@ def scored_in_parts(case: Case, count: int, folder: Path) -> dict[Path, Any]:
     for shard in (Shard(number, count) for number in range(1, count + 1)):
         scores = score_models(data, models, config, setups=None, reporter=NullReporter(), shard=shard)
         paths.append(folder / f"e.{shard.name}.h5")
-        told: Any = {"whole": {"fingerprint": "f", "config": {}}, "parents": {}, "config": {}, "overwrite": False}
+        whole = {"fingerprint": fingerprint("evaluation", parents={}, config={}), "config": {}}
+        told: Any = {"whole": whole, "parents": {}, "config": {}, "overwrite": False}
         write_part(paths[-1], scores, shard, fingerprint=str(shard), **told)
     return {path: read_part(path) for path in paths}
 
@@ -166,22 +171,79 @@ def test_a_part_holds_its_own_subjects_alone() -> None:
     assert {place: times for place, times in held.items() if times > 1} == {}
 
 
-@pytest.mark.parametrize("change", ["row", "horizon", "array", "meta"])
-def test_parts_that_do_not_fit_are_refused(change: str, tmp_path: Path) -> None:
-    data, models, config = tumours()
-    paths = list(scored_in_parts((data, models[1:], config), 2, tmp_path))
-    sound = read_artifact(paths[1])
-    arrays, meta = dict(sound.arrays), dict(sound.meta)
-    scores = dict(meta["scores"])
-    if change == "row":
-        meta["scores"] = scores | {"rows": scores["rows"][:-1]}
-    elif change == "horizon":
-        meta["scores"] = scores | {"horizon": 10**9}
-    elif change == "meta":
-        meta["scores"] = scores | {"rows": [None]}
-    else:
-        name = next(name for name in arrays if name.endswith("members"))
-        arrays[name] = arrays[name][..., :-1, :]
-    write_artifact(paths[1], kind=sound.kind, arrays=arrays, meta=meta, parents=sound.parents, overwrite=True)
+@cache
+def sound_parts() -> tuple[Artifact, Artifact]:
+    """Two parts of an evaluation with everything that bands, the course and events leave."""
+    data, models, config = followed()
+    with TemporaryDirectory() as folder:
+        first, second = scored_in_parts((data, models[:1], config), 2, Path(folder))
+        return read_artifact(first), read_artifact(second)
+
+
+def changed(folder: Path, change: Callable[[Arrays, dict[str, Any]], object], *, both: bool) -> list[Path]:
+    """Parts that were changed, one or both, and sealed again."""
+    paths = []
+    for number, sound in enumerate(sound_parts()):
+        arrays, meta = dict(sound.arrays), json.loads(json.dumps(sound.meta))
+        if both or number == 1:
+            change(arrays, meta)
+        paths.append(folder / f"e.shard-{number + 1}-of-2.h5")
+        write_artifact(paths[-1], kind=sound.kind, arrays=arrays, meta=meta, parents=sound.parents)
+    return paths
+
+
+def array_by(name: str, to: Callable[[Any], Any]) -> Callable[[Arrays, dict[str, Any]], object]:
+    def change(arrays: Arrays, meta: dict[str, Any]) -> None:
+        assert f"rows/000/{name}" in arrays
+        arrays[f"rows/000/{name}"] = to(arrays[f"rows/000/{name}"])
+
+    return change
+
+
+def row_by(**facts: Any) -> Callable[[Arrays, dict[str, Any]], object]:
+    return lambda _, meta: meta["scores"]["rows"][0].update(facts)
+
+
+FORGED: dict[str, Callable[[Arrays, dict[str, Any]], object]] = {
+    "a row less": lambda _, meta: meta["scores"]["rows"].pop(),
+    "no rows": lambda _, meta: meta["scores"]["rows"].clear(),
+    "no row": lambda _, meta: meta["scores"].update(rows=[None]),
+    "horizon": lambda _, meta: meta["scores"].update(horizon=10**9),
+    "no arrays": lambda arrays, _: arrays.clear(),
+    "a further row": lambda arrays, _: arrays.update({"rows/900/errors/factual/count": np.ones((3, 6), np.int64)}),
+    "outcomes": array_by("errors/factual/members", lambda a: a[..., :-1, :]),
+    "subjects": array_by("errors/factual/count", lambda a: a[:3]),
+    "no numbers": array_by("errors/factual/members", lambda a: np.full_like(a, np.nan)),
+    "negative": array_by("errors/factual/members", lambda a: -1 - a),
+    "text": array_by("errors/factual/members", lambda a: a.astype("U4")),
+    "counts": array_by("errors/factual/count", lambda a: -1 - a),
+    "parts of counts": array_by("errors/factual/count", lambda a: a + 0.5),
+    "cluster": lambda arrays, _: arrays.update({"rows/000/errors/factual/cluster": np.zeros((2, 2), np.int64)}),
+    "mass": array_by("bands/scores/factual/mass", lambda a: -1 - a),
+    "bins": array_by("bands/scores/factual/pit", lambda a: a[:1]),
+    "lights": array_by("bands/lights/factual/sums/support", lambda a: a[:1]),
+    "origins": array_by("course/origin", lambda a: np.full_like(a, 2**40)),
+    "course": array_by("course/predicted", lambda a: np.full_like(a, np.nan)),
+    "observed": array_by("course/observed", lambda a: np.full_like(a, np.inf)),
+    "events": array_by("ends/0/came", lambda a: a.astype(np.float64)),
+    "groups": lambda _, meta: meta["scores"]["rows"][0]["bands"].update(labels={}),
+    "set-up": row_by(setup="other"),
+    "basis": row_by(basis="other"),
+    "level": lambda _, meta: meta["scores"]["config"].update(level=0.5),
+    "version": lambda _, meta: meta["whole"].update(fingerprint="f" * 64),
+}
+UNTOLD = [{"a row less", "both"}, {"level", "both"}]
+
+
+@pytest.mark.parametrize(
+    ("what", "which"), [(what, which) for what in FORGED for which in ("one", "both") if {what, which} not in UNTOLD]
+)
+def test_parts_that_are_not_as_scoring_leaves_them_are_refused(what: str, which: str, tmp_path: Path) -> None:
+    paths = changed(tmp_path, FORGED[what], both=which == "both")
     with pytest.raises(ArtifactError, match="incomplete or damaged"):
         join_parts({path: read_part(path) for path in paths}, NullReporter())
+
+
+def test_unchanged_parts_are_read(tmp_path: Path) -> None:
+    paths = changed(tmp_path, lambda *_: None, both=True)
+    assert join_parts({path: read_part(path) for path in paths}, NullReporter()).rows
