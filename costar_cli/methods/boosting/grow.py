@@ -46,14 +46,16 @@ def grow(
         mean = float(logit((mean * n + 0.5) / (n + 1)))
     if len(train.answer_M) < max(2 * config.leaf_rows, LEAST_ROWS) or np.ptp(train.answer_M) == 0:
         return Forest.of(mean, []), []
-    boosted = _boosted(train, validation, config, seed, logistic=logistic)
+    bins = Bins.of(train.columns_MP, train.weight_M)
+    boosted = _boosted(bins, train, validation, config, seed, logistic=logistic)
     losses = [-float(score) for score in boosted.validation_score_]
     kept = int(np.argmin(losses)) if losses else int(boosted.n_iter_)
     base = float(np.ravel(boosted._baseline_prediction)[0])  # the library offers its trees in no other way
-    trees = [_in_preorder(step[0].nodes) for step in boosted._predictors[:kept]]
+    trees = [_in_preorder(step[0].nodes, bins) for step in boosted._predictors[:kept]]
     forest = Forest.of(base, trees)
     some_MP = train.columns_MP[:CHECKED_ROWS]
-    staged = boosted.staged_decision_function(some_MP) if logistic else boosted.staged_predict(some_MP)
+    codes_MP = bins.codes(some_MP)
+    staged = boosted.staged_decision_function(codes_MP) if logistic else boosted.staged_predict(codes_MP)
     library_M = np.ravel(next(islice(staged, kept - 1, None))) if kept else base
     if not np.allclose(forest.predict(some_MP), library_M, rtol=1e-9, atol=1e-12):
         raise TrainingError(
@@ -63,12 +65,54 @@ def grow(
     return forest, losses
 
 
-def _boosted(train: Rows, validation: Rows, config: BoostingConfig, seed: int, *, logistic: bool) -> Any:  # noqa: ANN401 - untyped library
+class Bins(NamedTuple):
+    """Where columns are cut into bins of about the same weight: thresholds `[P,B]` in order, then `LARGEST`.
+
+    They are those of scikit-learn, which takes fifty times as long for them where rows have weights.
+    """
+
+    edges_PB: Floats
+
+    @classmethod
+    def of(cls, columns_MP: Floats, weight_M: Floats) -> "Bins":
+        """Cut columns between distinct values where there are few, otherwise at quantiles."""
+        edges_PB = np.full((columns_MP.shape[1], MISSING), LARGEST)
+        for row_B, column_M in zip(edges_PB, columns_MP.T, strict=True):
+            edges = _edges(column_M, weight_M)
+            row_B[: len(edges)] = edges
+        return cls(edges_PB)
+
+    def codes(self, columns_MP: Floats) -> Floats:
+        """Return how many thresholds each number is above, `[M,P]`; NaN where it is missing."""
+        codes = [np.searchsorted(row_B, column_M) for row_B, column_M in zip(self.edges_PB, columns_MP.T, strict=True)]
+        return np.where(np.isnan(columns_MP), np.nan, np.stack(codes, axis=1))
+
+    def thresholds(self, feature: NDArray[np.int64], code: Floats) -> Floats:
+        """Return the thresholds of columns that stand for those of their codes, of which some are infinite."""
+        return np.asarray(self.edges_PB[feature, np.minimum(code, MISSING - 1).astype(np.int64)])
+
+
+def _edges(column_M: Floats, weight_M: Floats) -> Floats:
+    """Return the thresholds between the bins of one column."""
+    seen_M = ~np.isnan(column_M) & (weight_M > 0)
+    order = np.argsort(column_M[seen_M], kind="stable")
+    sorted_M, upto_M = column_M[seen_M][order], np.cumsum(weight_M[seen_M][order])
+    distinct = np.unique(sorted_M)
+    if len(distinct) < MISSING:
+        return np.asarray((distinct[:-1] + distinct[1:]) / 2)
+    wanted = np.linspace(0, 100, MISSING)[1:-1] / 100 * upto_M[-1]
+    at = np.searchsorted(upto_M, wanted)
+    after = np.minimum(at + 1, len(upto_M) - 1)
+    between = upto_M[at] - wanted <= np.finfo(np.float64).eps  # two rows
+    return np.unique(np.where(between, (sorted_M[at] + sorted_M[after]) / 2, sorted_M[at]))
+
+
+def _boosted(bins: Bins, train: Rows, validation: Rows, config: BoostingConfig, seed: int, *, logistic: bool) -> Any:  # noqa: ANN401 - untyped library
     from sklearn import ensemble  # noqa: PLC0415  # a second to import, needed here alone
 
     stops = len(validation.answer_M) > 0
     never_P = np.isnan(train.columns_MP).all(axis=0)  # the library takes no column without a value
-    columns_MP = np.where(never_P, 0.0, train.columns_MP)
+    columns_MP = np.where(never_P, 0.0, bins.codes(train.columns_MP))
     kind = ensemble.HistGradientBoostingClassifier if logistic else ensemble.HistGradientBoostingRegressor
     boosted = kind(
         learning_rate=config.learning_rate,
@@ -81,12 +125,12 @@ def _boosted(train: Rows, validation: Rows, config: BoostingConfig, seed: int, *
         n_iter_no_change=config.patience,
         random_state=seed % 2**32,
     )
-    checked = {"X_val": validation.columns_MP, "y_val": validation.answer_M, "sample_weight_val": validation.weight_M}
-    weight_M = train.weight_M
-    return boosted.fit(columns_MP, train.answer_M, sample_weight=weight_M, **(checked if stops else {}))
+    codes_MP, weight_M = bins.codes(validation.columns_MP), validation.weight_M
+    checked = {"X_val": codes_MP, "y_val": validation.answer_M, "sample_weight_val": weight_M}
+    return boosted.fit(columns_MP, train.answer_M, sample_weight=train.weight_M, **(checked if stops else {}))
 
 
-def _in_preorder(nodes: NDArray[Any]) -> Mapping[str, NDArray[Any]]:
+def _in_preorder(nodes: NDArray[Any], bins: Bins) -> Mapping[str, NDArray[Any]]:
     """Return the arrays of one tree, its nodes in preorder, children's places counted from the root."""
     order: list[int] = []
     ahead = [0]
@@ -99,9 +143,10 @@ def _in_preorder(nodes: NDArray[Any]) -> Mapping[str, NDArray[Any]]:
     place[order] = np.arange(len(order))
     sorted_ = nodes[order]
     inner = sorted_["is_leaf"] == 0
+    feature = np.where(inner, sorted_["feature_idx"], 0)
     return {
-        "feature": np.where(inner, sorted_["feature_idx"], 0),
-        "threshold": np.where(inner, sorted_["num_threshold"], 0.0).clip(-LARGEST, LARGEST),
+        "feature": feature,
+        "threshold": np.where(inner, bins.thresholds(feature, sorted_["num_threshold"]), 0.0),
         "right": np.where(inner, place[sorted_["right"] * inner], 0),
         "value": np.where(inner, 0.0, sorted_["value"]),
         "missing_left": np.where(inner, sorted_["missing_go_to_left"], 0),
