@@ -11,7 +11,6 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
-from scipy.stats import qmc
 
 from simulators.tumor.dynamics import (
     CARRY_OVER,
@@ -197,6 +196,8 @@ def _shift(patient_type_P: NDArray[np.integer]) -> Floats:
 
 def _points(draws: int, dimensions: int) -> Floats:
     """Return evenly spread points `[S,D]` in (0, 1), each with its reflection: linear terms then cancel."""
+    from scipy.stats import qmc  # noqa: PLC0415  # half a second to import, needed here alone
+
     half = qmc.Sobol(dimensions, seed=SEED).random(draws // 2)
     return np.asarray(np.clip(np.concatenate([half, 1.0 - half]), 1e-12, 1.0 - 1e-12))
 

@@ -12,7 +12,7 @@ import pytest
         ("costar_cli.panel", ["polars", "torch", "h5py", "pandas", "simulators"]),
         ("costar_cli.panel.check", ["polars", "torch", "h5py", "pandas", "simulators"]),
         ("costar_cli.panel.store", ["polars", "torch", "pandas", "simulators"]),
-        ("costar_cli.datasets.tumor.simulate", ["polars", "torch", "h5py", "pandas"]),
+        ("costar_cli.datasets.tumor.simulate", ["polars", "torch", "h5py", "pandas", "scipy.stats"]),
         ("costar_cli.datasets.icu.semi_synthetic", ["polars", "torch", "h5py", "pandas", "tables"]),
         ("costar_cli.datasets.icu.extract", ["polars", "torch", "h5py", "pandas", "tables"]),
         ("costar_cli.panel.report", ["polars", "torch", "h5py", "pandas", "simulators", "matplotlib"]),
