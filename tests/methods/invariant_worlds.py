@@ -1,5 +1,7 @@
 """Three kinds of data, every method and variant fitted to them, and questions to the models."""
 
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -36,6 +38,7 @@ __all__ = [
     "registered",
     "settings_of",
     "trained",
+    "without_compiler",
     "without_dropout",
     "world",
     "worlds_of",
@@ -64,6 +67,15 @@ CPU = RuntimeConfig(device="cpu")
 # Adam makes full steps of gradients that are pure rounding error, so runs that round differently are compared in
 # float64, where such steps vanish.
 EXACT = RuntimeConfig(device="cpu", precision="float64")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_compiler() -> Iterator[None]:
+    """Let no method import PyTorch's compiler, as parts of PyTorch do: it takes a second of every process."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("torch._dynamo", "sympy"):
+            patch.setitem(sys.modules, name, None)
+        yield
 
 
 def registered(name: str) -> Method:

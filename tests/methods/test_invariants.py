@@ -20,9 +20,12 @@ from tests.methods.invariant_worlds import (
     padded,
     registered,
     trained,
+    without_compiler,
     world,
     worlds_of,
 )
+
+__all__ = ["without_compiler"]
 
 PLAN_BLIND = {"last-value", "mean", "seasonal-naive"}  # whatever the plan, it answers the same
 NOTHING_TO_ENCODE = PLAN_BLIND

@@ -1,7 +1,6 @@
 """The invariants of docs/concepts.md about training, for every method and variant."""
 
 import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,9 +21,12 @@ from tests.methods.invariant_worlds import (
     padded,
     registered,
     trained,
+    without_compiler,
     world,
 )
 from tests.train.worlds import run_pretrain
+
+__all__ = ["without_compiler"]
 
 # Variants train as their methods do, but for the decoder that is the default: they take their time elsewhere.
 SLOW = [name for name in NAMES if name not in METHODS and name != "costar, structured"]
@@ -33,13 +35,6 @@ SLOW = [name for name in NAMES if name not in METHODS and name != "costar, struc
 @pytest.fixture(scope="module", params=[pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in NAMES])
 def method(request) -> str:
     return request.param
-
-
-@pytest.fixture(autouse=True)
-def _without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no method import PyTorch's compiler, as parts of PyTorch do: it takes a second of every process."""
-    for name in ("torch._dynamo", "sympy"):
-        monkeypatch.setitem(sys.modules, name, None)
 
 
 def test_same_seed_gives_the_same_predictions_and_another_seed_others(method: str, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The structured decoder: its recurrence, known laws that it rolls out, forms of outcomes, and safe gradients."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -38,6 +39,16 @@ def inputs(n_outcomes: int, n: int = 3, steps: int = 6, horizon: int = 4) -> tup
 
 def predict(module: StructuredDecoder, z, y, previous, plan) -> torch.Tensor:
     return module(z, y, module.scale.units(y), previous, plan)
+
+
+def test_its_shapes_are_known_without_values_and_without_the_compiler(monkeypatch: pytest.MonkeyPatch):
+    """To load a model takes its shapes; the compiler, which PyTorch imports for arithmetic on no values, a second."""
+    for name in ("torch._dynamo", "sympy"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with torch.device("meta"):
+        module = StructuredDecoder(5, [RELATIVE], BINARY, carry_overs=2, fading=1, covariates=REACH)
+    assert module.effects[0].weight.is_meta
+    assert module.decay_CL.shape == (2, 2)
 
 
 @pytest.mark.parametrize("carry_overs", [1, 2])

@@ -55,7 +55,7 @@ class CovariateLaw(nn.Module):
 
     def __init__(self, width: int, n_outcomes: int, n_exposures: int, reach: Reach) -> None:
         super().__init__()
-        low_X, high_X = (torch.tensor(values, dtype=torch.float32) for values in reach)
+        low_X, high_X = (torch.tensor(values, dtype=torch.float32, device=torch.device("cpu")) for values in reach)
         room_X, n = 0.5 * (high_X - low_X), len(low_X)
         self.register_buffer("low_X", low_X - room_X, persistent=False)
         self.register_buffer("high_X", high_X + room_X, persistent=False)
