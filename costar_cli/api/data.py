@@ -297,7 +297,8 @@ def digests_of(files: Mapping[str, Path], expected: str | None = None) -> dict[s
             digests[role] = file_sha256(path)
         except OSError as error:
             if expected and isinstance(error, FileNotFoundError | IsADirectoryError):
-                raise DataError("file not found", where=str(path), fix=expected) from None
+                problem = "this is not a file but a folder" if path.is_dir() else "file not found"
+                raise DataError(problem, where=str(path), fix=expected) from None
             raise StorageError(f"the file cannot be read: {error.strerror or error}", where=str(path)) from error
     return digests
 

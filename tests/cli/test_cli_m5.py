@@ -237,6 +237,7 @@ def test_exports_replace_nothing_unless_told_to(tmp_path: Path, call: Call) -> N
     ("words", "code", "message"),
     [
         (["ingest", "m5", "nowhere"], 3, "folder not found"),
+        (["ingest", "m5", __file__], 3, "this is not a folder but a file"),
         (["ingest", "m5"], 2, "DIR"),
         (["simulate", "m5", "--scale", "2"], 2, "simulate.m5.scale"),
         (["simulate", "m5", "--source-category", "HOUSEHOLD"], 2, "both HOUSEHOLD"),

@@ -149,6 +149,8 @@ def test_the_export_is_never_replaced_unasked(icu: Path, stays: Path, call: Call
         (["simulate", "mimic", "--source-to", "90"], 2, "the age groups of source and target overlap"),
         (["simulate", "mimic", "--mimic-extract", "none.h5"], 3, "file not found"),
         (["ingest", "mimic", "none.h5"], 3, "file not found"),
+        (["ingest", "mimic", "/"], 3, "this is not a file but a folder"),
+        (["simulate", "mimic", "--source-to", "5"], 2, "source_above must be below source_to"),
     ],
 )
 def test_what_cannot_be_done_is_one_clear_error(

@@ -236,6 +236,16 @@ CASES = {
     "a day beyond the calendar": (SALES, lambda rows: rows.with_columns(d_5000=pl.lit("1")), "1 day that the calendar"),
     "no days": (SALES, lambda rows: rows.select("item_id", "dept_id", "store_id", "state_id"), "no columns of days"),
     "no items": (SALES, lambda rows: rows.head(0), "the sales file has no rows"),
+    "a price of no week": (
+        PRICES,
+        lambda rows: rows.with_columns(wm_yr_wk=pl.when(pl.int_range(pl.len()) > 0).then("wm_yr_wk")),
+        "1 row without wm_yr_wk",
+    ),
+    "a price of no item": (
+        PRICES,
+        lambda rows: rows.with_columns(item_id=pl.when(pl.int_range(pl.len()) > 0).then("item_id")),
+        "1 row without item_id",
+    ),
     "a price of nothing": (PRICES, lambda rows: rows.with_columns(sell_price=pl.lit("0")), "not above 0, first 0"),
     "an infinite price": (PRICES, lambda rows: rows.with_columns(sell_price=pl.lit("inf")), "not above 0, first inf"),
     "text for a price": (PRICES, lambda rows: rows.with_columns(sell_price=pl.lit("$2")), "not numbers, first '$2'"),

@@ -40,7 +40,9 @@ class IcuConfig(WithAdditions, Config):
     def _fits_together(self) -> Self:
         target_to = float("inf") if self.target_to is None else self.target_to
         if self.source_above >= self.source_to or self.target_above >= target_to:
-            raise ValueError("an age group is empty: source_above < source_to and target_above < target_to")
+            raise ValueError(
+                "an age group is empty: source_above must be below source_to, and target_above below target_to"
+            )
         if max(self.source_above, self.target_above) < min(self.source_to, target_to):
             raise ValueError("the age groups of source and target overlap")
         if self.age_cap <= max(self.source_above, self.target_above):

@@ -65,13 +65,18 @@ def only_known(column: pl.Series, known: Iterable[str], *, what: str, path: Path
         )
 
 
-def only_once(frame: pl.DataFrame, keys: list[str], path: Path) -> None:
-    """Raise if two rows have the same keys, or a row has none."""
+def in_each_row(frame: pl.DataFrame, keys: list[str], path: Path) -> None:
+    """Raise if a row has no value of a key, as the last one of a file that is cut off."""
     for key in keys:
         if frame[key].null_count():
             row = int(frame[key].is_null().arg_true()[0])
             problem = f"{counted(frame[key].null_count(), 'row')} without {key}"
             raise DataError(problem, where=f"{path}, row {row + 2}", fix="fill or remove the rows")
+
+
+def only_once(frame: pl.DataFrame, keys: list[str], path: Path) -> None:
+    """Raise if two rows have the same keys, or a row has none."""
+    in_each_row(frame, keys, path)
     repeated = frame.select(keys).is_duplicated()
     if repeated.any():
         row = int(repeated.arg_true()[0])

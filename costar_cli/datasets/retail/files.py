@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.datasets.retail.columns import column_names, only_known, only_once, read_columns
+from costar_cli.datasets.retail.columns import column_names, in_each_row, only_known, only_once, read_columns
 from costar_cli.datasets.retail.weekly import DEPARTMENT_IDS, STORE_IDS, WeekCalendar, WeeklySales, weekly_totals
 from costar_cli.errors import DataError
 from costar_cli.panel.findings import counted, shown
@@ -27,7 +27,8 @@ def m5_files(folder: Path) -> dict[str, Path]:
         DataError: the folder or files are missing; all of them at once.
     """
     if not folder.is_dir():
-        raise DataError("folder not found", where=str(folder), fix=DOWNLOAD)
+        problem = "this is not a folder but a file" if folder.exists() else "folder not found"
+        raise DataError(problem, where=str(folder), fix=DOWNLOAD)
     sales = next((name for name in SALES_FILES if (folder / name).is_file()), None)
     files = {"calendar": "calendar.csv", "sell_prices": "sell_prices.csv", "sales": sales}
     missing = [f"{role}: there is no {name or ' or '.join(SALES_FILES)}" for role, name in files.items()
@@ -194,6 +195,7 @@ def _read_prices(path: Path, frame: pl.DataFrame, weeks: WeekCalendar, reporter:
     rows = read_columns(
         path, {"store_id": pl.String(), "item_id": pl.String(), "wm_yr_wk": pl.Int64(), "sell_price": pl.Float64()}
     )
+    in_each_row(rows, keys, path)
     wrong = rows.filter((pl.col("sell_price") <= 0) | ~pl.col("sell_price").fill_null(1.0).is_finite())
     if wrong.height:
         store, item, week, price = wrong.row(0)

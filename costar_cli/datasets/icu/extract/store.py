@@ -59,7 +59,8 @@ def opened(path: Path, *, trust_pickle: bool = False) -> Iterator["pd.HDFStore"]
     import pandas as pd  # noqa: PLC0415 - heavy, and its HDF5 part is optional
 
     if not path.is_file():
-        raise DataError("file not found", where=str(path), fix="give MIMIC-Extract's all_hourly_data.h5")
+        problem = "this is not a file but a folder" if path.is_dir() else "file not found"
+        raise DataError(problem, where=str(path), fix="give MIMIC-Extract's all_hourly_data.h5")
     with warnings.catch_warnings(), nullcontext() if trust_pickle else _no_code(path):
         warnings.simplefilter("ignore")
         try:
