@@ -136,7 +136,14 @@ def _by_outcome(
         alpha=0.85,
         lw=0,
     )
-    bar = drawn.colorbar(points, ax=ax, spacing="uniform", ticks=edges, shrink=0.85, format="%.3g")
+    bar = drawn.colorbar(
+        points, ax=ax, spacing="uniform", ticks=edges, shrink=0.85, format=lambda value, _: _short(value)
+    )
     bar.set_label(f"{label_lines(label, _LONGEST_BAR, most=1)}, by decile")
     bar.outline.set_visible(False)
     ax.set_title("Outcome")
+
+
+def _short(value: float) -> str:
+    """Return a number of at least three digits, without a power of ten below a million."""
+    return f"{value:,.0f}" if 1_000 <= abs(value) < 1_000_000 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""Learning curves: each member's training and validation loss by epoch, and the log N line of the contrastive loss."""
+"""Learning curves: each member's training and validation loss by epoch, and the line of what guessing costs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from costar_cli.figures.style import BLACK, BLUE, ORANGE, figure, label_lines, l
 
 _PANELS_PER_LINE = 4
 _TITLE_LETTERS = 40
+_CHANCE = "chance level"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,18 @@ class LearningCurve:
     @classmethod
     def _of(cls, title: str, history: Mapping[str, Any], meta: Mapping[str, Any], loss: str) -> Self:
         log_n = history.get("log_n_reference", meta.get("log_n_reference"))
-        named = log_n if isinstance(log_n, Mapping) else {"log N: chance level": log_n}
+        named = log_n if isinstance(log_n, Mapping) else {_CHANCE: log_n}
         return cls(
             title=title,
             train_loss=history["train_loss"],
             validation_loss=history["validation_loss"],
             best_epoch=history.get("best_epoch", ()),
-            references={name: float(np.mean(value)) for name, value in named.items() if value is not None},
+            # Files call it `log N`, which it is a multiple of
+            references={
+                name.replace("log N", _CHANCE): float(np.mean(value))
+                for name, value in named.items()
+                if value is not None
+            },
             loss=loss,
         )
 

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from costar_cli.evaluate import EvaluationReport
 from costar_cli.evaluate.natural import Axis, NaturalCourse
 from costar_cli.figures.rmse import Style, model_styles
-from costar_cli.figures.style import BLACK, caption, figure, label_lines, label_text, save
+from costar_cli.figures.style import BLACK, GREY, caption, figure, label_lines, label_text, save
 from costar_cli.panel.schema import step_axis, steps_axis
 
 SHADE: Final = 0.12
 MOST_MODELS: Final = 12
 MOST_MARKS: Final = 12  # of a line
+TOO_FEW: Final = "fewer than 10 answers at every step"  # see `FEWEST_ANSWERS` of `costar_cli.evaluate.natural`
 
 
 def plot_natural(report: EvaluationReport, path: Path) -> Path:
@@ -60,6 +61,9 @@ def _draw(ax: Axes, courses: Sequence[NaturalCourse], axis: Axis, outcome: str, 
             ax.plot(x, [step.observed for step in steps], color=BLACK, marker="o", ms=3.5, lw=1.2, zorder=3)
         marks = {"lw": 1.4, "ms": 3.5, "markevery": max(1, len(x) // MOST_MARKS)}
         ax.plot(x, [step.predicted for step in steps], **{**styles[course.label], **marks})
+    if not any(len(line.get_xdata()) for line in ax.lines):  # type: ignore[arg-type]
+        ax.set(xticks=[], yticks=[])
+        ax.text(0.5, 0.5, TOO_FEW, transform=ax.transAxes, ha="center", va="center", color=GREY)
 
 
 def _floats(values: Sequence[float | None]) -> NDArray[np.float64]:

@@ -19,7 +19,7 @@ from costar_cli.evaluate.metrics import PerStep
 from costar_cli.figures import calibration, embedding, learning, natural, rmse, trajectories
 from costar_cli.figures.embedding import plot_representations
 from costar_cli.figures.learning import LearningCurve, plot_learning
-from costar_cli.figures.natural import plot_natural
+from costar_cli.figures.natural import TOO_FEW, plot_natural
 from costar_cli.figures.rmse import plot_rmse
 from costar_cli.figures.style import label_text, spread_apart
 from costar_cli.figures.trajectories import plot_trajectories
@@ -164,6 +164,15 @@ def test_models_of_one_colour_have_other_marks_in_the_natural_course(drawn, tmp_
     assert sum(name in lines for name in styles) == 9
 
 
+def test_a_natural_course_of_too_few_answers_says_so(drawn, tmp_path):
+    data = worlds.dataset()
+    made = run_evaluation(data, [worlds.candidate(worlds.oracle(data, members=2))], EvaluateConfig(bootstrap=0))
+    few = [replace(course, steps=[s for s in course.steps if s.axis == "origin"]) for course in made.natural]
+    plot_natural(replace(made, natural=few), tmp_path / "n.png")
+    assert TOO_FEW in shown(drawn.last)
+    assert not drawn.last.axes[1].get_xticks().size
+
+
 @pytest.mark.parametrize(("horizon", "steps"), [(3, "steps 1 to 3"), (6, "steps 1 to 6"), (11, "steps 1 to 6")])
 def test_captions_of_bands_name_the_steps_that_are_averaged(drawn, monkeypatch, tmp_path, many_models, horizon, steps):
     monkeypatch.setattr(calibration, "_panels", lambda _: {"Zero-shot, factual": {}})
@@ -270,6 +279,16 @@ def test_the_map_of_representations_says_whose_they_are(drawn, tmp_path):
     plot_representations(z, ["none"] * 40, z[:, 0], tmp_path / "e.png", outcome_label="y", title=title)
     assert_readable(drawn.last)
     assert title in shown(drawn.last)
+
+
+def test_the_scale_of_outcomes_has_no_powers_of_ten_for_thousands(drawn, tmp_path):
+    rng = np.random.default_rng(0)
+    volumes = np.geomspace(0.0139, 1031, 40)
+    plot_representations(rng.normal(size=(40, 4)), ["none"] * 40, volumes, tmp_path / "e.png", outcome_label="y")
+    drawn.last.canvas.draw()
+    labels = [label.get_text() for ax in drawn.last.axes for label in ax.get_yticklabels()]
+    assert {"0.0139", "1,031"} <= set(labels)
+    assert not any("e+" in label for label in labels)
 
 
 def test_models_in_closed_form_have_no_learning_curve(tmp_path):
