@@ -55,7 +55,7 @@ def render_table(
         chosen = [keys - 1, *(starts[group] + column for group in block for column in range(together))]
         above: list[str] = []
         for row in cells:
-            if row is not cells[0] and row[: keys - 1] != above:
+            if row is not cells[0] and row[: keys - 1] != above and any(row[: keys - 1]):  # blanks: those above
                 above = row[: keys - 1]
                 lines.append(", ".join(filter(None, above)))
             lines.append(_line([row[c] for c in chosen], [widths[c] for c in chosen], [right[c] for c in chosen]))
