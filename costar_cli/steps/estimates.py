@@ -64,10 +64,12 @@ class Question:
         """See, before any work, that the answer can be written, and to nothing that is `read`.
 
         Raises:
-            UsageError: a plot of an unknown kind, or two files of the same name.
+            UsageError: a plot or a table of an unknown kind, or two files of the same name.
             MismatchError: a file is read, or exists and may not be replaced.
             StorageError: a folder does not exist, or a file is no regular one.
         """
+        from costar_cli.artifact.tables import check_table_name
+
         check_plot(self.plot)
         beside = sensitivity_plot(self.plot) if self.plot is not None and self.sensitivity else None
         files = (
@@ -78,6 +80,8 @@ class Question:
             ("--out", self.out),
         )
         check_outputs(files, read=[*read, *([("plan", self.plan)] if self.plan else [])], overwrite=self.overwrite)
+        if self.csv is not None:
+            check_table_name(self.csv, flag="--csv")
 
 
 def check_plot(path: Path | None) -> None:

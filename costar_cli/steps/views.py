@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from costar_cli.config.choices import SetupName
-from costar_cli.errors import ArtifactError, DataError, MismatchError, StorageError
+from costar_cli.errors import ArtifactError, DataError, MismatchError, StorageError, UsageError
 from costar_cli.outputs import Files, check_folder, check_outputs, check_places
 from costar_cli.steps.regret import RegretQuestion
 from costar_cli.steps.session import Session
@@ -62,7 +62,7 @@ class EvaluationFiles:
         Raises:
             MismatchError: an output is read, or there are predictions that may not be replaced.
             StorageError: an output is no regular file, or the folder of plots is none, or that of the table missing.
-            UsageError: two outputs have the same name.
+            UsageError: two outputs have the same name, or a table's name is no table's.
         """
         if self.csv.parent != self.report.parent:
             check_folder("--csv", self.csv)
@@ -74,6 +74,9 @@ class EvaluationFiles:
         tables = [("--csv", self.csv), ("--search", self.searched), ("--predictions", self.predictions)]
         figures = [("--plots", path) for path in self.figures.values()]
         check_places([("--out", self.report), *tables, ("--refute", self.refutation), *figures], read=read)
+        if self.csv.suffix.lower() != ".csv":
+            fix = "end the name in .csv"
+            raise UsageError(f"cannot write the scores to `{self.csv.name}`", where="--csv", fix=fix)
         if self.plots is not None and self.plots.exists() and not self.plots.is_dir():
             raise StorageError(f"`{self.plots}` is no folder", where="--plots", fix="choose another name")
 

@@ -86,6 +86,8 @@ def contents(folder: Path) -> dict[Path, bytes]:
         ([*ASK, "--csv", "a.csv", "--report", "./a.csv"], ExitCode.USAGE, "both --csv and --report write `a.csv`"),
         ([*ASK, "--report", ENCODER, "--overwrite"], ExitCode.MISMATCH, "is the encoder behind the model"),
         ([*ASK, "--report", "--overwrite"], ExitCode.USAGE, "give --report a name, and `--overwrite` after it"),
+        ([*ASK, "--csv", "a.xls"], ExitCode.USAGE, "end the name in .csv, .parquet, .jsonl"),
+        ([*EVALUATE, "--csv", "e.parquet"], ExitCode.USAGE, "end the name in .csv"),
         ([*ASK, "--csv", "missing/a.csv"], ExitCode.STORAGE, "there is no folder `missing`"),
         ([*ASK, "--csv", "-"], ExitCode.USAGE, "nothing is written to standard output"),
         ([*ASK, "--csv", "folder.csv", "--overwrite"], ExitCode.STORAGE, "`folder.csv` is a folder"),
