@@ -38,6 +38,10 @@ from costar_cli.ui.output import Output, aside, tell_failure
 
 PROGRAM = "costar"
 TOGETHER = ("pretrain", "finetune")  # the verbs that `torchrun` may start in several processes
+NUMBERS = {  # what the parser says of a text that is none, and what costar says elsewhere
+    "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
+    "Input should be a valid number, unable to parse string as a number": "expected a number",
+}
 VERBS = (pretrain, finetune, evaluate, whatif, search, benchmark, merge, inspect, verify, settings, doctor)
 
 
@@ -190,6 +194,8 @@ def _usage_error(error: typer.TyperException, verb: str) -> UsageError:
     if choice:
         fix = f"{choice} {fix}"
     problem = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
+    for theirs, ours in NUMBERS.items():
+        problem = problem.replace(theirs, ours)
     return UsageError(problem[:1].lower() + problem[1:], where=f"`{command}`", fix=fix)
 
 

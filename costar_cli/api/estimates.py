@@ -135,9 +135,17 @@ def ask(
 
 
 def plan_request(
-    plans: Plans, schema: PanelSchema, horizon: int, *, origin: Origin | None = None, begin: Begin | None = None
+    plans: Plans,
+    schema: PanelSchema,
+    horizon: int,
+    *,
+    origin: Origin | None = None,
+    begin: Begin | None = None,
+    where: str = "--plan",
 ) -> PlanRequest:
     """Return plans as a data set understands them; see `estimate_outcomes` for what they can be.
+
+    `where` is the flag or argument that names a file of them, for messages.
 
     Raises:
         UsageError: every problem of the plans at once.
@@ -146,7 +154,9 @@ def plan_request(
         return plans
     if isinstance(plans, str | PathLike):
         path = Path(plans)
-        return parse_plans(read_plan_file(path), schema, horizon=horizon, where=str(path), origin=origin, begin=begin)
+        return parse_plans(
+            read_plan_file(path, where), schema, horizon=horizon, where=str(path), origin=origin, begin=begin
+        )
     document = {"plans": plans} if isinstance(plans, Mapping) and "plans" not in plans else plans
     try:
         text = json.dumps(document, default=_plain)

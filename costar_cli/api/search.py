@@ -41,7 +41,7 @@ def fixed_plans(plans: Plans, model: "FittedModel", *, where: str, single: bool 
         UsageError: they do not fit the data set, one of them is a rule or a shift, or several where a `single` one is
             needed.
     """
-    found = plan_request(plans, model.schema, model.horizon).plans
+    found = plan_request(plans, model.schema, model.horizon, where=where).plans
     fixed = tuple(plan for plan in found if isinstance(plan, TreatmentPlan))
     if len(fixed) < len(found):
         raise UsageError("a search chooses among fixed plans, not rules or shifts", where=where, fix="list their steps")

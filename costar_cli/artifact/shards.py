@@ -81,7 +81,7 @@ def find_parts(folder: Path, before: str = "", after: str = "", *, what: str, fi
     every = [Shard(number, divisions[0]) for number in range(1, divisions[0] + 1)]
     if missing := [str(shard) for shard in every if shard not in found]:
         raise UsageError(
-            f"{len(missing)} of {len(every)} parts are missing",
+            f"{len(missing)} of {len(every)} parts {'is' if len(missing) == 1 else 'are'} missing",
             where=", ".join(missing[:6]),
             fix="run them with --shard",
         )

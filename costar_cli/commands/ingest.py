@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SCHEMA = Path("schema.toml")
 
-ingest = VerbApp(cls=DataSetGroup, help="Import your own data")
+ingest = VerbApp(cls=DataSetGroup, help="Import your own data.")
 
 
 @ingest.callback(invoke_without_command=True)

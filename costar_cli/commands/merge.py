@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from costar_cli.commands.options import JsonFlag, QuietFlag
+from costar_cli.errors import UsageError
 from costar_cli.steps.session import open_output
 from costar_cli.ui.progress import OutputReporter
 
@@ -34,6 +35,9 @@ def merge(
         from costar_cli.steps.merge import merge_evaluation
 
         merged, place = merge_evaluation(whole, OutputReporter(out)), "file"
+    elif whole.is_file():
+        fix = "give the folder of a benchmark, FILE.parquet of answers, or an evaluation's FILE.h5"
+        raise UsageError("files of this kind have no parts", where=str(whole), fix=fix)
     else:
         from costar_cli.benchmark.shards import merge_shards
 

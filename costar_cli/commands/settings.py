@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from costar_cli.commands.options import JsonFlag, QuietFlag
+from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import UsageError
 from costar_cli.steps.session import open_output
 
@@ -33,9 +34,16 @@ def settings(
 def _settings(name: str) -> list[list[str]]:
     from costar_cli.settings.keys import all_keys
 
-    chosen = [key for text, key in all_keys().items() if not name or text == name or text.startswith(f"{name}.")]
+    keys = all_keys()
+    chosen = [key for text, key in keys.items() if not name or text == name or text.startswith(f"{name}.")]
     if not chosen:
-        fix = f"`costar settings` lists all of them, `costar settings {SCHEMA}` the keys of a table's schema"
+        sections = {".".join(text.split(".")[:depth]): None for text in keys for depth in range(1, text.count(".") + 1)}
+        near = did_you_mean(name, [*sections, *keys, SCHEMA])
+        fix = (
+            near
+            + " " * bool(near)
+            + f"`costar settings` lists all of them, `costar settings {SCHEMA}` the keys of a table's schema"
+        )
         raise UsageError(f"no such setting or section: {name}", where="NAME", fix=fix)
     defaults = ["" if key.default is None else str(key.default) for key in chosen]
     return [

@@ -150,7 +150,7 @@ def _number_or_word(text: str | None) -> float | str | None:
         return text
 
 
-simulate = VerbApp(cls=DataSetGroup, help="Simulate a cohort with known counterfactual outcomes")
+simulate = VerbApp(cls=DataSetGroup, help="Simulate a cohort with known counterfactual outcomes.")
 
 
 @simulate.callback(invoke_without_command=True)

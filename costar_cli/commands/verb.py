@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args
 
@@ -59,6 +60,12 @@ def _with_types_of_values(params: list[Any]) -> list[Any]:
     return params
 
 
+def _is_file(param: TyperOption) -> bool:
+    """Return whether an option names a file or a folder, or several."""
+    annotation = param.type_descriptor.annotation
+    return Path in (annotation, *get_args(annotation))
+
+
 class Verb(TyperCommand):
     """A verb: its options as declared, and `--debug`.
 
@@ -77,11 +84,13 @@ class Verb(TyperCommand):
         """Parse, after a look at how often each option was given.
 
         Raises:
-            UsageError: a single value was given twice, or something that is required is missing.
+            UsageError: a single value was given twice, or something that is required is missing, or the value of an
+                option is another option.
         """
         if not ctx.resilient_parsing:
             given = self._given(ctx, args)
             if not given.get("help"):
+                self._require_values(ctx, given)
                 self._require_single(ctx, given)
                 self._require_complete(ctx, given)
         return super().parse_args(ctx, args)
@@ -99,6 +108,16 @@ class Verb(TyperCommand):
         for param in self.params:
             if isinstance(param, TyperOption) and not (param.is_flag or param.multiple or param.count):
                 yield param
+
+    def _require_values(self, ctx: typer.Context, given: dict[str, Any]) -> None:
+        flags = {flag for param in self.params for flag in (*param.opts, *param.secondary_opts) if flag[0] == "-"}
+        for param in self.params:
+            if not isinstance(param, TyperOption) or param.is_flag or param.count or _is_file(param):
+                continue  # what names a file is looked at where it is used
+            if taken := flags.intersection(given.get(param.name) or ()):
+                problem = f"`{param.opts[0]}` has no value: `{taken.pop()}` follows it"
+                fix = f"`{ctx.command_path} --help` says what it takes"
+                raise UsageError(problem, where=f"`{ctx.command_path}`", fix=fix)
 
     def _require_single(self, ctx: typer.Context, given: dict[str, Any]) -> None:
         params = [param for param in self._single_values() if len(given.get(param.name) or ()) > 1]

@@ -11,7 +11,7 @@ from costar_cli.steps.session import open_output
 
 def verify(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="Artifact to verify")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Artifact to verify")],
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:

@@ -164,7 +164,8 @@ def _left_out(report: SearchReport) -> Iterator[str]:
         left = counted(answer.best.left_out, "plan")
         why = "the prediction is too imprecise, or " * report.judges_precision
         why += "a step of them is one that practice hardly ever takes"
-        yield f"{left} with a better estimate are left out, since the data do not support them: {why}."
+        are = "is" if answer.best.left_out == 1 else "are"
+        yield f"{left} with a better estimate {are} left out, since the data do not support them: {why}."
     compared = counted(answer.best.found, "plan")
     yield f"Of what was left, the best {compared} were compared closely, and the table shows the first of them."
 

@@ -30,14 +30,16 @@ REPEAT: Final = ("repeat", "times", "until")
 AT: Final = ("at", "times", "until")
 
 
-def read_plan_file(path: Path) -> bytes:
+def read_plan_file(path: Path, flag: str = "--plan") -> bytes:
     """Return the content of a file of plans, JSON or a table by its ending; of standard input for `-`.
+
+    `flag` is what gave the file, for messages.
 
     Raises:
         UsageError: the file is missing, a folder, empty, or too large.
         StorageError: it cannot be read.
     """
-    return read_bounded(path, flag="--plan", most=MAX_TABLE_BYTES if path.suffix.lower() == TABLE else MAX_BYTES)
+    return read_bounded(path, flag=flag, most=MAX_TABLE_BYTES if path.suffix.lower() == TABLE else MAX_BYTES)
 
 
 def read_plans(path: Path, schema: TreatmentEncoding | PanelSchema, *, horizon: int) -> PlanRequest:

@@ -110,7 +110,9 @@ class Objective:
         costs = tuple(c for text in cost if (c := _cost(text, schema, problems)))
         sign = 1 if minimise or not maximise else -1
         words = _joined([(side * sign, " ".join(text.split())) for side, text, _ in found])
-        words += "".join(f" {'+' if sign > 0 else '-'} {c.each:g} per {_each(c.given, schema)}" for c in costs)
+        words += "".join(
+            f" {'+' if sign * c.each >= 0 else '-'} {abs(c.each):g} per {_each(c.given, schema)}" for c in costs
+        )
         terms = tuple(term for _, _, term in found if term)
         units = {_unit(term, schema) for term in terms}
         verb = "minimise" if sign > 0 else "maximise"
@@ -185,7 +187,8 @@ def _number_of(match: re.Match[str], term: Term, flag: str, steps: int, problems
     if match["side"]:
         level = _number(match["level"])
         if level is None:
-            problems.add(f"{flag}: {match['level']!r} in {match[0]!r} is not a number")
+            such = f'such as {flag} "{match["name"]} time {match["side"].lower()} 30"'
+            problems.add(f"{flag}: {match['level']!r} in {match[0]!r} is not a number", fix=such)
             return None
         return replace(term, statistic="above" if match["side"].lower() == "above" else "below", level=level)
     step = steps if match["end"] else int(match["step"]) if match["step"].isdecimal() else 0

@@ -236,8 +236,11 @@ def notes_on(report: SearchReport) -> Iterator[str]:
         yield f"doses to choose from at each step: {'; '.join(told)}{others}"
     if not question.unsupported and (more := [answer.best.left_out for answer in report.answers]) and max(more):
         who = sum(1 for count in more if count)
-        some = f"{more[0]:,} plans" if len(more) == 1 else f"plans of {who:,} subject{'s' * (who > 1)}"
-        yield f"{some} with a better estimate are left out, since the data do not support them (--unsupported)"
+        some = (
+            f"{more[0]:,} plan{'s' * (more[0] > 1)}" if len(more) == 1 else f"plans of {who:,} subject{'s' * (who > 1)}"
+        )
+        are = "is" if more == [1] else "are"
+        yield f"{some} with a better estimate {are} left out, since the data do not support them (--unsupported)"
     if not question.unsupported:
         yield from _rare_courses(report)
     if any((answer.best.light_M < 0).any() for answer in report.answers):

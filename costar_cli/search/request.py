@@ -71,7 +71,9 @@ class SearchRequest:
             costs = ((f"--cost {cost.given.name!r}", cost.given) for cost in objective.costs)
             self._check_amounts(model, amounts, [*constraints.given, *costs], problems)
         if not 0 < self.level < 1:
-            problems.add(f"level {self.level:g} is not a probability", fix="choose one between 0 and 1, such as 0.9")
+            problems.add(
+                f"level {self.level:g} is not above 0 and below 1", fix="choose one between 0 and 1, such as 0.9"
+            )
         if self.width is not None and self.width < 1:
             problems.add(f"a beam of width {self.width}", fix="give --beam a number from 1")
         reference = self._reference(model, steps, objective, problems)

@@ -35,6 +35,7 @@ from costar_cli.whatif.support import judge_plans
 from costar_cli.whatif.widen import widened
 
 Floats = NDArray[np.float64]
+_FLAGS: Final = {"level ": "--level", "there is no plan ": "--reference"}  # how a problem begins, and what gave it
 MOST_REPORTED: Final = 2_000  # plans of one subject, each with a thousand draws for differences
 
 
@@ -156,8 +157,8 @@ def _check(
         there = f"the plans are {', '.join(map(repr, names))}"
         near = did_you_mean(reference, names, lead="; ", quoted=True)
         problems.add(f"there is no plan {reference!r} to compare with{near}", fix=there)
-    of_level = any(line.startswith("level ") for line in problems.lines)
-    where = "--level" if of_level and len(problems.lines) == 1 else f"subject {panel.names[0]}"
+    flags = [flag for begins, flag in _FLAGS.items() if problems.lines and problems.lines[0].startswith(begins)]
+    where = flags[0] if flags and len(problems.lines) == 1 else f"subject {panel.names[0]}"
     problems.raise_any("the request does not fit", where=where, fix=problems.fix)
 
 
@@ -181,7 +182,9 @@ def check_request(
         if 0 < level < 1:
             continue
         meant = level / 100 if 1 < level < 100 else 0.9
-        problems.add(f"level {level:g} is not a probability", fix=f"choose one between 0 and 1, such as {meant:g}")
+        problems.add(
+            f"level {level:g} is not above 0 and below 1", fix=f"choose one between 0 and 1, such as {meant:g}"
+        )
     for label, model in models.items():
         for plan in request.plans:
             if len(plan) > model.horizon:

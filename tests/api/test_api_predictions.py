@@ -269,7 +269,7 @@ def test_a_question_that_does_not_fit_is_refused(dataset, model):
         (lambda: model.predict(dataset, PLANS, part="target"), "no part 'target'"),
         (lambda: model.predict(dataset, PLANS, subjects=[9999]), "no subject 9999"),
         (lambda: model.predict(dataset, PLANS, origin=19), "origin 19 is outside the series of"),
-        (lambda: model.predict(dataset, PLANS, level=90), "level 90 is not a probability"),
+        (lambda: model.predict(dataset, PLANS, level=90), "level 90 is not above 0 and below 1"),
         (lambda: model.search(dataset, minimise="tumour_volume at end", origin="all"), "searched from one origin"),
         (lambda: model.predict(dataset, [{}] * 7), "has 7 steps; the model answers plans of 1 to 6"),
         (lambda: model.predict(dataset, {"a": [{"chemo": 1}]}), r"no treatment 'chemo'; did you mean 'chemotherapy'"),

@@ -123,7 +123,11 @@ def test_unknown_subjects_are_named_and_can_be_left_out(trained: Path, plan: Pat
         (["--subjects", "plan.json"], ExitCode.USAGE, "`plan.json` is JSON, no list of subjects"),
         (["--subjects", "all", "--origin", "2024-01-31"], ExitCode.USAGE, "keeps no dates"),
         (["--subjects", "all", "--origin", "99"], ExitCode.USAGE, "is outside the series of 57 subjects"),
-        (["--subjects", "all", "--origin", "last", "--level", "2"], ExitCode.USAGE, "level 2 is not a probability"),
+        (
+            ["--subjects", "all", "--origin", "last", "--level", "2"],
+            ExitCode.USAGE,
+            "level 2 is not above 0 and below 1",
+        ),
     ],
 )
 def test_a_cohort_that_cannot_be_answered_is_refused(
@@ -235,7 +239,7 @@ def test_parts_of_a_cohort_merge_into_the_answers_of_one_run(
     expected = pl.read_parquet("all.parquet")
     Path("all.parquet").unlink()
     parts = [call(*asked, "--shard", f"{i}/3").document for i in (1, 2)]
-    assert call("merge", "all.parquet", "--json").document["error"]["problem"] == "1 of 3 parts are missing"
+    assert call("merge", "all.parquet", "--json").document["error"]["problem"] == "1 of 3 parts is missing"
     parts.append(call(*asked, "--shard", "3/3").document)
     assert [part["result"]["answers"] > 0 for part in parts] == [True, True, True]
     assert sum(part["result"]["answers"] for part in parts) == whole["answers"]

@@ -85,7 +85,7 @@ def test_parts_of_other_evaluations_or_under_another_name_are_refused(
     place: tuple[object, ...], parts: list[Path], call: Call
 ) -> None:
     parts[1].unlink()
-    refused(call, ExitCode.USAGE, "1 of 2 parts are missing", "2/2")
+    refused(call, ExitCode.USAGE, "1 of 2 parts is missing", "2/2")
     shutil.copy(parts[0], parts[1])
     refused(call, ExitCode.MISMATCH, f"{parts[1]} is part 1/2")
     assert call(*ASKED, *place, "--level", "0.8", "--shard", "2/2", "--overwrite").code == 0

@@ -45,6 +45,14 @@ def test_parts_merge_in_order_and_once(call: Call) -> None:
     assert call("merge", WHOLE, "--json").document["status"] == "up_to_date"
 
 
+def test_a_table_that_has_no_parts_is_no_benchmark(call: Call) -> None:
+    Path("answers.csv").write_text("a\n")
+    ended = call("merge", "answers.csv")
+    assert ended.code == ExitCode.USAGE
+    assert "files of this kind have no parts" in ended.err
+    assert "FILE.parquet of answers" in ended.err
+
+
 def test_a_part_under_the_name_of_another_one_is_refused(call: Call) -> None:
     copy = shutil.copy(part(1), "m.shard-2-of-2.parquet")
     refused(call, ExitCode.MISMATCH, f"{copy} is part 1/2", "--shard")

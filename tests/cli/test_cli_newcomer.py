@@ -228,9 +228,11 @@ def test_the_fix_of_a_plan_is_about_what_is_wrong_with_it(
 def test_a_level_that_is_no_probability_is_the_flags_fault(trained: Path, plan: Path, call: Call) -> None:
     run = call("whatif", "-w", trained, "--subject", 1, "--plan", plan, "--level", 95)
     assert run.code == ExitCode.USAGE
-    assert "level 95 is not a probability" in run.err
+    assert "level 95 is not above 0 and below 1" in run.err
     assert "where: --level" in run.err
     assert "such as 0.95" in run.err
+    run = call("whatif", "-w", trained, "--subject", 1, "--plan", plan, "--reference", "nobody")
+    assert "where: --reference" in run.err
     assert "subject" not in run.err.split("error:")[1]
 
 
@@ -264,6 +266,7 @@ def test_unknown_levels_of_subjects_that_are_left_out_are_no_problem(call: Call)
         (["simulate", "tumor", "--trian", "40"], "`costar simulate tumor`", "did you mean `--train`? `costar"),
         (["whatif", "--bogus"], "`costar whatif`", "fix:   `costar whatif --help` lists its options"),
         (["whatif", "--plan"], "`costar whatif`", "`costar whatif --help` lists its options"),
+        (["whatif", "--subject", "--plan", "p.json"], "`costar whatif`", "`costar whatif --help` says what it takes"),
     ],
 )
 def test_a_mistyped_line_names_its_command_and_no_far_flag(words: list[str], where: str, fix: str, call: Call) -> None:
@@ -271,3 +274,18 @@ def test_a_mistyped_line_names_its_command_and_no_far_flag(words: list[str], whe
     assert (run.code, run.out) == (ExitCode.USAGE, "")
     assert f"where: {where}\n" in run.err
     assert fix in run.err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["whatif", "--subject", "--plan", "p.json"], "`--subject` has no value: `--plan` follows it"),
+        (["simulate", "tumor", "--gamma", "--overwrite"], "`--gamma` has no value: `--overwrite` follows it"),
+        (["simulate", "tumor", "--horizon", "six"], "invalid value for '--horizon': expected a whole number"),
+        (["simulate", "tumor", "--gamma", "high"], "invalid value for '--gamma': expected a number"),
+    ],
+)
+def test_a_value_that_is_none_is_told_in_plain_words(words: list[str], problem: str, call: Call) -> None:
+    run = call(*words)
+    assert run.code == ExitCode.USAGE
+    assert f"error: {problem}\n" in run.err

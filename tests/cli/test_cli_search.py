@@ -119,6 +119,11 @@ def test_many_subjects_have_a_plan_each_in_a_table_that_whatif_reads(made: Path,
         (["--subjects", "target/test", *OBJECTIVE, "--report", "p.html"], ExitCode.USAGE, "the page is of one subject"),
         (["-s", 62, *OBJECTIVE, "--csv", "nowhere/t.csv"], ExitCode.STORAGE, "there is no folder"),
         (["-s", 999, *OBJECTIVE], ExitCode.USAGE, "999"),
+        (["-s", 62, *OBJECTIVE, "--level", 1], ExitCode.USAGE, "level 1 is not above 0 and below 1"),
+        (["-s", 62, *OBJECTIVE, "--only-from", "none.json"], ExitCode.USAGE, "where: --only-from"),
+        (["-s", 62, *OBJECTIVE, "--reference", "none.json"], ExitCode.USAGE, "where: --reference"),
+        (["-s", 62, "--minimise", "tumour_volume time above x"], ExitCode.USAGE,
+         'such as --minimise "tumour_volume time above 30"'),
     ],
 )  # fmt: skip
 def test_a_search_that_makes_no_sense_is_refused(

@@ -39,7 +39,9 @@ def test_the_keys_of_a_tables_schema_are_listed(call: Call) -> None:
 def test_an_unknown_name_is_a_usage_error_with_a_way_out(call: Call) -> None:
     run = call("settings", "pretrian")
     assert run.code == 2
-    assert "`costar settings` lists all of them" in run.err
+    assert "did you mean `pretrain`? `costar settings` lists all of them" in run.err
+    assert "did you mean `pretrain.encoder`?" in call("settings", "pretrain.encodr").err
+    assert "did you mean `pretrain.epochs`?" in call("settings", "pretrain.epoch").err
 
 
 def strings(tree: ast.AST) -> Iterator[str]:

@@ -67,6 +67,9 @@ def test_lights_have_their_marks_explained_where_one_occurs(report: SearchReport
     assert "? behind a number: hardly supported" in text
     assert "! behind a number" not in text
     assert "3 plans with a better estimate are left out" in text
+    one = replace(report, answers=[replace(answer, best=replace(amber, left_out=1))])
+    assert "1 plan with a better estimate is left out" in read_alone(search_page(one, DIGESTS)).text
+    assert any(note.startswith("1 plan with a better estimate is left out") for note in notes_on(one))
     assert "the prediction is too imprecise" in text
     blind = replace(report, answers=[replace(answer, best=amber)], judges_precision=False)
     text = read_alone(search_page(blind, DIGESTS)).text

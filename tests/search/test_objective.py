@@ -49,6 +49,8 @@ def test_each_use_of_a_treatment_costs():
     values = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 1]])
     np.testing.assert_allclose(objective.costs_of(values), [0, 0.5, 2.5])
     assert objective.text == "minimise map mean + 0.5 per vasopressor + 2 per dialysis"
+    praised = read(minimise=["map mean"], cost=["vasopressor -0.5"])
+    assert praised.text == "minimise map mean - 0.5 per vasopressor"
     dear = read(RETAIL, maximise=["sales mean"], cost=["price_class=-50 % 3"])
     np.testing.assert_allclose(dear.costs_of(np.array([[0], [1], [2]])), [0, 3, 0])
 
@@ -59,7 +61,7 @@ def test_each_use_of_a_treatment_costs():
         ({"minimise": ["tumor_volume at end"]}, "no outcome 'tumor_volume'; did you mean 'tumour_volume'?", "tumour"),
         ({"minimise": ["tumour_volume"]}, "does not say what of an outcome", 'such as --minimise "tumour_volume at'),
         ({"maximise": ["tumour_volume at step 9"]}, "asks for a step that plans of 6 steps do not have", "1 to 6"),
-        ({"minimise": ["tumour_volume time above lots"]}, "'lots' in", None),
+        ({"minimise": ["tumour_volume time above lots"]}, "'lots' in", "tumour_volume time above 30"),
         ({"minimise": ["tumour_volume mean"], "cost": ["surgery 2"]}, "no treatment 'surgery'", "chemotherapy"),
         ({"minimise": ["tumour_volume mean"], "cost": ["chemotherapy"]}, "is not a treatment and a number", "0.5"),
         ({}, "no objective is given", "tumour_volume at end"),
