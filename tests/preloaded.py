@@ -21,6 +21,10 @@ import pytest
 
 __all__ = ["preloaded_costar"]
 
+# Libraries that verbs import when they need them.
+LATER = ("scipy.optimize", "scipy.stats", "matplotlib.backends.backend_agg", "polars", "filelock", "jinja2")
+LATER += ("sklearn.decomposition", "sklearn.ensemble", "sklearn.linear_model", "sklearn.manifold")
+
 # What stands in for `costar` on the path: it hands its own arguments and streams to the process that forks.
 SHIM = """#!{python} -IS
 import json, os, socket, sys
@@ -58,7 +62,7 @@ def serve(address: str) -> None:
     for module in pkgutil.walk_packages(import_module("costar_cli").__path__, "costar_cli."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
-    for name in ("scipy.optimize", "scipy.stats", "matplotlib.figure", "polars", "filelock"):
+    for name in LATER:
         import_module(name)
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(f"{address}.new")
