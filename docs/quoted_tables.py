@@ -154,15 +154,17 @@ def _with_ratio(row: Line) -> str:
 def ablation_table(folder: str) -> Iterator[str]:
     """Yield ablations of COSTAR as changes of its own error, and on how many data sets it is better than they are."""
     full = averages(folder, "zero-shot", key="name")["costar"]
-    yield "| changed | error, against COSTAR's | interval over test patients | COSTAR is better |"
+    yield "| changed | error, against COSTAR's | interval over test subjects | COSTAR is better |"
     yield "|---|---:|---:|---:|"
     for line in rows(folder, "comparisons.csv"):
         if (line["setup"], line["table"], line["truth"]) != ("zero-shot", "ablations", "counterfactual"):
             continue
-        change, lower, upper = (100 * float(line[f"avg_{end}"]) / full for end in ("difference", "lower", "upper"))
+        ends = [line[f"avg_{end}"] for end in ("lower", "upper")]
+        interval = " to ".join(f"{100 * float(end) / full:+.1f}" for end in ends) + " %" if all(ends) else "not tested"
+        change = 100 * float(line["avg_difference"]) / full
         sets = int(line["data_sets"])
         won = f"on {round(float(line['wins']) * sets)} of {sets}"
-        yield f"| {line['method']} | {change:+.1f} % | {lower:+.1f} to {upper:+.1f} % | {won} |"
+        yield f"| {line['method']} | {change:+.1f} % | {interval} | {won} |"
 
 
 def pretraining_table() -> Iterator[str]:
@@ -384,6 +386,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "sweep": sweep_table,
     "ablations": partial(ablation_table, "benchmark-tumor-ablations"),
     "ablations icu": partial(ablation_table, "benchmark-mimic-ablations"),
+    "ablations retail": partial(ablation_table, "benchmark-m5-ablations"),
     "pretraining": pretraining_table,
     "pretexts": pretexts_table,
     "observed": observed_table,

@@ -62,7 +62,7 @@ def test_nothing_is_bold_where_no_difference_is_tested() -> None:
     assert bold == {"ICU", "linear system"}
 
 
-@pytest.mark.parametrize("folder", ["benchmark-tumor-ablations", "benchmark-mimic-ablations"])
+@pytest.mark.parametrize("folder", [f"benchmark-{data}-ablations" for data in ("tumor", "mimic", "m5")])
 def test_ablations_are_changes_of_the_full_models_own_error(folder: str) -> None:
     errors = quoted_tables.averages(folder, "zero-shot", key="name")
     shown = [line.split(" | ")[1] for line in list(quoted_tables.ablation_table(folder))[2:]]
