@@ -71,7 +71,8 @@ def test_a_tree_that_would_end_the_process_is_told(tmp_path):
     assert done.returncode == 4, done.stderr
     error = json.loads(done.stdout)["error"]
     assert error["problem"] == "the file is damaged"
-    assert error["details"] == ["it ends the process that reads it (SIGSEGV)"]
+    [reason] = error["details"]  # versions of HDF5 end it in different ways
+    assert reason in {f"it ends the process that reads it ({name})" for name in ("SIGSEGV", "SIGABRT")}
     assert str(path) in error["where"]
 
 
