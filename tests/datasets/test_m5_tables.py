@@ -151,7 +151,7 @@ def test_extra_weeks_without_days_stop_a_sequence_at_the_data(files: Path, tmp_p
 
 def test_missing_files_are_named_all_at_once(few: Path, tmp_path: Path):
     assert "folder not found" in problem(tmp_path / "nowhere").problem
-    assert "folder not found" in problem(few / CALENDAR).problem
+    assert "this is not a folder but a file" in problem(few / CALENDAR).problem
     folder = copied(few, tmp_path)
     (folder / PRICES).unlink()
     one = problem(folder)
