@@ -1,13 +1,13 @@
 """The body of `costar merge` for answers and evaluations: the parts of a table, or of what was scored, as one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.artifact import read_header
 from costar_cli.artifact.parts import check_readable, unchanged
 from costar_cli.artifact.seals import is_sealed
-from costar_cli.artifact.shards import check_parts, find_parts
+from costar_cli.artifact.shards import Shard, check_parts, find_parts
 from costar_cli.artifact.tables import QUESTION, SHARD, metadata_of, table_file
 from costar_cli.errors import ArtifactError, MismatchError
 from costar_cli.outputs import check_places
@@ -31,26 +31,16 @@ def merge_answers(path: Path) -> Sequence[Path]:
         StorageError: the folder is read-only or full, or `path` is no regular file.
     """
     fix = f"`costar whatif --subjects ... --shard I/N --csv {path}`, or `costar evaluate --predictions`, makes them"
-    parts = find_parts(path.parent, f"{path.stem}.", path.suffix, what=f"`{path.name}`", fix=fix)
-    check_places([("WHOLE", path)], read=[("part", part) for part in parts.values()])
+    parts = _parts_of(path, fix)
     with unchanged(list(parts.values())) as check:
         check_readable(list(parts.values()), fix=fix)
         noted = {shard: metadata_of(part) for shard, part in parts.items()}
         asked = {shard: facts.get(QUESTION) for shard, facts in noted.items()}
-        question, *_ = asked.values()
-        if odd := [parts[shard] for shard, said in asked.items() if said is None or said != question]:
-            raise MismatchError(
-                "the parts do not answer one question",
-                where=", ".join(map(str, dict.fromkeys([*list(parts.values())[:1], *odd[:5]]))),
-                fix="make all parts with the same data, models, plans and options",
-            )
+        question = _shared(parts, asked, "do not answer one question", fix="data, models, plans and options")
         check_parts(parts, {shard: facts.get(SHARD) for shard, facts in noted.items()}, fix=fix)
-        if path.exists():
-            known = metadata_of(path) if is_sealed(path) else {}
-            if known.get(QUESTION) == question and SHARD not in known:
-                return []
-            raise MismatchError(f"`{path}` exists, and is another table or damaged", where=str(path), fix="remove it")
-        with table_file(path, metadata={QUESTION: str(question)}, check=check) as table:
+        if _is_there(path, question, _question_of, "table"):
+            return []
+        with table_file(path, metadata={QUESTION: question}, check=check) as table:
             for part in parts.values():
                 table.take(part)
     return list(parts.values())
@@ -72,30 +62,53 @@ def merge_evaluation(path: Path, reporter: "Reporter") -> Sequence[Path]:
     from costar_cli.evaluate.store import write_evaluation
 
     fix = "`costar evaluate --shard I/N` makes them"
-    paths = find_parts(path.parent, f"{path.stem}.", path.suffix, what=f"`{path.name}`", fix=fix)
-    check_places([("WHOLE", path)], read=[("part", part) for part in paths.values()])
+    paths = _parts_of(path, fix)
     parts = {shard: read_part(part) for shard, part in paths.items()}
-    first, *_ = parts.values()
-    if odd := [str(paths[shard]) for shard, part in parts.items() if part.fingerprint != first.fingerprint]:
-        raise MismatchError(
-            "the parts are not of one evaluation",
-            where=", ".join(dict.fromkeys([str(next(iter(paths.values()))), *odd[:5]])),
-            fix="make all parts with the same data, models and options",
-        )
+    made = {shard: part.fingerprint for shard, part in parts.items()}
+    fingerprint = _shared(paths, made, "are not of one evaluation", fix="data, models and options")
     check_parts(paths, {shard: part.shard for shard, part in parts.items()}, fix=fix)
-    if path.exists():
-        if _is_made(path, first.fingerprint):
-            return []
-        raise MismatchError(f"`{path}` exists, and is another file or damaged", where=str(path), fix="remove it")
+    if _is_there(path, fingerprint, _fingerprint_of, "file"):
+        return []
+    first, *_ = parts.values()
     report = join_parts({paths[shard]: part for shard, part in parts.items()}, reporter)
-    told: Any = {"parents": first.parents, "fingerprint": first.fingerprint, "config": first.config}
+    told: Any = {"parents": first.parents, "fingerprint": fingerprint, "config": first.config}
     write_evaluation(path, report, **told)
     return list(paths.values())
 
 
-def _is_made(path: Path, fingerprint: str) -> bool:
+def _parts_of(path: Path, fix: str) -> Mapping[Shard, Path]:
+    parts = find_parts(path.parent, f"{path.stem}.", path.suffix, what=f"`{path.name}`", fix=fix)
+    check_places([("WHOLE", path)], read=[("part", part) for part in parts.values()])
+    return parts
+
+
+def _shared(parts: Mapping[Shard, Path], said: Mapping[Shard, str | None], problem: str, *, fix: str) -> str:
+    """Return what all parts say that they are of; a `MismatchError` names those that say something else, or nothing."""
+    first, *_ = said.values()
+    odd = [str(parts[shard]) for shard, of in said.items() if of is None or of != first]
+    if first is None or odd:
+        where = ", ".join(dict.fromkeys([str(next(iter(parts.values()))), *odd[:5]]))
+        raise MismatchError(f"the parts {problem}", where=where, fix=f"make all parts with the same {fix}")
+    return first
+
+
+def _is_there(path: Path, of: str, known: Callable[[Path], str | None], what: str) -> bool:
+    """Whether the whole is at `path` already; anything else there is a `MismatchError`."""
+    if not path.exists():
+        return False
+    if known(path) != of:
+        raise MismatchError(f"`{path}` exists, and is another {what} or damaged", where=str(path), fix="remove it")
+    return True
+
+
+def _question_of(path: Path) -> str | None:
+    facts = metadata_of(path) if is_sealed(path) else {}
+    return None if SHARD in facts else facts.get(QUESTION)
+
+
+def _fingerprint_of(path: Path) -> str | None:
     try:
         header = read_header(path)
     except ArtifactError:
-        return False
-    return header.kind == "evaluation" and header.meta.get("fingerprint") == fingerprint
+        return None
+    return str(header.meta.get("fingerprint")) if header.kind == "evaluation" else None

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+
+from costar_cli.errors import ExitCode
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENTS = Draft202012Validator(json.loads(files("costar_cli").joinpath("schemas/documents.json").read_text("utf-8")))
@@ -123,3 +126,12 @@ def start_process(*args: object, cwd: Path, watched: bool = False, **options: An
     command = [sys.executable, *(["-c", WATCHED] if watched else ["-m", "costar_cli"]), *map(str, args)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
     return subprocess.Popen(command, cwd=cwd, env=environment(), text=True, **pipes)
+
+
+def assert_no_merge(call: Callable[..., Run], whole: Path, code: ExitCode, *texts: object) -> None:
+    """Assert that `costar merge` ends with this code and these words, and writes nothing."""
+    ended = call("merge", whole)
+    assert ended.code == code, ended.err
+    for text in texts:
+        assert str(text) in ended.err
+    assert not whole.exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from cli_world import DOCUMENTS, Run
+from cli_world import DOCUMENTS, Run, assert_no_merge
 
 from costar_cli.artifact import read_artifact, read_header, write_artifact
 from costar_cli.errors import ExitCode
@@ -35,14 +35,6 @@ def parts(place: tuple[object, ...], call: Call) -> list[Path]:
         assert DOCUMENTS.is_valid(run.document)
         assert run.document["result"] == {"shard": f"{number}/2", "whole": "e.h5"}
     return [Path(f"e.shard-{number}-of-2.h5") for number in (1, 2)]
-
-
-def refused(call: Call, code: ExitCode, *texts: object) -> None:
-    ended = call("merge", WHOLE)
-    assert ended.code == code, ended.err
-    for text in texts:
-        assert str(text) in ended.err
-    assert not WHOLE.exists()
 
 
 def test_merged_parts_are_up_to_date_and_shown_without_scoring(
@@ -85,13 +77,13 @@ def test_parts_of_other_evaluations_or_under_another_name_are_refused(
     place: tuple[object, ...], parts: list[Path], call: Call
 ) -> None:
     parts[1].unlink()
-    refused(call, ExitCode.USAGE, "1 of 2 parts is missing", "2/2")
+    assert_no_merge(call, WHOLE, ExitCode.USAGE, "1 of 2 parts is missing", "2/2")
     shutil.copy(parts[0], parts[1])
-    refused(call, ExitCode.MISMATCH, f"{parts[1]} is part 1/2")
+    assert_no_merge(call, WHOLE, ExitCode.MISMATCH, f"{parts[1]} is part 1/2")
     assert call(*ASKED, *place, "--level", "0.8", "--shard", "2/2", "--overwrite").code == 0
-    refused(call, ExitCode.MISMATCH, "not of one evaluation", parts[1])
+    assert_no_merge(call, WHOLE, ExitCode.MISMATCH, "not of one evaluation", parts[1])
     shutil.copy("ridge.h5", parts[1])
-    refused(call, ExitCode.ARTIFACT, "holds a model, not an evaluation-part")
+    assert_no_merge(call, WHOLE, ExitCode.ARTIFACT, "holds a model, not an evaluation-part")
 
 
 def test_damaged_parts_and_a_foreign_file_in_the_place_of_the_whole_are_refused(
@@ -101,11 +93,11 @@ def test_damaged_parts_and_a_foreign_file_in_the_place_of_the_whole_are_refused(
     meta = {**sound.meta, "scores": {**sound.meta["scores"], "rows": []}}
     shutil.copy(parts[0], "kept.h5")
     write_artifact(parts[0], kind=sound.kind, arrays=sound.arrays, meta=meta, parents=sound.parents, overwrite=True)
-    refused(call, ExitCode.ARTIFACT, "incomplete or damaged")
+    assert_no_merge(call, WHOLE, ExitCode.ARTIFACT, "incomplete or damaged")
     data = bytearray(Path("kept.h5").read_bytes())
     data[len(data) // 2] ^= 4
     parts[0].write_bytes(data)
-    refused(call, ExitCode.ARTIFACT, parts[0])
+    assert_no_merge(call, WHOLE, ExitCode.ARTIFACT, parts[0])
     shutil.copy("kept.h5", parts[0])
     shutil.copy(trained / "encoder.h5", WHOLE)
     before = WHOLE.read_bytes()

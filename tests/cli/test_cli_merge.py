@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from cli_world import Run, run_process
+from cli_world import Run, assert_no_merge, run_process
 
 from costar_cli.artifact import tables
 from costar_cli.artifact.seals import is_sealed
@@ -29,14 +29,6 @@ def part(number: int, of: int = 2, *, rows: int = 200, question: str = "q") -> P
     return path
 
 
-def refused(call: Call, code: ExitCode, *texts: object) -> None:
-    ended = call("merge", WHOLE)
-    assert ended.code == code, ended.err
-    for text in texts:
-        assert str(text) in ended.err
-    assert not WHOLE.exists()
-
-
 def test_parts_merge_in_order_and_once(call: Call) -> None:
     for number in (2, 1):
         part(number)
@@ -55,10 +47,10 @@ def test_a_table_that_has_no_parts_is_no_benchmark(call: Call) -> None:
 
 def test_a_part_under_the_name_of_another_one_is_refused(call: Call) -> None:
     copy = shutil.copy(part(1), "m.shard-2-of-2.parquet")
-    refused(call, ExitCode.MISMATCH, f"{copy} is part 1/2", "--shard")
+    assert_no_merge(call, WHOLE, ExitCode.MISMATCH, f"{copy} is part 1/2", "--shard")
     part(2)
     part(1, 3).rename("m.shard-1-of-2.parquet")
-    refused(call, ExitCode.MISMATCH, "m.shard-1-of-2.parquet is part 1/3")
+    assert_no_merge(call, WHOLE, ExitCode.MISMATCH, "m.shard-1-of-2.parquet is part 1/3")
 
 
 def test_a_part_in_the_place_of_the_whole_is_another_table(call: Call) -> None:
@@ -89,7 +81,7 @@ def test_a_damaged_bit_anywhere_in_a_part_is_noticed_before_it_is_read() -> None
 def test_a_damaged_part_is_refused_and_a_damaged_whole_is_not_up_to_date(call: Call) -> None:
     part(2)
     changed(part(1), 40, 3)
-    refused(call, ExitCode.ARTIFACT, "a part is damaged", "m.shard-1-of-2.parquet", "--shard I/N")
+    assert_no_merge(call, WHOLE, ExitCode.ARTIFACT, "a part is damaged", "m.shard-1-of-2.parquet", "--shard I/N")
     part(1)
     assert call("merge", WHOLE).code == 0
     changed(WHOLE, 40, 3)
@@ -103,7 +95,7 @@ def test_parts_that_somebody_changed_and_sealed_are_read_by_another_process_firs
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     path.write_bytes(data[:footer] + bytes([data[footer] ^ 0xFF]) + data[footer + 1 :])
     assert reseal_part(path)
-    refused(call, ExitCode.ARTIFACT, "cannot be read", path)
+    assert_no_merge(call, WHOLE, ExitCode.ARTIFACT, "cannot be read", path)
 
 
 @pytest.mark.parametrize("other", ["sound", "damaged", "gone", "changed"])
@@ -124,7 +116,7 @@ def test_a_part_that_is_replaced_while_it_is_merged_is_refused(
         write(*words)
 
     monkeypatch.setattr(tables, "write_together", swapped)
-    refused(call, ExitCode.MISMATCH, f"where: {second}", "was replaced while it was read")
+    assert_no_merge(call, WHOLE, ExitCode.MISMATCH, f"where: {second}", "was replaced while it was read")
     assert not list(Path().glob(".*"))
 
 
@@ -132,14 +124,14 @@ def test_parts_of_other_columns_are_refused(call: Call) -> None:
     part(1)
     with table_file(Path("m.shard-2-of-2.parquet"), {QUESTION: "q", SHARD: "2/2"}) as table:
         table.write({"other": ["a"]})
-    refused(call, ExitCode.ARTIFACT, "cannot be read", "m.shard-1-of-2.parquet, m.shard-2-of-2.parquet")
+    assert_no_merge(call, WHOLE, ExitCode.ARTIFACT, "cannot be read", "m.shard-1-of-2.parquet, m.shard-2-of-2.parquet")
 
 
 def test_a_part_that_does_not_say_which_it_is_is_refused(call: Call) -> None:
     for number in (1, 2):
         with table_file(Path(f"m.shard-{number}-of-2.parquet"), {QUESTION: "q"}) as table:
             table.write({"n": [number]})
-    refused(call, ExitCode.MISMATCH, "m.shard-2-of-2.parquet does not say", "--shard I/N")
+    assert_no_merge(call, WHOLE, ExitCode.MISMATCH, "m.shard-2-of-2.parquet does not say", "--shard I/N")
 
 
 @pytest.mark.parametrize("number", ["01", "0", "3", "²", "\u0661"])
@@ -149,12 +141,12 @@ def test_a_name_that_is_none_of_a_part_is_refused(number: str, call: Call) -> No
     if number == "²":  # no digit
         assert call("merge", WHOLE).code == 0
     else:
-        refused(call, ExitCode.USAGE, "no name of a part", odd)
+        assert_no_merge(call, WHOLE, ExitCode.USAGE, "no name of a part", odd)
 
 
 def test_so_many_parts_as_nobody_makes_are_not_looked_for(call: Call) -> None:
     shutil.copy(part(1), "m.shard-1-of-99999999999.parquet")
-    refused(call, ExitCode.USAGE, "no name of a part")
+    assert_no_merge(call, WHOLE, ExitCode.USAGE, "no name of a part")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="of systems with pipes")
