@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from costar_cli.steps.session import Flags
 
 
-def _beside(report: Path, default: Path) -> Path:
-    """Return the file of the refutation: named after a report that is not the workspace's."""
-    return default if report.name == "evaluation.h5" else report.with_name(f"{report.stem}-refutation.h5")
+def _beside(report: Path, default: Path, *, of_workspace: Path) -> Path:
+    """Return where else an evaluation is written to: named after a report that is not the workspace's."""
+    return default if report.resolve() == of_workspace.resolve() else report.with_name(f"{report.stem}-{default.name}")
 
 
 def _refuse_of_whole(given: Mapping[str, object]) -> None:
@@ -59,7 +59,11 @@ def evaluate(
     csv_safe: options.CsvSafeFlag = False,
     plots: Annotated[
         Path | None,
-        typer.Option("--plots", help="Folder for the plots (default: in the workspace)", rich_help_panel=FILES),
+        typer.Option(
+            "--plots",
+            help="Folder for the plots (default: `plots` in the workspace; for `--out e.h5`, `e-plots` beside it)",
+            rich_help_panel=FILES,
+        ),
     ] = None,
     predictions: Annotated[
         Path | None,
@@ -120,8 +124,8 @@ def evaluate(
         models=model or place.models(),
         report=report,
         csv=csv or report.with_suffix(".csv"),
-        plots=None if no_plots else plots or place.plots,
-        refutation=_beside(report, place.refutation) if refute else None,
+        plots=None if no_plots else plots or _beside(report, place.plots, of_workspace=place.evaluation),
+        refutation=_beside(report, place.refutation, of_workspace=place.evaluation) if refute else None,
         search=question if search else None,
         predictions=predictions,
     )

@@ -13,6 +13,7 @@ from costar_cli.artifact.lineage import shown_in
 from costar_cli.errors import ExitCode
 from costar_cli.evaluate.store import read_evaluation
 from costar_cli.figures.style import figure, save
+from costar_cli.steps.views import EvaluationFiles
 
 Call = Callable[..., Run]
 ASK = ["whatif", "-s", 1, "-p", "plan.json"]
@@ -262,6 +263,28 @@ def test_figures_replace_figures_of_evaluations_and_nothing_else(here: Path, cal
     pit.write_bytes((here / "own" / "rmse.png").read_bytes())
     assert call("evaluate", "--bootstrap", 0, "--level", 0.8, "--out", "e.h5", "--plots", "own").code == 0
     assert {path.name for path in (here / "own").iterdir()} == DRAWN
+
+
+@pytest.mark.usefixtures("sketches")
+def test_an_evaluation_elsewhere_leaves_the_figures_of_the_workspace(here: Path, call: Call) -> None:
+    plots = here / "costar-workspace" / "plots"
+    assert call("evaluate", "--bootstrap", 0).code == 0
+    before = {path: path.read_bytes() for path in plots.iterdir()}
+    (here / "elsewhere").mkdir()
+    other = here / "elsewhere" / "evaluation.h5"
+    assert call("evaluate", "--bootstrap", 0, "--level", 0.8, "--out", other, "--overwrite").code == 0
+    assert {path: path.read_bytes() for path in plots.iterdir()} == before
+    assert {path.name for path in other.parent.iterdir()} == {"evaluation.h5", "evaluation.csv", "evaluation-plots"}
+    assert {path.name for path in (other.parent / "evaluation-plots").iterdir()} == DRAWN
+
+
+def test_a_refutation_is_beside_its_evaluation(here: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[EvaluationFiles] = []
+    monkeypatch.setattr("costar_cli.commands.evaluate.run_evaluate", lambda _, files, *rest, **how: asked.append(files))
+    for out in ("costar-workspace/evaluation.h5", "elsewhere/evaluation.h5"):
+        assert call("evaluate", "--refute", "--out", out).code == 0
+    beside = ["costar-workspace/refutation.h5", "elsewhere/evaluation-refutation.h5"]
+    assert [str(files.refutation) for files in asked] == beside
 
 
 @pytest.mark.usefixtures("sketches")
