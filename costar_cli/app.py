@@ -194,6 +194,7 @@ def _usage_error(error: typer.TyperException, verb: str) -> UsageError:
     if choice:
         fix = f"{choice} {fix}"
     problem = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
+    problem = re.sub(r" \(env var: '(\w+)'\)", lambda named: named[0] if named[1] in os.environ else "", problem)
     for theirs, ours in NUMBERS.items():
         problem = problem.replace(theirs, ours)
     return UsageError(problem[:1].lower() + problem[1:], where=f"`{command}`", fix=fix)

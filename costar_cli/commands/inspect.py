@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from costar_cli.commands.options import JsonFlag, OverwriteFlag, QuietFlag, ReportOpt, WorkspaceOpt
+from costar_cli.commands.options import DataReportOpt, JsonFlag, OverwriteFlag, QuietFlag, WorkspaceOpt
 from costar_cli.config.choices import FormatName
 from costar_cli.reporting import plain, warnings_of
 from costar_cli.steps.card import run_card
@@ -27,7 +27,7 @@ def inspect(
     file: Annotated[
         Path | None, typer.Argument(help="Artifact to inspect (default: the workspace's data set)", show_default=False)
     ] = None,
-    report: ReportOpt = None,
+    report: DataReportOpt = None,
     export: Annotated[
         Path | None, typer.Option("--export", help="Folder to export a data set to, as tables with a schema")
     ] = None,

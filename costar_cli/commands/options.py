@@ -77,6 +77,10 @@ PlotOpt = Annotated[
 NoPlotsFlag = Annotated[bool, typer.Option("--no-plots", help="Skip the figures", rich_help_panel=FILES)]
 ReportOpt = Annotated[
     Path | None,
+    typer.Option("--report", help="Report to write: an HTML page that stands alone", rich_help_panel=FILES),
+]
+DataReportOpt = Annotated[
+    Path | None,
     typer.Option(
         "--report",
         help="Report to write: an HTML page that stands alone; of a data set also `-`, tables on stdout",

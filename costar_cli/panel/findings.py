@@ -68,7 +68,7 @@ def shown(names: Iterable[object], limit: int = 5) -> str:
 
 def counted(n: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun: `1 row`, `14 rows`; `many` is the plural where it is not `one` with an s."""
-    return f"{n} {one}" if n == 1 else f"{n} {many or one + 's'}"
+    return f"{n} {one}" if n == 1 else f"{n:,} {many or one + 's'}"
 
 
 def percent(share: object) -> str | None:

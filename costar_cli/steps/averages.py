@@ -81,7 +81,8 @@ def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Ma
         if effects.interval_kind.startswith("none"):
             session.out.note(f"averages of {effects.label} have no interval: {effects.interval_kind[6:-1]}")
             continue
-        session.out.note(f"intervals of {effects.label} include {effects.interval_kind}; units are {effects.unit}s")
+        if any(row["lower"] is not None for row in mine):
+            session.out.note(f"intervals of {effects.label} include {effects.interval_kind}; units are {effects.unit}s")
         if any(row["lower"] is None for row in mine if not row["quantity"].startswith("survival")):
             session.out.note("groups of fewer than 20 units have no interval")
     for warning in narrow_intervals(found):

@@ -211,6 +211,17 @@ def test_average_effects_have_a_table_a_figure_a_file_and_a_document(trained: Pa
     assert (average["lower"], average["upper"]) == (None, None)  # two members are too few
 
 
+def test_an_average_of_too_few_subjects_tells_of_no_interval(
+    trained: Path, plan: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("costar_cli.uncertainty.draws"), "LEAST_MEMBERS", 2)  # quick ones have 2
+    one = tmp_path / "one.txt"
+    one.write_text("1\n")
+    said = ask(call, trained, plan, "--subjects", one, "--origin", "last", "--average").err
+    assert "fewer than 20 units have no interval" in said
+    assert "include" not in said
+
+
 def test_averages_of_an_ensemble_warn_once_of_what_their_intervals_leave_out(
     trained: Path, plan: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -167,3 +167,12 @@ def test_debug_shows_the_traceback_before_and_behind_the_verb(words: list[str], 
     run = run_process(*words, cwd=tmp_path)
     assert run.code == ExitCode.ARTIFACT
     assert "Traceback" in run.err
+
+
+def test_a_variable_is_named_in_a_complaint_where_it_is_set(
+    call: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COSTAR_PRESET", raising=False)
+    assert "COSTAR_PRESET" not in call("finetune", "--preset", "fast").err
+    monkeypatch.setenv("COSTAR_PRESET", "fast")
+    assert "COSTAR_PRESET" in call("finetune").err

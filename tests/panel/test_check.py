@@ -189,6 +189,7 @@ def test_findings_read_well():
     }
     assert shown("abcdefg") == "'a', 'b', 'c', 'd', 'e' and 2 more"
     assert (counted(1, "row"), counted(2, "query", "queries")) == ("1 row", "2 queries")
+    assert counted(1951, "row") == "1,951 rows"
     raise_errors([Finding("warning", "weak"), Finding("note", "odd")], what="the table")
     with pytest.raises(DataError) as caught:
         raise_errors([finding, Finding("warning", "weak")], what="the table")
