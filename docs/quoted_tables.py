@@ -40,6 +40,7 @@ SETUPS = ("zero-shot", "few-shot", "supervised")
 LABELS = {source.name: source.label for source in sources().values()}
 PUBLISHED_FORM = ("mimic", "m5", "linear")
 TUMOURS = "benchmark-tumor-1000"
+TO_PATIENCE = "benchmark-tumor-1000-patience"
 
 Line = dict[str, str]
 
@@ -129,6 +130,33 @@ def setups_table(folder: str, published: str | None = None) -> Iterator[str]:
             printed = [published_row(published, setup, name) for setup in SETUPS]
             cells += [" / ".join(f"{row.average_over(1, 6):.3f}" for row in printed if row)]
         yield f"| {' | '.join(cells)} |"
+
+
+def patience_table() -> Iterator[str]:
+    """Yield errors after the updates of `quick` and after as many as help, and how many updates these are."""
+    setups = ("zero-shot", "supervised")
+    few, many = ({(s, r["name"]): r for s in setups for r in counterfactual(of, s)} for of in (TUMOURS, TO_PATIENCE))
+    yield "| method | " + " | ".join(f"{s}: `quick` | to patience | ratio" for s in setups) + " | updates |"
+    yield "|---|" + "---:|" * (3 * len(setups) + 1)
+    names = (name for setup, name in many if setup == setups[0])
+    for name in sorted(names, key=lambda name: float(many[setups[0], name]["avg"])):
+        line = many[setups[0], name]
+        cells = [f"*{line['method']}*" if line["basis"] == "limit" else line["method"]]
+        for setup in setups:
+            before, after = few[setup, name], many[setup, name]
+            cells += [f"{float(row['avg']):.3f}" for row in (before, after)] + [f"{float(after['ratio_to_limit']):.2f}"]
+        updates = _updates(name)
+        yield f"| {' | '.join(cells)} | {f'{updates:,.0f}' if updates else ''} |"
+
+
+def _updates(name: str) -> float:
+    """Return how many updates of outcomes a method took on average; 0 for one that takes none."""
+    taken = [
+        float(line["outcome_updates"] or 0)
+        for line in rows(TO_PATIENCE, "cells.csv")
+        if (line["contender"], line["role"]) == (name, "source")
+    ]
+    return sum(taken) / len(taken) if taken else 0.0
 
 
 def sweep_table() -> Iterator[str]:
@@ -381,6 +409,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "study": study_table,
     "published form": published_form_table,
     "tumours": partial(setups_table, TUMOURS, "tumor"),
+    "patience": patience_table,
     "retail": partial(setups_table, quoted_goals.RETAIL_100),
     "goals": quoted_goals.table,
     "sweep": sweep_table,
