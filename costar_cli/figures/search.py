@@ -39,6 +39,7 @@ HEADROOM: Final = 0.12  # of the height, for the word `origin`
 BESIDE: Final = 0.06  # of a treatment, between plans of as many treatments
 MOST_POINTS: Final = 20_000  # of plans that are drawn
 LONGEST: Final = 100  # letters of a plan in words
+FREE: Final = 0.98  # of the width, for the legend
 
 
 def plot_search(report: SearchReport, path: Path) -> Path:
@@ -65,7 +66,12 @@ def draw_search(report: SearchReport) -> Figure:
         handles, labels = grid[0].get_legend_handles_labels()
         few = len(handles) - len(shown)  # what is no plan stands first, then plans from the best on
         order = [*range(few), *reversed(range(few, len(handles)))]
-        drawn.legend([handles[i] for i in order], [labels[i] for i in order], loc="outside lower left", ncols=1)
+        lines = [handles[i] for i in order], [labels[i] for i in order]
+        legend = drawn.legend(*lines, loc="outside lower left", ncols=1)
+        wide = legend.get_window_extent().width / (drawn.bbox.width * FREE)
+        if wide > 1:  # plans with several doses
+            legend.remove()
+            drawn.legend(*lines, loc="outside lower left", ncols=1, fontsize=LEGEND_POINTS / wide)
     return drawn
 
 
@@ -115,7 +121,8 @@ def _draw_plans(axes: Axes, report: SearchReport, shown: list[int]) -> None:
     best, objective = report.answers[0].best, report.question.objective
     some = np.linspace(0, len(best.all_P) - 1, min(len(best.all_P), MOST_POINTS)).round().astype(np.int64)
     axes.plot(best.treated_P[some], best.all_P[some], ".", color=LIGHT_GREY, markersize=2.5)
-    places = _side_by_side([int((best.values_MHA[row] != 0).sum()) for row in shown])
+    given_M = ((best.values_MHA != 0) & (report.schema.treatments.idle == 0)).sum(axis=(1, 2))
+    places = _side_by_side(given_M[shown].tolist())
     for i, row in reversed(list(enumerate(shown))):
         (colour, marker), place = _style(best, i, row), places[i]
         low, high = best.limits_M2[row]

@@ -1,12 +1,16 @@
 """The figure of a search shows plans at the number of treatments that they give."""
 
+from dataclasses import replace
+
 import numpy as np
 from matplotlib.figure import Figure
 
 from costar_cli.figures.search import draw_search
-from costar_cli.search import SHOWN, SearchReport, SubjectAnswer
+from costar_cli.panel import Panel, PanelSchema
+from costar_cli.search import SHOWN, SearchReport, SubjectAnswer, search
 from tests.search.test_search import best, question
-from tests.whatif.whatif_worlds import TUMOR
+from tests.search.test_search_visits import ASKED, SCHEMA
+from tests.whatif.whatif_worlds import TUMOR, LinearModel
 
 
 def marks(figure: Figure) -> list[tuple[float, float]]:
@@ -33,3 +37,30 @@ def test_plans_stand_around_their_number_of_treatments_and_a_lone_one_at_it() ->
         assert np.isclose(places[np.array(given) == count].mean(), count)
     assert places[0] == given[0] == 0
     assert figure.axes[-1].get_xlim() == (-0.5, max(given) + 0.5)
+
+
+def of_visits(schema: PanelSchema, steps: int) -> Figure:
+    """Return the figure of a search for somebody who was untreated at four weekly visits."""
+    model, idle_14A = LinearModel(schema), schema.treatments.encode(np.tile(schema.treatments.idle, (1, 4, 1)))
+    none = np.zeros((1, 4, 0), np.float32)
+    panel = Panel(none, idle_14A, np.ones((1, 4, 1), np.float32), none[:, 0], np.array([4]), np.array([1]))
+    asked = replace(ASKED, levels=("mg 0,2,8",), steps=steps).question(model)
+    found = next(iter(search("crn", model, panel, np.array([3]), asked)))
+    return draw_search(SearchReport("d", schema, "crn", "crn", "", asked, [SubjectAnswer(1, None, 3, 3, found)]))
+
+
+def test_the_time_between_visits_is_no_treatment_that_is_given() -> None:
+    figure = of_visits(SCHEMA, steps=2)
+    points = figure.axes[-1].lines[0]
+    scored = {(x, round(y, 4)) for x, y in zip(points.get_xdata(), points.get_ydata(), strict=True)}
+    assert {(round(place), round(objective, 4)) for place, objective in marks(figure)} <= scored
+    assert marks(figure)[0][0] == 0  # no treatment
+
+
+def test_a_legend_of_long_plans_is_no_wider_than_the_figure() -> None:
+    treatments = SCHEMA.treatments
+    doses = tuple(dose.model_copy(update={"unit": "MMMM"}) for dose in treatments.doses)
+    wide = SCHEMA.model_copy(update={"treatments": treatments.model_copy(update={"doses": doses})})
+    figure = of_visits(wide, steps=5)
+    figure.draw_without_rendering()
+    assert figure.legends[0].get_window_extent().width <= figure.bbox.width
