@@ -69,6 +69,12 @@ class EvaluationInputs:
             require_fitting(self._data, header, called=f"model `{name}`")
 
     @property
+    def trainable(self) -> set[str]:
+        """Return the domains of which the data have subjects to train on; new subjects are tests alone."""
+        splits = (str(part).split("/") for part in self._data.meta.get("parts", {}))
+        return {domain for domain, split in splits if split == "train"}
+
+    @property
     def horizon(self) -> int:
         """Return how many steps are scored."""
         return int(self._data.meta["horizon"])
@@ -154,7 +160,7 @@ def run_evaluate(
     for said in inputs.on_errors:
         session.out.note(said)
     data = other_than(files.data, session.workspace.data)
-    commands = instead_of_losers(session, inputs.headers, report, data)
+    commands = instead_of_losers(session, inputs.headers, report, data, inputs.trainable)
     if not report.losers():
         theirs = to_name(session.workspace, files.models)
         commands = [next_command(session.given, "whatif", *ASKED, data=data, model=theirs)]

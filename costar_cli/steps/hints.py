@@ -79,9 +79,16 @@ def after_loss(
 
 
 def instead_of_losers(
-    session: Session, models: "Sequence[tuple[Path, Artifact]]", report: "EvaluationReport", data: Path | None
+    session: Session,
+    models: "Sequence[tuple[Path, Artifact]]",
+    report: "EvaluationReport",
+    data: Path | None,
+    trainable: Collection[str],
 ) -> list[str]:
-    """Return, for each model that loses to the last value: longer training, and the best other model, or a new one."""
+    """Return, for each model that loses to the last value: longer training, and the best other model, or a new one.
+
+    `trainable` are the domains of which the data have somebody to train on: of new subjects, nobody.
+    """
     scored = [row for row in report.rows if row.basis == "ours" and row.provenance]
     losing = {row.provenance.model_digest for row, _ in report.losers() if row.provenance}
     methods = {(str(header.meta["method"]), str(header.meta["domain"])) for _, header in models}
@@ -90,11 +97,12 @@ def instead_of_losers(
     for path, header in models:
         if header.digest not in losing:
             continue
-        if other_than(path, *session.workspace.models()) is None:  # what others started from is not known
+        trains = str(header.meta.get("domain", "source")) in trainable
+        if trains and other_than(path, *session.workspace.models()) is None:  # what others started from is not known
             commands += train_longer(session, header.meta, {"data": data})
         if (best := best_other(scored, header.digest, losing)) in paths:
             commands.append(next_command(session.given, "whatif", *ASKED, data=data, model=paths[best]))
-        else:
+        elif trains:
             commands += other_method(session, header.meta, data, methods)
     return commands
 

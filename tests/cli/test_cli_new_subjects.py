@@ -1,5 +1,6 @@
 """`costar ingest table --like`: from a table of new subjects to their answers, and what it refuses."""
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,6 +41,23 @@ def test_new_subjects_are_up_to_date_scored_where_they_can_be_and_never_trained_
     assert {(row["setup"], row["truth"]) for row in rows} == {("zero-shot", "factual"), ("supervised", "factual")}
     trained = call("finetune", *data, "--method", "mean", "--out", "other.h5")
     assert (trained.code, "no source/train subjects" in trained.err) == (3, True)
+
+
+def test_models_that_lose_on_new_subjects_are_not_to_be_trained_on_them(model: str, call: Call, tmp_path: Path) -> None:
+    assert call("finetune", "--method", "mean").code == 0
+    rising = tmp_path / "rising.csv"
+    with NEW.open(encoding="utf-8") as file, rising.open("w", encoding="utf-8", newline="") as out:
+        row = next(csv.DictReader(file))
+        table = csv.DictWriter(out, row)
+        table.writeheader()
+        table.writerows({**row, "date": f"2024-09-{day:02d}", "glucose": 150 + 10 * day} for day in range(1, 9))
+    assert call("ingest", "table", rising, "--like", model).code == 0
+    asked = ["evaluate", "--data", "costar-workspace/new.h5", "--no-plots", "--json"]
+    for models in (["--model", "costar-workspace/model-mean.h5"], ["--model", model]):
+        scored = call(*asked, *models, "--out", f"{Path(models[1]).stem}.h5").document
+        lost = any("worse than the last value carried forward" in line for line in scored["warnings"])
+        assert lost == ("mean" in models[1])
+        assert not [line for line in scored["next"] if "finetune" in line]
 
 
 def test_what_does_not_go_with_like_is_refused(model: str, call: Call, tmp_path: Path) -> None:
