@@ -121,7 +121,7 @@ def _training(meta: Mapping[str, Any]) -> Section:
         texts.append(
             f"Validation: RMSE {_number(validation.get('score'))} sd, last value carried forward "
             f"{_number(validation.get('last_value'))} sd, over {validation.get('horizon')} steps from "
-            f"{validation.get('windows')} origins."
+            f"{_count(validation.get('windows'))} origins."
         )
     making = [f"Made with {making_text(making)}." for making in makings_of(meta)]
     return Section(
@@ -181,6 +181,10 @@ def _interval(lower: PerStep | None, upper: PerStep | None) -> str:
 
 def _number(value: object) -> str:
     return f"{value:.3f}" if isinstance(value, int | float) else UNKNOWN
+
+
+def _count(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else UNKNOWN
 
 
 def _calibration(calibration: object, rows: Sequence[tuple[EvaluationReport, ReportRow]]) -> Section:

@@ -52,6 +52,13 @@ def test_what_a_band_that_does_not_exist_covers_is_unknown(known) -> None:
     assert "Unknown: too few calibration subjects" in text
 
 
+def test_large_counts_have_separators(known) -> None:
+    content, _, _ = known
+    many = copy.deepcopy(content)
+    many["meta"]["validation"]["windows"] = 1620
+    assert "from 1,620 origins" in read_alone(model_card(many, None, {})).text
+
+
 def test_shares_of_practice_are_percent_and_single_things_singular(known) -> None:
     content, _, _ = known
     one = copy.deepcopy(content)
