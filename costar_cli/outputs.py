@@ -10,10 +10,11 @@ from typing import Final
 
 from costar_cli.errors import CostarError, MismatchError, StorageError, UsageError, cut, storage_error
 
-__all__ = ["Files", "check_folder", "check_outputs", "check_places", "digest_of", "named"]
+__all__ = ["Files", "check_folder", "check_outputs", "check_page", "check_places", "digest_of", "named"]
 
 Files = Iterable[tuple[str, Path | None]]
 """Files by the flag that names an output, or by what an input is, such as `plan`; None where there is none."""
+PAGES: Final = (".html", ".htm")
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -92,6 +93,17 @@ def check_places(outputs: Files, *, read: Files, held: Mapping[str, str] = NOTHI
             both = f"both {taken[place]} and {flag} write" if flag != taken[place] else f"{flag} twice writes"
             raise UsageError(f"{both} `{path}`", where=flag, fix="choose another name for one of them")
         taken[place] = flag
+
+
+def check_page(path: Path | None, *, flag: str) -> None:
+    """See that the ending of a report's name says that it is a page.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if path is not None and path.suffix.lower() not in PAGES:
+        problem = f"a report is an HTML page, not `{path.name}`"
+        raise UsageError(problem, where=flag, fix=f"end the name in {PAGES[0]}")
 
 
 def _check_name(flag: str, path: Path) -> None:

@@ -8,7 +8,7 @@ from costar_cli.api.calls import PathLikeText
 from costar_cli.api.model import Model
 from costar_cli.artifact import read_header, write_bytes
 from costar_cli.errors import CostarError, MismatchError, UsageError
-from costar_cli.outputs import check_outputs, named
+from costar_cli.outputs import check_outputs, check_page, named
 from costar_cli.panel import Dataset
 from costar_cli.search import SearchReport
 from costar_cli.whatif import WhatIfReport
@@ -47,6 +47,7 @@ def write_report(
     target, held = Path(path), _held(what) | ({} if dataset is None else _held(dataset))
     check_outputs([(WHERE, target)], read=(), overwrite=overwrite, held=held, permit="`overwrite=True`")
     _refuse_artifact(target)
+    check_page(target, flag=WHERE)
     write_bytes(target, html_of(what, dataset=dataset, evaluations=evaluations).encode())
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.errors import ArtifactError, CostarError, UsageError
-from costar_cli.outputs import check_places
+from costar_cli.outputs import check_page, check_places
 from costar_cli.steps.dataset import TERMINAL
 from costar_cli.ui.output import Output
 
@@ -25,6 +25,7 @@ def run_card(out: Output, file: Path, target: Path) -> dict[str, Any]:
     if target == TERMINAL:
         raise UsageError("a model card is a page", where="--report", fix="name a file: `--report card.html`")
     check_places([("--report", target)], read=[("artifact", path) for path in file.parent.glob("*.h5")])
+    check_page(target, flag="--report")
     from costar_cli.artifact import describe, write_bytes
     from costar_cli.evaluate import read_evaluation
     from costar_cli.pages.card import model_card

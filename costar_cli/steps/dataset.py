@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from costar_cli.config.choices import FormatName
 from costar_cli.errors import CostarError, MismatchError, StorageError
-from costar_cli.outputs import check_outputs, check_places, digest_of
+from costar_cli.outputs import check_outputs, check_page, check_places, digest_of
 from costar_cli.steps.hints import next_command, other_than
 from costar_cli.steps.session import Session, read_kind
 from costar_cli.ui.output import Output
@@ -186,6 +186,7 @@ def check_described(
     check_places([("--report", page), *tables], read=read)
     there = [(flag, path) for flag, path in tables if path.exists()]  # the folder of the others may be made
     check_outputs([("--report", page), *there], read=(), overwrite=overwrite)
+    check_page(page, flag="--report")
 
 
 def _is_schema_of(header: "Artifact", path: Path) -> bool:

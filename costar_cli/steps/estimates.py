@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costar_cli.errors import UsageError
-from costar_cli.outputs import Files, check_outputs
+from costar_cli.outputs import Files, check_outputs, check_page
 from costar_cli.steps.answers import show_answers, show_sweep
 from costar_cli.steps.defaults import ModelChoice
 from costar_cli.steps.model import load_models, name_models
@@ -80,6 +80,7 @@ class Question:
             ("--out", self.out),
         )
         check_outputs(files, read=[*read, *([("plan", self.plan)] if self.plan else [])], overwrite=self.overwrite)
+        check_page(self.report, flag="--report")
         if self.csv is not None:
             check_table_name(self.csv, flag="--csv")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from costar_cli.config.choices import RankingName
 from costar_cli.errors import UsageError
-from costar_cli.outputs import Files, check_outputs
+from costar_cli.outputs import Files, check_outputs, check_page
 from costar_cli.steps.defaults import ModelChoice
 from costar_cli.steps.estimates import check_plot, files_read
 from costar_cli.steps.model import load_models, name_models
@@ -87,6 +87,7 @@ class Search:
         plans = [("plan", self.only_from), ("plan", self.reference)]
         subjects = [("file of subjects", Path(self.subjects))] if self.subjects else []
         check_outputs(files.items(), read=[*read, *plans, *subjects], overwrite=self.overwrite)
+        check_page(self.report, flag="--report")
 
     def request(self, model: "FittedModel") -> "SearchRequest":
         """Return what is asked of a model, with the plans of the files.

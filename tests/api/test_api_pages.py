@@ -128,6 +128,8 @@ def test_a_page_replaces_no_input_and_nothing_that_is_no_regular_file(dataset, r
             costar.write_report(ridge, tmp_path / name, overwrite=True)
         assert (tmp_path / name).read_bytes() == held
         assert caught.value.where == "path="
+    with pytest.raises(costar.CostarError, match="a report is an HTML page, not `page"):
+        costar.write_report(ridge, tmp_path / "page.pdf")
     with pytest.raises(costar.CostarError, match="no regular file"):
         costar.write_report(ridge, tmp_path / "pipe", overwrite=True)
     assert (tmp_path / "pipe").is_fifo()
