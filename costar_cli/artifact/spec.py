@@ -134,6 +134,7 @@ META_TYPES: Final[Mapping[tuple[type, ...], tuple[str, ...]]] = {
     (dict,): ("calibration", "config", "encoder", "history", "practice", "report", "schema", "scores", "settings",
               "support", "survival", "trained_on", "validation", "whole"),
 }  # fmt: skip
+COUNTS: Final = ("calibrated_on", "pretrained_on", "selected_on", "trained_on")  # subjects of each part
 TYPES_OF: Final = {key: kinds for kinds, keys in META_TYPES.items() for key in keys}
 TYPE_WORDS: Final = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
 
@@ -142,7 +143,15 @@ def wrong_types(meta: Mapping[str, object]) -> list[str]:
     """Return in words which keys of meta are not of their type; `null` is no value of any."""
     wrong = [key for key, value in meta.items() if key in TYPES_OF and type(value) not in TYPES_OF[key]]
     words = {key: " or ".join(TYPE_WORDS[kind] for kind in TYPES_OF[key]) for key in wrong}
-    return [f"`{key}` in meta is not {words[key]}" for key in wrong if meta[key] is not None]
+    wrong_counts = [key for key in COUNTS if not _are_counts(meta.get(key))]
+    return [f"`{key}` in meta is not {words[key]}" for key in wrong if meta[key] is not None] + [
+        f"`{key}` in meta is no count of subjects by part" for key in wrong_counts if key not in wrong
+    ]
+
+
+def _are_counts(found: object) -> bool:
+    counts = found.values() if isinstance(found, dict) else [] if found is None else [found]
+    return all(type(count) is int and count >= 0 for count in counts)
 
 
 def content_problems(kind: str, names: Iterable[str], meta: Mapping[str, object]) -> list[str]:

@@ -57,6 +57,15 @@ def test_meta_of_other_types_is_refused():
     assert sorted(found) == sorted(f"`{key}` in meta is not {word}" for key, word in words.items())
 
 
+@pytest.mark.parametrize("count", ["", "3", 1.0, -1, None, [1]])
+def test_counts_of_subjects_are_whole_numbers(count: object):
+    meta = dict.fromkeys(KINDS["encoder"].meta) | {"selected_on": {"source/val": count}}
+    found = content_problems("encoder", ["scaler/outcomes"], meta)
+    assert "`selected_on` in meta is no count of subjects by part" in found
+    meta["selected_on"] = {"source/val": 3, "target/val": 0}
+    assert found == [*content_problems("encoder", ["scaler/outcomes"], meta), found[-1]]
+
+
 def test_content_outside_the_spec_is_not_written(tmp_path):
     with pytest.raises(ValueError, match=r"no array `params/\*\*`; .*unknown array `x`; no `method` in meta"):
         write_artifact(tmp_path / "a.h5", kind="model", arrays={"x": np.zeros(2)}, meta={})
