@@ -82,8 +82,9 @@ def test_every_flag_has_help_and_no_two_verbs_disagree_on_what_a_shared_flag_mea
             else:
                 meanings.setdefault(parameter.opts[0], set()).add(text)
     assert not settings, "each setting of a data set is a flag"
-    # Of the bootstrap, of the ensemble's spread; to look into, to verify; of encoders, of models that may follow one.
-    own = {"--level", "file", "--members"}
+    # Of the bootstrap, of the ensemble's spread; to look into, to verify; of encoders, of models that may follow one;
+    # of answers, of a data set also on stdout.
+    own = {"--level", "file", "--members", "--report"}
     own |= {"--subject", "--origin", "--reference", "--unsupported", "--out", "--model", "--by"}  # of searches
     assert {name for name, texts in meanings.items() if len(texts) > 1} <= own | {"--csv", "--export", "--seed"}
 

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+import torch
 
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config, EncoderConfig, FinetuneConfig, RuntimeConfig
@@ -69,11 +70,17 @@ CPU = RuntimeConfig(device="cpu")
 EXACT = RuntimeConfig(device="cpu", precision="float64")
 
 
+TORCH_THAT_IS_PINNED = (2, 13)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def without_compiler() -> Iterator[None]:
-    """Let no method import PyTorch's compiler, as parts of PyTorch do: it takes a second of every process."""
+    """Let no method import PyTorch's compiler, as parts of PyTorch do: it takes a second of every process.
+
+    Older versions import it for more.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("torch._dynamo", "sympy"):
+        for name in ("torch._dynamo", "sympy") if torch.__version__ >= TORCH_THAT_IS_PINNED else ():
             patch.setitem(sys.modules, name, None)
         yield
 

@@ -68,7 +68,7 @@ def grow(
 class Bins(NamedTuple):
     """Where columns are cut into bins of about the same weight: thresholds `[P,B]` in order, then `LARGEST`.
 
-    They are those of scikit-learn, which takes fifty times as long for them where rows have weights.
+    They are those of scikit-learn 1.9, which takes fifty times as long for them where rows have weights.
     """
 
     edges_PB: Floats
