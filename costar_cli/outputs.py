@@ -10,11 +10,21 @@ from typing import Final
 
 from costar_cli.errors import CostarError, MismatchError, StorageError, UsageError, cut, storage_error
 
-__all__ = ["Files", "check_folder", "check_outputs", "check_page", "check_places", "digest_of", "named"]
+__all__ = [
+    "Files",
+    "check_artifact_name",
+    "check_folder",
+    "check_outputs",
+    "check_page",
+    "check_places",
+    "digest_of",
+    "named",
+]
 
 Files = Iterable[tuple[str, Path | None]]
 """Files by the flag that names an output, or by what an input is, such as `plan`; None where there is none."""
 PAGES: Final = (".html", ".htm")
+NO_ARTIFACTS: Final = (*PAGES, ".csv", ".json", ".md", ".parquet", ".pdf", ".png", ".svg", ".tex", ".toml", ".txt")
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -104,6 +114,17 @@ def check_page(path: Path | None, *, flag: str) -> None:
     if path is not None and path.suffix.lower() not in PAGES:
         problem = f"a report is an HTML page, not `{path.name}`"
         raise UsageError(problem, where=flag, fix=f"end the name in {PAGES[0]}")
+
+
+def check_artifact_name(path: Path | None, *, flag: str = "--out") -> None:
+    """See that the ending of an artifact's name says nothing else, such as a table's.
+
+    Raises:
+        UsageError: it does.
+    """
+    if path is not None and path.suffix.lower() in NO_ARTIFACTS:
+        problem = f"what is written is an artifact, HDF5, not `{path.name}`"
+        raise UsageError(problem, where=flag, fix="end the name in .h5")
 
 
 def _check_name(flag: str, path: Path) -> None:

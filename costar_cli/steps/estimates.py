@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costar_cli.errors import UsageError
-from costar_cli.outputs import Files, check_outputs, check_page
+from costar_cli.outputs import Files, check_artifact_name, check_outputs, check_page
 from costar_cli.steps.answers import show_answers, show_sweep
 from costar_cli.steps.defaults import ModelChoice
 from costar_cli.steps.model import load_models, name_models
@@ -64,7 +64,7 @@ class Question:
         """See, before any work, that the answer can be written, and to nothing that is `read`.
 
         Raises:
-            UsageError: a plot or a table of an unknown kind, or two files of the same name.
+            UsageError: a plot, a page, an artifact or a table of an unknown kind, or two files of the same name.
             MismatchError: a file is read, or exists and may not be replaced.
             StorageError: a folder does not exist, or a file is no regular one.
         """
@@ -81,6 +81,7 @@ class Question:
         )
         check_outputs(files, read=[*read, *([("plan", self.plan)] if self.plan else [])], overwrite=self.overwrite)
         check_page(self.report, flag="--report")
+        check_artifact_name(self.out)
         if self.csv is not None:
             check_table_name(self.csv, flag="--csv")
 

@@ -12,7 +12,7 @@ import typer
 from costar_cli.config.choices import PresetName
 from costar_cli.config.nearest import nearest
 from costar_cli.errors import ArtifactError, CostarError, MismatchError, StorageError
-from costar_cli.outputs import check_places
+from costar_cli.outputs import check_artifact_name, check_places
 from costar_cli.reporting import launched
 from costar_cli.ui.output import Output
 from costar_cli.ui.progress import OutputReporter
@@ -207,10 +207,12 @@ class Session:
         wrong with the inputs is told before that the file may not be replaced.
 
         Raises:
-            MismatchError: the file is one of the inputs, or may not be replaced.
+            UsageError: the file is named like a table, a page or a figure.
+            MismatchError: it is one of the inputs, or may not be replaced.
             StorageError: it is no regular file, or cannot be written.
         """
         check_places([("--out", step.path)], read=self.read_by(step))
+        check_artifact_name(step.path)
         try:
             current = step.find(overwrite=overwrite, again=again)
         except MismatchError:
