@@ -18,6 +18,7 @@ Floats = NDArray[np.float64]
 DIGITS: Final = 6  # of a dose that is read back from an encoded one: float32 has seven
 KNOTS: Final = (0.05, 0.35, 0.65, 0.95)  # quantiles of the doses given, as Harrell places four knots
 FEWEST: Final = 3  # knots of a curve that bends
+TIMES: Final = ("second", "minute", "hour", "day", "week", "month", "year")  # units that have a plural
 ABSURD: Final = 10  # a dose beyond so many times the largest is a slip
 
 
@@ -94,6 +95,10 @@ class Dose(WithAdditions):
     def text(self, value: float) -> str:
         """Return a dose with its unit: `2.5 mg`."""
         return f"{value:.{DIGITS}g} {self.unit}".rstrip()
+
+    def span(self, value: float) -> str:
+        """Return a time until the next step in words: `1 day`, `2.5 weeks`."""
+        return self.text(value) + ("s" if value != 1 and self.unit in TIMES else "")
 
     def encode(self, values: ArrayLike) -> Floats:
         """Return the columns `[..., width]` of doses `[...]`; of no dose they are zeros.

@@ -130,14 +130,16 @@ class TreatmentEncoding(WithAdditions):
     def describe(self, values: ArrayLike) -> str:
         """Return one step's treatment values as text, for example `chemotherapy+radiotherapy` or `dose=2.5 mg`.
 
-        Where levels are called otherwise than off and on, or the like, the level is named, the reference too.
+        Where levels are called otherwise than off and on, or the like, the level is named, the reference too. How long
+        it is until the next visit stands behind them: `chemotherapy (7 days to the next)`.
         """
         values_ = np.asarray(values)
         of_levels = self.describe_levels(values_[: len(self.names)]) if self.names else "none"
         given = [] if of_levels == "none" else [of_levels]
-        of_doses = zip(self.doses, values_[len(self.names) :], strict=True)
-        given += [f"{dose.name}={dose.text(value)}" for dose, value in of_doses if value]
-        return "+".join(given) or "none"
+        of_doses = list(zip(self.doses, values_[len(self.names) :], strict=True))
+        given += [f"{dose.name}={dose.text(value)}" for dose, value in of_doses if value and dose.elapsed is None]
+        gaps = [f" ({dose.span(value)} to the next)" for dose, value in of_doses if dose.elapsed is not None]
+        return "".join(["+".join(given) or "none", *gaps])
 
     def describe_levels(self, values: ArrayLike) -> str:
         """Return the values of treatments with levels as text."""

@@ -126,6 +126,8 @@ def _bounds(item: object) -> Iterator[str]:
     for name, words in (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below")):
         if (bound := getattr(item, name, None)) is not None:
             yield f"{words} {bound}"
+    if getattr(item, "min_length", None):
+        yield "not empty"
 
 
 @cache

@@ -13,6 +13,7 @@ from costar_cli.panel import Dataset, Panel, Part
 from costar_cli.panel.visits import elapsed_dose, visit_dates
 from costar_cli.plans import Moments, TreatmentPlan, follow
 from costar_cli.plans.read import parse_plans
+from costar_cli.plans.words import in_words
 from tests.datasets.table_worlds import ingest, make_schema, problems, ward
 from tests.whatif.whatif_worlds import LinearModel
 
@@ -67,6 +68,14 @@ def test_visits_that_cannot_be_meant_are_said_with_their_step(steps: list[object
     with pytest.raises(UsageError) as error:
         gaps_of(steps, data)
     assert message.replace("'", '"') in (str(error.value) + "".join(error.value.details)).replace("'", '"')
+
+
+def test_plans_in_words_say_when_the_next_visit_is_behind_what_is_given(data: Dataset):
+    steps = [{"drug": "low", "after": 2.5}, {"after": 1}, {"after": 1}]
+    [plan] = parse_plans(json.dumps({"plans": {"p": steps}}), data.schema, horizon=3).plans
+    assert isinstance(plan, TreatmentPlan)
+    words = in_words(data.schema, plan.values, 4)
+    assert words == "visit 4 drug=low (2.5 days to the next), then drug=none (1 day to the next)"
 
 
 def test_dates_of_answers_follow_from_the_plan(data: Dataset):
