@@ -209,7 +209,7 @@ def _about(report: BenchmarkReport) -> str:
     return (
         f"RMSE in {escaped(report.unit or 'outcome units')}, lower is better: mean ± {report.spread}; data set "
         f"{'seed' if len(report.seeds) == 1 else 'seeds'} {seeds}, preset {escaped(report.preset)}. Avg: over "
-        f"{report.averaged}, for every row. {ABOUT_GAIN}. "
+        f"{report.averaged}, for every row. {f'{ABOUT_GAIN}. ' if report.has_gains else ''}"
         f"{escaped(f'{report.about_ratio}. ' if report.about_ratio else '')}"
         f"{f'{ABOUT_ENSEMBLE}. ' if report.has_ensembles else ''}"
         f"**Best** and <u>second</u> of each block; {BUDGET_SIGN} {report.about_budget}. "
@@ -219,14 +219,14 @@ def _about(report: BenchmarkReport) -> str:
 
 
 def _markdown_rows(table: ResultTable) -> list[str]:
-    heads = ["Method", *(f"τ={h + 1}" for h in range(table.steps)), "Avg", *other_heads(table), "Gain", "Runs"]
+    heads = ["Method", *(f"τ={h + 1}" for h in range(table.steps)), "Avg", *other_heads(table), "Runs"]
     lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
     for block in blocks_of(table):
         for row, cells in zip(block, table_cells(block, table.steps), strict=True):
             label = escaped(row.marked_label) + ("" if row.basis == "ours" else f" ({block_name(row)})")
             shown = [MARKDOWN_MARKS[mark].format(text) for text, mark in cells]
-            shown += other_texts(row, table)
-            lines.append(f"| {' | '.join([label, *shown, fixed(row.gain_percent, 1, ' %'), str(row.runs or '')])} |")
+            shown += other_texts(row, table, percent=" %")
+            lines.append(f"| {' | '.join([label, *shown, str(row.runs or '')])} |")
     return lines
 
 
@@ -253,17 +253,18 @@ def comparison_cells(comparison: Comparison, digits: int, untested: str) -> list
 
 
 def other_heads(table: ResultTable) -> list[str]:
-    """Return the heads of the columns between the average and the gain."""
-    return ["Ensemble"] * table.has_ensembles + ["Ratio"] * bool(table.limit)
+    """Return the heads of the columns behind the average that a table has."""
+    return ["Ensemble"] * table.has_ensembles + ["Ratio"] * bool(table.limit) + ["Gain"] * table.has_gains
 
 
-def other_texts(row: ResultRow, table: ResultTable) -> list[str]:
-    """Return what a row has in these columns: its ensemble's average error, and how many times the bound's its own is.
+def other_texts(row: ResultRow, table: ResultTable, *, digits: int = DIGITS, percent: str = "%") -> list[str]:
+    """Return what a row has there: its ensemble's average error, how many times the bound's its own is, COSTAR's gain.
 
     Empty where that is not known.
     """
     ensemble, ratio = (values.average if values else None for values in (row.ensemble, row.ratio_to_limit))
-    return [fixed(ensemble, DIGITS)] * table.has_ensembles + [fixed(ratio, 2)] * bool(table.limit)
+    gain = [fixed(row.gain_percent, 1, percent)] * table.has_gains
+    return [fixed(ensemble, digits)] * table.has_ensembles + [fixed(ratio, 2)] * bool(table.limit) + gain
 
 
 def block_name(row: ResultRow) -> str:
@@ -319,12 +320,12 @@ def to_latex(report: BenchmarkReport) -> str:
 
 
 def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
-    heads = ["Method", *(rf"$\tau={h + 1}$" for h in range(table.steps)), "Avg", *other_heads(table), r"Gain(\%)"]
+    heads = ["Method", *(rf"$\tau={h + 1}$" for h in range(table.steps)), "Avg", *map(latex, other_heads(table))]
     unit = latex(report.unit or "outcome units")
-    gain = latex(ABOUT_GAIN).replace("±", r"$\pm$")
+    gain = latex(f"{ABOUT_GAIN}. ").replace("±", r"$\pm$") if table.has_gains else ""
     caption = (
         f"{latex(table.title)}. Data: {latex(report.dataset)}. RMSE ({unit}), mean $\\pm$ {latex(report.spread)}. "
-        rf"Avg: over $\tau=1..{table.steps}$. {gain}. "
+        rf"Avg: over $\tau=1..{table.steps}$. {gain}"
         r"\textbf{Bold}: best; \underline{underline}: second best, per block."
     )
     if table.limit and report.about_ratio:
@@ -343,10 +344,10 @@ def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
         if i:
             lines += [r"\midrule", rf"\multicolumn{{{len(heads)}}}{{l}}{{\emph{{{latex(block_name(block[0]))}}}}} \\"]
         for row, cells in zip(block, table_cells(block, table.steps, pm=r"$\pm$"), strict=True):
-            shown = [LATEX_MARKS[mark] % text for text, mark in cells] + other_texts(row, table)
-            gain = fixed(row.gain_percent, 1, r"\%") or "(-)"
+            shown = [LATEX_MARKS[mark] % text for text, mark in cells]
+            shown += [text or "(-)" for text in other_texts(row, table, percent=r"\%")]
             lines.append(
-                " & ".join([latex(row.label) + r"$^{\dagger}$" * bool(row.stopped_by_budget), *shown, gain]) + r" \\"
+                " & ".join([latex(row.label) + r"$^{\dagger}$" * bool(row.stopped_by_budget), *shown]) + r" \\"
             )
     return [*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""]
 

@@ -175,6 +175,11 @@ class BenchmarkReport:
         return any(table.has_ensembles for table in self.tables)
 
     @property
+    def has_gains(self) -> bool:
+        """Return whether COSTAR is there to compare a row with."""
+        return any(table.has_gains for table in self.tables)
+
+    @property
     def about_ratio(self) -> str | None:
         """Return what the ratios are to, None where no data set has a bound."""
         label = next((table.limit.label for table in self.tables if table.limit), None)

@@ -27,7 +27,7 @@ def show_report(out: Output, report: BenchmarkReport) -> None:
         out.text(
             f"RMSE in {unit} on {report.dataset}, lower is better; Avg over {report.averaged}; {legend()}",
             f"± {report.spread}",
-            ABOUT_GAIN,
+            *[ABOUT_GAIN] * report.has_gains,
             *([report.about_ratio] if report.about_ratio else []),
             *[ABOUT_ENSEMBLE] * report.has_ensembles,
             *[f"{BUDGET_SIGN} {report.about_budget}"] * report.has_stopped_rows,
@@ -52,7 +52,7 @@ def show_report(out: Output, report: BenchmarkReport) -> None:
 
 
 def _show_table(out: Output, table: ResultTable) -> None:
-    headers = ["Method", *(f"τ={h + 1}" for h in range(table.steps)), "Avg", *other_heads(table), "Gain", "Runs"]
+    headers = ["Method", *(f"τ={h + 1}" for h in range(table.steps)), "Avg", *other_heads(table), "Runs"]
     blocks = {"": _rows(table.rows, table)}
     if table.limit:
         blocks["bound"] = _rows([table.limit], table)
@@ -65,9 +65,9 @@ def _rows(rows: Sequence[ResultRow], table: ResultTable) -> list[list[Cell | str
     shown: list[list[Cell | str | None]] = []
     for row, ranked in zip(rows, ranked_cells(rows, table.steps), strict=True):
         cells = [Cell(fixed(mean, DIGITS), fixed(sd, DIGITS), mark) for mean, sd, mark in ranked]
-        gain = fixed(row.gain_percent, 1, "%") or None
+        others = [text or None for text in other_texts(row, table, digits=DIGITS)]
         runs = None if row.runs is None else str(row.runs)
-        shown.append([row.marked_label, *cells, *other_texts(row, table), gain, runs])
+        shown.append([row.marked_label, *cells, *others, runs])
     return shown
 
 

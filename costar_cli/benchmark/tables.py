@@ -118,6 +118,11 @@ class ResultTable:
         return any((row.runs or 0) > (row.data_sets or 0) for row in self.rows)
 
     @property
+    def has_gains(self) -> bool:
+        """Return whether COSTAR is there to compare a row with."""
+        return any(row.gain_percent is not None for row in (*self.rows, *self.published))
+
+    @property
     def title(self) -> str:
         """Return what the table shows."""
         what = "Ablations of COSTAR" if self.kind == "ablations" else "Methods"

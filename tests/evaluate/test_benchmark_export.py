@@ -187,6 +187,13 @@ def test_gain_is_explained_in_every_form_of_a_table(made, capsys):
     assert said in to_markdown(made)
 
 
+def test_without_costar_there_is_no_gain_in_any_form_of_a_table(capsys):
+    alone = [one for one in scores() if one.contender.name != REFERENCE]
+    made = report(tables(alone, name="other"))
+    show_report(Output("benchmark"), made)
+    assert "Gain" not in capsys.readouterr().out + to_markdown(made) + to_latex(made)
+
+
 def test_enough_subjects_are_tested_without_a_caution():
     enough = tables([score(name, noisy_errors(size, horizon=6, subjects=100)) for name, size in SIZES.items()])
     made = report(enough)
@@ -248,7 +255,7 @@ def test_latex_is_laid_out_as_the_papers_and_escapes_units(made):
     assert r"\textbf{1.0500$\pm$0.0707}" in text
     assert r"\underline{2.0500$\pm$0.0707}" in text
     assert r"(\% of V\_max)" in text
-    assert r"$\tau=6$ & Avg & Ensemble & Gain(\%) \\" in text
+    assert r"$\tau=6$ & Avg & Ensemble & Gain \\" in text
     assert r"& (-) \\" in text
     assert r"60.6\% \\" in text
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
