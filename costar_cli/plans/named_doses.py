@@ -38,6 +38,8 @@ def named_doses(
     known = [dose.name for dose in encoding.doses if dose is not time]
     if not known:
         raise UsageError("this data set has no doses", where=where, fix=without)
+    if text.strip() in known:
+        raise UsageError(f"{text.strip()!r} is a dose without amounts of it", where=where, fix=SHAPE)
     if name not in known:
         near = did_you_mean(name, known, lead="; ", quoted=True)
         raise UsageError(f"there is no dose {name!r}{near}", where=where, fix=f"{SHAPE}; of {', '.join(known)}")

@@ -55,6 +55,7 @@ def test_doses_that_agree_in_six_digits_have_plans_of_their_own(data: Dataset) -
     ("text", "said"),
     [
         ("dos 0:3:1", "no dose 'dos'; did you mean 'dose'"),
+        ("dose", "'dose' is a dose without amounts of it"),
         ("dose 0:3", "are no doses"),
         ("dose a,b", "are no doses"),
         ("dose 0:3:0", "not 2 to 101 doses"),
