@@ -196,7 +196,7 @@ def treatments_of_step(
         fix = "name fewer with --levels" if of_doses else "list the plans to choose from with --only-from"
         beside = f" ({counts})" if counts else ""
         problem = f"there are more than {MOST_TREATMENTS:,} combinations of treatments at each step{beside}"
-        raise UsageError(problem, where="costar search", fix=fix)
+        raise UsageError(problem, where="`costar search`", fix=fix)
     if not of_doses:
         return levels_KA
     doses_DA = np.array(list(product(*of_doses)))
@@ -231,7 +231,7 @@ def _levels_of_step(model: FittedModel, *, unsupported: bool) -> NDArray[np.int6
             names = len(encoding.names)
             raise UsageError(
                 f"{names} treatments have more than {MOST_TREATMENTS:,} combinations at each step",
-                where="costar search",
+                where="`costar search`",
                 fix="list the plans to choose from with --only-from",
             )
         every = list(product(*(range(len(levels)) for levels in encoding.levels)))
@@ -244,7 +244,7 @@ def contradiction(constraints: Constraints, values_KA: Values, steps: int, befor
     after = "" if before_A is None else ", after what the subject received last"
     return UsageError(
         f"no plan of {steps} steps meets {' and '.join(named)}{after}",
-        where="costar search",
+        where="`costar search`",
         fix="leave one of them out, or change it",
     )
 

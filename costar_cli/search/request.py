@@ -77,7 +77,7 @@ class SearchRequest:
         if self.width is not None and self.width < 1:
             problems.add(f"a beam of width {self.width}", fix="give --beam a number from 1")
         reference = self._reference(model, steps, objective, problems)
-        problems.raise_any("the search does not fit", where="costar search", fix=problems.fix)
+        problems.raise_any("the search does not fit", where="`costar search`", fix=problems.fix)
         assert reference is not None  # noqa: S101 - it was a problem
         candidates = Candidates.of(
             model, constraints, steps, unsupported=self.unsupported, width=self.width, amounts=amounts

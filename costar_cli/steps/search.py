@@ -70,7 +70,7 @@ class Search:
 
         if (self.subject is None) == (self.subjects is None):
             both = "both --subject and --subjects" if self.subject else "neither --subject nor --subjects"
-            raise UsageError(f"there is {both}", where="costar search", fix="give one of them")
+            raise UsageError(f"there is {both}", where="`costar search`", fix="give one of them")
         if self.csv is not None:
             check_table_name(self.csv, flag="--csv")
         if self.plot is not None and self.subjects is not None:
