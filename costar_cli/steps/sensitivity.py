@@ -59,9 +59,16 @@ def _show(session: Session, told: Mapping[str, Any], report: "WhatIfReport") -> 
     """
     from costar_cli.panel.schema import step_axis
     from costar_cli.whatif.sensitivity import flip_words
+    from costar_cli.whatif.tables import decimals_of, number_text
 
+    decimals = {
+        outcome.name: decimals_of(row["difference"] for row in told["flips"] if row["outcome"] == outcome.name)
+        for outcome in report.schema.outcomes
+    }
     limits = {
-        (row["plan"], row["outcome"], row["step"], row["gamma"]): _limits_text(row["lower"], row["upper"])
+        (row["plan"], row["outcome"], row["step"], row["gamma"]): None
+        if row["lower"] is None or row["upper"] is None
+        else f"{row['lower']:.{decimals[row['outcome']]}f} to {row['upper']:.{decimals[row['outcome']]}f}"
         for row in told["differences"]
     }
     model, strong = told["model"], [gamma for gamma in told["gammas"] if gamma > 1]
@@ -70,7 +77,7 @@ def _show(session: Session, told: Mapping[str, Any], report: "WhatIfReport") -> 
         rows = [
             [row["plan"], row["time"], "left out !", *[None] * (len(strong) + 1)]
             if row["difference"] is None
-            else [row["plan"], row["time"], f"{row['difference']:.4g}"]
+            else [row["plan"], row["time"], number_text(row["difference"], decimals[outcome.name])]
             + [limits[row["plan"], outcome.name, row["step"], gamma] for gamma in strong]
             + [flip_words(row["gamma"], row["searched_to"])]
             for row in told["flips"]
@@ -85,7 +92,3 @@ def _show(session: Session, told: Mapping[str, Any], report: "WhatIfReport") -> 
         for plan, likely in told["probabilities"].items()
     )
     session.out.text(*plans)
-
-
-def _limits_text(lower: float | None, upper: float | None) -> str | None:
-    return None if lower is None or upper is None else f"{lower:.4g} to {upper:.4g}"
