@@ -116,18 +116,19 @@ def _units(folder: str, setup: str) -> int:
 
 
 def setups_table(folder: str, published: str | None = None) -> Iterator[str]:
-    """Yield the methods of a benchmark by their errors, beside the averages published for a data set."""
-    found = {setup: {r["name"]: r for r in counterfactual(folder, setup)} for setup in SETUPS}
-    heads = ["method", *(f"{setup} | ratio" for setup in SETUPS)]
-    heads += [f"published: {' / '.join(SETUPS)}"] if published else []
+    """Yield the methods of a benchmark by their errors in its set-ups, beside the averages published for a data set."""
+    every = {setup: {r["name"]: r for r in counterfactual(folder, setup)} for setup in SETUPS}
+    found = {setup: by_name for setup, by_name in every.items() if by_name}
+    heads = ["method", *(f"{setup} | ratio" for setup in found)]
+    heads += [f"published: {' / '.join(found)}"] if published else []
     yield f"| {' | '.join(heads)} |"
-    yield "|---|" + "---:|" * (2 * len(SETUPS)) + "---|" * bool(published)
+    yield "|---|" + "---:|" * (2 * len(found)) + "---|" * bool(published)
     for name in sorted(found["zero-shot"], key=lambda name: float(found["zero-shot"][name]["avg"])):
-        own = [found[setup][name] for setup in SETUPS]
+        own = [by_name[name] for by_name in found.values()]
         cells = [f"*{own[0]['method']}*" if own[0]["basis"] == "limit" else own[0]["method"]]
         cells += [f"{float(row['avg']):.3f} | {float(row['ratio_to_limit']):.2f}" for row in own]
         if published:
-            printed = [published_row(published, setup, name) for setup in SETUPS]
+            printed = [published_row(published, setup, name) for setup in found]
             cells += [" / ".join(f"{row.average_over(1, 6):.3f}" for row in printed if row)]
         yield f"| {' | '.join(cells)} |"
 
@@ -411,6 +412,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "tumours": partial(setups_table, TUMOURS, "tumor"),
     "patience": patience_table,
     "retail": partial(setups_table, quoted_goals.RETAIL_100),
+    "intensive care": partial(setups_table, quoted_goals.ICU_100),
     "goals": quoted_goals.table,
     "sweep": sweep_table,
     "ablations": partial(ablation_table, "benchmark-tumor-ablations"),
