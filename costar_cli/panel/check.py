@@ -134,11 +134,23 @@ def _constants(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Findin
     constant = [v.name for v, values in zip(schema.outcomes, seen, strict=True) if (values == values[:1]).all()]
     if constant:
         yield Finding("error", f"outcomes never change: {shown(constant)}", str(part), "choose outcomes that change")
+    elif still := _still(panel, schema):
+        problem = f"outcomes never change within a subject: {shown(still)}"
+        yield Finding("warning", problem, str(part), "effects on them cannot be learned, and bands have no width")
     if constant := _constant(panel.covariates[observed], schema.covariates):
         yield Finding("note", f"covariates never change: {shown(constant)}", str(part), "they carry no information")
     if panel.n_subjects > 1 and (constant := _constant(panel.statics, schema.statics)):
         problem = f"statics are the same for all subjects: {shown(constant)}"
         yield Finding("note", problem, str(part), "they carry no information")
+
+
+def _still(panel: Panel, schema: PanelSchema) -> list[str]:
+    """Return the outcomes that have one value per subject, though some subject was observed twice."""
+    seen_NTY = panel.observed_outcomes
+    low_NY = np.where(seen_NTY, panel.outcomes, np.inf).min(axis=1)
+    high_NY = np.where(seen_NTY, panel.outcomes, -np.inf).max(axis=1)
+    still_Y = (high_NY <= low_NY).all(axis=0) & (seen_NTY.sum(axis=1) > 1).any(axis=0)
+    return [v.name for v, still in zip(schema.outcomes, still_Y, strict=True) if still]
 
 
 def _constant(values: NDArray[np.float32], variables: tuple[Variable, ...]) -> list[str]:

@@ -154,6 +154,15 @@ def test_outcome_that_never_changes_is_an_error(tumor_dataset: Dataset):
         check_dataset(with_panel(tumor_dataset, TRAIN, outcomes=constant))
 
 
+def test_outcome_that_never_changes_within_a_subject_is_a_warning(tumor_dataset: Dataset):
+    panel = tumor_dataset.panels[TRAIN]
+    own = np.arange(1, panel.n_subjects + 1, dtype=np.float32)[:, None, None]
+    still = np.where(panel.observed[..., None], own, np.float32(0))
+    found = warnings(with_panel(tumor_dataset, TRAIN, outcomes=still))
+    [warning] = [text for text in found if "within a subject" in text]
+    assert "outcomes never change within a subject: 'tumour_volume'" in warning
+
+
 def test_series_without_a_complete_horizon_are_an_error_that_names_the_longest(tumor_dataset: Dataset):
     panel = tumor_dataset.panels[TRAIN]
 
