@@ -34,10 +34,11 @@ from costar_cli.errors import (
     as_costar_error,
 )
 from costar_cli.reporting import launched
-from costar_cli.ui.output import Output, aside, tell_failure
+from costar_cli.ui.output import Output, abandon, aside, tell_failure
 
 PROGRAM = "costar"
 TOGETHER = ("pretrain", "finetune")  # the verbs that `torchrun` may start in several processes
+PAGES = frozenset({"--help", "-h", "--version"})  # flags that print a page and do nothing else
 NUMBERS = {  # what the parser says of a text that is none, and what costar says elsewhere
     "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
     "Input should be a valid number, unable to parse string as a number": "expected a number",
@@ -158,7 +159,13 @@ def _refuse_several(verb: str) -> None:
 
 
 def _run(args: list[str], out: Output) -> int:
-    code = typer.main.get_command(app).main(args, prog_name=PROGRAM, standalone_mode=False, obj=out)
+    try:
+        code = typer.main.get_command(app).main(args, prog_name=PROGRAM, standalone_mode=False, obj=out)
+    except SystemExit as error:
+        if not (isinstance(error.__context__, BrokenPipeError) and PAGES.intersection(args)):
+            raise
+        abandon(sys.stdout)  # the reader of a page has left, which is no error
+        return ExitCode.OK
     if code == ExitCode.INTERRUPTED:  # Typer's translation of Ctrl-C
         raise KeyboardInterrupt
     sys.stdout.flush()

@@ -1,6 +1,7 @@
 """Signals end a run with a message, a document and a code, from the first import to the last line."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -224,6 +225,16 @@ LoggedTask.__post_init__ = begun
 def test_closed_streams_lead_nowhere(tmp_path: Path) -> None:
     command = f"{sys.executable} -m costar_cli doctor <&- >&- 2>&-"
     assert subprocess.run(command, shell=True, cwd=tmp_path, env=environment(), check=False).returncode == 0  # noqa: S602
+
+
+@pytest.mark.parametrize("words", ["--help", "--version", "whatif -h"])
+def test_a_reader_of_a_page_who_leaves_is_no_error(tmp_path: Path, words: str) -> None:
+    command = [sys.executable, "-m", "costar_cli", *words.split()]
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), stdout=writes, stderr=subprocess.PIPE, check=False)
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("debug", ["0", "1"])
