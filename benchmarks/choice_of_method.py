@@ -1,6 +1,7 @@
 """How often validation picks the method that is best where the truth is known, and where a stack of all stands.
 
     python -m benchmarks.choice_of_method DATA.h5 ... [--parts NAMES] [--preset quick] [--members 1] [--out FILE.csv]
+    python -m benchmarks.choice_of_method DATA.h5 ... --limits --out FILE.csv
     python -m benchmarks.choice_of_method --summary FILE.csv ...
 
 Each data set has methods fitted to its source, as parts of a stack, each as it is fitted alone. Three rules pick one of
@@ -14,7 +15,8 @@ Beside their picks stand two stacks, `stack observed` and `stack plans` (spec ST
 rule's errors, and `stack unguarded`: the latter as it would be if it left the best plain method for anything that errs
 less. All are scored on the counterfactual test questions of the target (zero-shot) and of the source
 (supervised), or on what was observed where there are none, in the data set's error unit: the mean over tau = 1..6 of
-the RMSE over all outcomes.
+the RMSE over all outcomes. `limit` is what the simulator itself would predict (spec LIMIT-1), where it is known: a
+bound and no method; `--limits` scores nothing else, for tables that are there.
 """
 
 import argparse
@@ -25,10 +27,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from benchmarks.comparing import Row, fitted, read, write
 from costar_cli.errors import UsageError
-from costar_cli.evaluate.metrics import average_over_steps
+from costar_cli.evaluate.limit import known_limit, score_limit
+from costar_cli.evaluate.metrics import SquaredErrors, average_over_steps
 from costar_cli.evaluate.score import TestPart, score
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS, SHORT_LIST
@@ -36,14 +40,15 @@ from costar_cli.methods.stack.method import anchors_among
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.methods.stack.plan_weights import plan_weights
 from costar_cli.methods.stack.weights import Errors, error_scales, weigh
-from costar_cli.panel import Dataset, Part
+from costar_cli.panel import Dataset, Part, Scaler
 from costar_cli.panel.store import read_dataset
 from costar_cli.panel.windows import factual_windows
-from costar_cli.reporting import NullTask
+from costar_cli.reporting import NullReporter, NullTask
 
 __all__ = ["compare", "main", "summary"]
 
 FIELDS = ("data", "name", "raw", "relative", "plans", "zero_shot", "supervised")
+LIMIT = "limit"
 RULES = ("raw", "relative", "plans")
 SETUPS: Mapping[str, Part] = {"zero_shot": Part("target", "test"), "supervised": Part("source", "test")}
 
@@ -86,15 +91,46 @@ def judged(dataset: Dataset, stack: StackModel) -> Judged:
     return Judged(told, stacks)
 
 
+def denominator(dataset: Dataset, scaler: Scaler) -> NDArray[np.float64]:
+    """Return what errors are divided by, `[Y]`: the sds where they are told in these."""
+    is_scaled = dataset.schema.error_unit.space == "standardized"
+    return scaler.outcomes[1] if is_scaled else np.ones(len(dataset.schema.outcomes))
+
+
 def test_error(dataset: Dataset, model: FittedModel, part: Part) -> float:
     """Return the mean over members of a model's RMSE on a part's counterfactual questions, else its factual ones."""
-    unit = dataset.schema.error_unit
-    sd_Y = model.scaler.outcomes[1] if unit.space == "standardized" else np.ones(len(dataset.schema.outcomes))
     test = TestPart.of(dataset.panel(*part), dataset.queries[part], dataset.horizon)
+    sd_Y = denominator(dataset, model.scaler)
     scored = score(model, test, denominator_Y=sd_Y, batch_size=16_384, task=NullTask())
-    errors = scored.get("counterfactual") or scored["factual"]
+    return average_error(dataset, scored.get("counterfactual") or scored["factual"])
+
+
+def average_error(dataset: Dataset, errors: SquaredErrors) -> float:
+    """Return the average over steps of the RMSE over all outcomes, the mean over members, in the data set's unit."""
     square_RH = errors.members.sum(axis=(1, 3)) / errors.count.sum(axis=0)
-    return float(average_over_steps(np.sqrt(square_RH)).mean()) * unit.factor
+    return float(average_over_steps(np.sqrt(square_RH)).mean()) * dataset.schema.error_unit.factor
+
+
+def limit_row(dataset: Dataset, name: str) -> Iterator[Row]:
+    """Yield the row of what the simulator itself would predict, where that is known."""
+    row = dict.fromkeys(FIELDS, "") | {"data": name, "name": LIMIT}
+    for setup, part in SETUPS.items():
+        if part in dataset.panels and (limit := known_limit(dataset, part)):
+            test = TestPart.of(dataset.panel(*part), dataset.queries[part], dataset.horizon)
+            sd_Y = denominator(dataset, Scaler.fit(dataset.panel("source", "train"), dataset.schema))
+            scored = score_limit(
+                dataset,
+                limit,
+                part,
+                test,
+                denominator_Y=sd_Y,
+                batch_size=16_384,
+                task=NullTask(),
+                reporter=NullReporter(),
+            )
+            row[setup] = f"{average_error(dataset, scored['counterfactual']):.6g}"
+    if any(row[setup] for setup in SETUPS):
+        yield row
 
 
 def compare(path: Path, options: argparse.Namespace) -> Iterator[Row]:
@@ -110,6 +146,7 @@ def compare(path: Path, options: argparse.Namespace) -> Iterator[Row]:
             row |= {rule: f"{errors[i]:.6g}" for rule, errors in said.errors.items()}
         known = {setup: part for setup, part in SETUPS.items() if part in dataset.panels}
         yield row | {setup: f"{test_error(dataset, model, part):.6g}" for setup, part in known.items()}
+    yield from limit_row(dataset, path.stem)
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -167,6 +204,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="+", type=Path, help="data sets; with --summary, tables that --out wrote")
     parser.add_argument("--summary", action="store_true", help="compare nothing, read tables")
+    parser.add_argument(
+        "--limits", action="store_true", help="score what the simulator would predict, and nothing else"
+    )
     parser.add_argument("--parts", default=SHORT_LIST, help="methods, as in `stack.parts`")
     parser.add_argument("--preset", default="quick", choices=("quick", "default", "paper"))
     parser.add_argument("--members", type=int, default=1)
@@ -178,7 +218,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         rows = read(options.out) if options.out and options.out.exists() else []
         for path in options.data:
-            rows = [row for row in rows if row["data"] != path.stem] + list(compare(path, options))
+            if options.limits:
+                mine = list(limit_row(read_dataset(path), path.stem))
+                rows = [row for row in rows if (row["data"], row["name"]) != (path.stem, LIMIT)] + mine
+            else:
+                rows = [row for row in rows if row["data"] != path.stem] + list(compare(path, options))
             if options.out:
                 write(options.out, rows, FIELDS)
     sys.stdout.write(summary(rows) + "\n")

@@ -45,12 +45,15 @@ def test_a_run_scores_every_part_and_both_stacks_and_keeps_rows_of_other_data(
     assert choice.main([str(tmp_path / "linear3.h5"), "--parts", "last-value,ridge", "--out", str(table)]) == 0
     rows = read(table)
     stacks_of = ["stack observed", "stack plans"]
-    assert [r["name"] for r in rows] == ["x", *stacks_of, "last-value", "ridge", *stacks_of, "stack unguarded"]
+    assert [r["name"] for r in rows] == ["x", *stacks_of, "last-value", "ridge", *stacks_of, "stack unguarded", "limit"]
     found = {r["name"]: r for r in rows[3:]}
     assert float(found["ridge"]["raw"]) == pytest.approx(float(found["ridge"]["relative"]))  # an outcome of any sign
     assert float(found["ridge"]["plans"]) != pytest.approx(float(found["ridge"]["relative"]), rel=1e-3)
     worst = max(float(found[name]["zero_shot"]) for name in ("last-value", "ridge"))
     assert 0 < float(found["stack plans"]["zero_shot"]) <= worst
+    assert float(found["limit"]["zero_shot"]) == 0  # answers are expectations, which the simulator knows
+    assert choice.main([str(tmp_path / "linear3.h5"), "--limits", "--out", str(table)]) == 0
+    assert read(table) == rows
     assert "| linear | zero-shot |" in capsys.readouterr().out
     again = choice.summary(rows)
     assert choice.main([str(table), "--summary"]) == 0
