@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import Final
 
 from benchmarks import calibration, prices, regret, sensitivity, support
 from benchmarks.all import RESULTS
@@ -358,26 +359,29 @@ WINS: Mapping[str, str] = {  # methods of the table of what wins where, with the
     "costar": "[COSTAR](methods/costar.md#in-the-scale-in-which-outcomes-change), `quick`",
     "stack plans": "[stack](methods/stack.md) of these",
 }
+LIMIT: Final = "limit"
 WORLDS: Mapping[str, str] = {
     "tumor": "tumours, % of V_max", "icu": "intensive care, sd", "retail": "retail, units", "linear": "linear system"
 }  # fmt: skip
 
 
-def wins_table() -> Iterator[str]:
-    """Yield errors of methods on simulated data, zero-shot / supervised, the mean over data seeds."""
+def wins_table(setups: Sequence[str] = ("zero_shot", "supervised"), pages: str = "methods/") -> Iterator[str]:
+    """Yield errors of methods on simulated data, zero-shot / supervised, the mean over data seeds, and the bounds."""
     lines = rows("", "choice_of_method.csv")
     mean: dict[tuple[str, str, str], float] = {}
     for world in WORLDS:
-        for name in WINS:
+        for name in (*WINS, LIMIT):
             own = [line for line in lines if line["data"].rstrip("0123456789") == world and line["name"] == name]
-            for setup in ("zero_shot", "supervised"):
+            for setup in setups:
                 mean[world, name, setup] = sum(float(line[setup]) for line in own) / len(own)
-    best = {(w, u): min(v for (x, _, y), v in mean.items() if (x, y) == (w, u)) for w, _, u in mean}
+    best = {(w, u): min(mean[w, name, u] for name in WINS) for w in WORLDS for u in setups}
     yield f"| method | {' | '.join(WORLDS.values())} |"
     yield "|---|" + "---|" * len(WORLDS)
     for name, label in WINS.items():
-        cells = [" / ".join(_marked(mean[w, name, u], best[w, u]) for u in ("zero_shot", "supervised")) for w in WORLDS]
-        yield f"| {label} | {' | '.join(cells)} |"
+        cells = [" / ".join(_marked(mean[w, name, u], best[w, u]) for u in setups) for w in WORLDS]
+        yield f"| {label.replace('(methods/', f'({pages}')} | {' | '.join(cells)} |"
+    cells = [" / ".join(f"{mean[w, LIMIT, u]:.3f}" for u in setups) for w in WORLDS]
+    yield f"| *what the simulator itself would predict* | {' | '.join(cells)} |"
 
 
 def _marked(value: float, best: float | None) -> str:
@@ -423,6 +427,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "observed": observed_table,
     **{f"gallery {name}": partial(gallery_table, name) for name in GALLERY},
     "wins": wins_table,
+    "wins in short": partial(wins_table, ("zero_shot",), "docs/methods/"),
     "default": default_table,
     "preset": preset_sentence,
     "calibration": calibration_table,
