@@ -96,7 +96,7 @@ CASES: list[tuple[str, Edit, dict[str, Any], str, str, str]] = [
     ("near column", lambda f: f.rename({"pressure": "presure"}), {}, "ward.csv", "there is no column 'pressure'",
      "did you mean 'presure'?"),
     ("no rows", lambda f: f.head(0), {}, "", "the table has no rows", "give at least one row"),
-    ("all short", lambda f: f, {"min_length": 7}, "the table", "only 30 subjects with fewer than 7 steps",
+    ("all short", lambda f: f, {"min_length": 7}, "min_length", "no subject has 7 steps, of 30 subjects",
      "min_length"),
     ("no such target", lambda f: f, {"columns": {"site": {"role": "domain", "target": "west"}}}, "",
      "no subject belongs to the target domain", "target"),

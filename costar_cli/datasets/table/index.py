@@ -325,9 +325,10 @@ def long_enough(keys: Keys, shortest: int, reporter: Reporter) -> NDArray[np.boo
     kept: NDArray[np.bool_] = keys.length >= shortest
     if kept.all():
         return kept
-    few = f"{counted(int((~kept).sum()), 'subject')} with fewer than {counted(shortest, 'step')}"
+    least = counted(shortest, "step")
     if not kept.any():
-        fix = "lower `min_length`, or give longer series"
-        raise_errors([Finding("error", f"only {few}", "the table", fix)], what="the table")
-    reporter.note(f"{few} left out (`min_length`)")
+        problem = f"no subject has {least}, of {counted(len(kept), 'subject')}"
+        fix = "give longer series" + ", or lower `min_length`" * bool((keys.length > 1).any())
+        raise_errors([Finding("error", problem, "min_length", fix)], what="the table")
+    reporter.note(f"{counted(int((~kept).sum()), 'subject')} with fewer than {least} left out (`min_length`)")
     return kept
