@@ -1,13 +1,16 @@
 """Standardisation with the statistics of source-train, for every part of a data set."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.schema import PanelSchema, Variable
+
+SCALED: Final = ("covariates", "outcomes", "statics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,22 @@ class Scaler:
             outcomes=_moments(panel.outcomes[used], schema.outcomes, panel.observed_outcomes[used]),
             statics=_moments(panel.statics, schema.statics),
         )
+
+    @classmethod
+    def read(cls, arrays: Mapping[str, NDArray[np.generic]], schema: PanelSchema) -> Self:
+        """Return what an artifact's arrays hold, `scaler/covariates` and so on.
+
+        Raises:
+            ValueError: these are no means and sds of the schema's columns.
+        """
+        for name in SCALED:
+            moments = arrays[f"scaler/{name}"]
+            if moments.shape != (2, len(getattr(schema, name))) or moments.dtype.kind != "f":
+                problem = f"{moments.dtype} {moments.shape}, not two rows of numbers for the schema's columns"
+                raise ValueError(f"scaler/{name} is {problem}")
+            if not (np.isfinite(moments).all() and (moments[1] > 0).all()):
+                raise ValueError(f"scaler/{name} has means or sds that are none")
+        return cls(**{name: np.asarray(arrays[f"scaler/{name}"]) for name in SCALED})
 
     def scale_outcomes(self, outcomes: NDArray[np.floating]) -> NDArray[np.float32]:
         """Return `(y - mean) / sd` along the last axis."""

@@ -203,6 +203,16 @@ def test_a_file_of_a_closed_form_with_any_array_of_another_shape_is_refused(name
                 model_of(Artifact("model", arrays, made.meta))
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_whose_scaler_holds_no_means_and_sds_is_refused(name: str) -> None:
+    made = trained(name, "tumor")
+    moments = made.arrays["scaler/outcomes"]
+    for other in (moments.astype("<U4"), moments[:1], moments * np.nan, moments * [[1.0], [0.0]], moments > 0):
+        arrays = {**made.arrays, "scaler/outcomes": other}
+        with pytest.raises(ArtifactError, match="incomplete or damaged"):
+            model_of(Artifact("model", arrays, made.meta))
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [

@@ -278,5 +278,8 @@ def preprocessing_at(path: Path) -> tuple[Preprocessing, "Artifact"]:
         fix = "give a model or the data set that one was trained on"
         raise ArtifactError(f"the file holds {a_kind(header.kind)}", where=str(path), fix=fix)
     arrays = read_artifact(path, only=["scaler"]).arrays
-    scaler = Scaler(**{name: np.asarray(arrays[f"scaler/{name}"]) for name in ("covariates", "outcomes", "statics")})
+    try:
+        scaler = Scaler.read(arrays, PanelSchema.model_validate(header.meta["schema"]))
+    except (LookupError, ValueError) as error:
+        raise ArtifactError("the model artifact is incomplete or damaged", where=f"{path}: {error}") from error
     return Preprocessing.of_model(header.meta, scaler, header.parents), header

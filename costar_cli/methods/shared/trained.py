@@ -42,7 +42,6 @@ StatesT = TypeVar("StatesT")
 ModelT = TypeVar("ModelT", bound=FittedModel)
 PARAMS = "params/"  # prefix of the parameters in an artifact
 ATTACHED = ("calibration/", "practice/", "survival/")  # prefixes of what was learned of its answers, once it was fitted
-SCALED = ("covariates", "outcomes", "statics")
 NETWORK_SHAPE = ("width", "representation", "hidden", "layers", "heads", "clip_distance", "components")
 SHAPE = (*NETWORK_SHAPE, "decoder", "carry_overs", "fading", "covariates")
 
@@ -59,12 +58,9 @@ def read_fields(artifact: Artifact, device: torch.device | str) -> dict[str, Any
     """Return the fields of `TrainedModel` that every artifact with parameters has, on a device.
 
     Raises:
-        ValueError: the scaler has other columns than the schema.
+        ValueError: the scaler is none of the schema's columns.
     """
     arrays, schema = artifact.arrays, PanelSchema.model_validate(artifact.meta["schema"])
-    for name in SCALED:
-        if arrays[f"scaler/{name}"].shape != (2, len(getattr(schema, name))):
-            raise ValueError(f"scaler/{name} has {arrays[f'scaler/{name}'].shape}, not 2 rows of the schema's columns")
     return {
         "params": {
             name.removeprefix(PARAMS): torch.from_numpy(np.array(value)).to(device)
@@ -72,7 +68,7 @@ def read_fields(artifact: Artifact, device: torch.device | str) -> dict[str, Any
             if name.startswith(PARAMS)
         },
         "schema": schema,
-        "scaler": Scaler(**{name: np.asarray(arrays[f"scaler/{name}"]) for name in SCALED}),
+        "scaler": Scaler.read(arrays, schema),
         "attached": {name: array for name, array in arrays.items() if name.startswith(ATTACHED)},
         "meta": artifact.meta,
         "digest": artifact.digest,

@@ -20,7 +20,7 @@ from costar_cli.methods.base import (
     PredictsSums,
 )
 from costar_cli.methods.shared.members import Params
-from costar_cli.methods.shared.trained import SCALED, TrainedModel
+from costar_cli.methods.shared.trained import TrainedModel
 from costar_cli.panel import Panel, PanelSchema, Part, Queries, Scaler
 from costar_cli.panel.transforms import TRANSFORM, OutcomeTransforms
 from costar_cli.reporting import Reporter
@@ -239,7 +239,7 @@ def load_transformed(artifact: Artifact, load: Callable[[Artifact], FittedModel]
     transforms = OutcomeTransforms.of_arrays(artifact.arrays, schema)
     if transforms is None:
         return load(artifact)
-    scaler = Scaler(**{name: np.asarray(artifact.arrays[f"scaler/{name}"]) for name in SCALED})
+    scaler = Scaler.read(artifact.arrays, schema)
     arrays = {name: array for name, array in artifact.arrays.items() if not name.startswith(TRANSFORM)}
     arrays["scaler/outcomes"] = transforms.moments
     meta = {**artifact.meta, "schema": transforms.inner_schema.model_dump(mode="json")}
