@@ -217,9 +217,9 @@ def pretraining_table() -> Iterator[str]:
 
 
 def pretexts_table() -> Iterator[str]:
-    """Yield encoders that learned without labels beside random ones, member by member, and how the run was made."""
-    stored = json.loads((RESULTS / "pretexts.json").read_text("utf-8"))
-    found = {(r["data"], r["setup"], r["pretext"]): r for r in stored["against scratch"]}
+    """Yield encoders that learned without labels beside random ones, member by member, and how the runs were made."""
+    runs = [json.loads((RESULTS / f"{name}.json").read_text("utf-8")) for name in ("pretexts", "pretexts_tumor")]
+    found = {(r["data"], r["setup"], r["pretext"]): r for run in runs for r in run["against scratch"]}
     yield "| data | set-up | pretext | from scratch | pretrained | ratio, 95 % interval | better |"
     yield "|---|---|---|---:|---:|---:|---:|"
     for (data, setup, pretext), row in found.items():
@@ -229,7 +229,7 @@ def pretexts_table() -> Iterator[str]:
             cells = [LABELS[data], setup, pretext.replace("_", " "), f"{base:.3f}", f"{row['rmse']:.3f}", ratio]
             yield f"| {' | '.join(cells)} | {row['better']} of {row['pairs']} |"
     yield ""
-    yield f"`{stored['command']}`, commit {stored['commit']}."
+    yield " and ".join(f"`{run['command']}` at {run['commit']}" for run in runs) + "."
 
 
 def calibration_table() -> Iterator[str]:
