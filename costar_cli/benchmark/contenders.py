@@ -118,6 +118,8 @@ _ON_AND_OFF: Final = (
     _optimiser("w/ cosine", schedule="cosine", warmup=50),
     _optimiser("w/ averaging", averaging=0.99),
     _optimiser("w/ clipping", max_grad_norm=1.0),
+    _optimiser("w/o warm-up", warmup=0),
+    _optimiser("w/o averaging", averaging=0.0),
     _pretext("masked", "masked"),
     _pretext("next step", "next_step"),
     _pretext("contrast + next step", "contrastive+next_step"),
