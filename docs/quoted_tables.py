@@ -420,6 +420,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "goals": quoted_goals.table,
     "sweep": sweep_table,
     "ablations": partial(ablation_table, "benchmark-tumor-ablations"),
+    "ablations more": partial(ablation_table, "benchmark-tumor-ablations-2"),
     "ablations icu": partial(ablation_table, "benchmark-mimic-ablations"),
     "ablations retail": partial(ablation_table, "benchmark-m5-ablations"),
     "pretraining": pretraining_table,
