@@ -138,7 +138,7 @@ class TreatmentEncoding(WithAdditions):
         given = [] if of_levels == "none" else [of_levels]
         of_doses = list(zip(self.doses, values_[len(self.names) :], strict=True))
         given += [f"{dose.name}={dose.text(value)}" for dose, value in of_doses if value and dose.elapsed is None]
-        gaps = [f" ({dose.span(value)} to the next)" for dose, value in of_doses if dose.elapsed is not None]
+        gaps = [f" ({dose.span(value)} to the next)" for dose, value in of_doses if value and dose.elapsed is not None]
         return "".join(["+".join(given) or "none", *gaps])
 
     def describe_levels(self, values: ArrayLike) -> str:
