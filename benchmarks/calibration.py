@@ -119,7 +119,7 @@ def scored(
 ) -> dict[str, tuple[float, Calibrated]]:
     """Return the error and the bands' scores of a model on a test part, by kind of question."""
     unit, test = dataset.schema.error_unit, part_to_score(dataset, part)
-    sd_Y = model.scaler.outcomes[1] if unit.space == "standardized" else np.ones(len(dataset.schema.outcomes))
+    sd_Y = model.scaler.error_scale(dataset.schema)
     bands = BandTest(model, calibration.facts, test.panel, test.horizon, sd_Y, calibration)
     errors = score(model, test, denominator_Y=sd_Y, batch_size=16_384, task=NullTask(), bands=bands)
     found: dict[str, tuple[float, Calibrated]] = {}
@@ -155,7 +155,7 @@ def apart(
     bands, unit = calibration.bands(between, REPORTED, clip=False), dataset.schema.error_unit
     truth_MHY = other.truth_QHY - first.truth_QHY
     inside_LMHY = covered(bands.lower_LQHY, bands.upper_LQHY, truth_MHY)
-    sd_Y = model.scaler.outcomes[1] if unit.space == "standardized" else np.ones(truth_MHY.shape[2])
+    sd_Y = model.scaler.error_scale(dataset.schema)
     width_MHY = (bands.upper_LQHY - bands.lower_LQHY)[REPORTED.index(0.9)] / sd_Y
     error_MHY = np.abs(truth_MHY - between.mean_QHY) / sd_Y
     score_MHY = width_MHY + 2 / (1 - 0.9) * np.maximum(error_MHY - width_MHY / 2, 0.0)

@@ -24,10 +24,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from benchmarks.comparing import Row, fitted, read, write
 from costar_cli.errors import UsageError
@@ -91,16 +91,10 @@ def judged(dataset: Dataset, stack: StackModel) -> Judged:
     return Judged(told, stacks)
 
 
-def denominator(dataset: Dataset, scaler: Scaler) -> NDArray[np.float64]:
-    """Return what errors are divided by, `[Y]`: the sds where they are told in these."""
-    is_scaled = dataset.schema.error_unit.space == "standardized"
-    return scaler.outcomes[1] if is_scaled else np.ones(len(dataset.schema.outcomes))
-
-
 def test_error(dataset: Dataset, model: FittedModel, part: Part) -> float:
     """Return the mean over members of a model's RMSE on a part's counterfactual questions, else its factual ones."""
     test = TestPart.of(dataset.panel(*part), dataset.queries[part], dataset.horizon)
-    sd_Y = denominator(dataset, model.scaler)
+    sd_Y = model.scaler.error_scale(dataset.schema)
     scored = score(model, test, denominator_Y=sd_Y, batch_size=16_384, task=NullTask())
     return average_error(dataset, scored.get("counterfactual") or scored["factual"])
 
@@ -114,20 +108,12 @@ def average_error(dataset: Dataset, errors: SquaredErrors) -> float:
 def limit_row(dataset: Dataset, name: str) -> Iterator[Row]:
     """Yield the row of what the simulator itself would predict, where that is known."""
     row = dict.fromkeys(FIELDS, "") | {"data": name, "name": LIMIT}
+    sd_Y = Scaler.fit(dataset.panel("source", "train"), dataset.schema).error_scale(dataset.schema)
+    asked: Mapping[str, Any] = {"batch_size": 16_384, "task": NullTask(), "reporter": NullReporter()}
     for setup, part in SETUPS.items():
         if part in dataset.panels and (limit := known_limit(dataset, part)):
             test = TestPart.of(dataset.panel(*part), dataset.queries[part], dataset.horizon)
-            sd_Y = denominator(dataset, Scaler.fit(dataset.panel("source", "train"), dataset.schema))
-            scored = score_limit(
-                dataset,
-                limit,
-                part,
-                test,
-                denominator_Y=sd_Y,
-                batch_size=16_384,
-                task=NullTask(),
-                reporter=NullReporter(),
-            )
+            scored = score_limit(dataset, limit, part, test, denominator_Y=sd_Y, **asked)
             row[setup] = f"{average_error(dataset, scored['counterfactual']):.6g}"
     if any(row[setup] for setup in SETUPS):
         yield row

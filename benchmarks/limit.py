@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.evaluate.limit import known_limit, score_limit
@@ -28,9 +26,7 @@ BATCH = 65_536
 def lines(dataset: Dataset) -> Iterator[str]:
     """Yield the bound on each test part, with the seconds of processor time that it took."""
     unit = dataset.schema.error_unit
-    denominator_Y = np.ones(len(dataset.schema.outcomes))
-    if unit.space == "standardized":
-        denominator_Y = Scaler.fit(dataset.panel("source", "train"), dataset.schema).outcomes[1]
+    denominator_Y = Scaler.fit(dataset.panel("source", "train"), dataset.schema).error_scale(dataset.schema)
     for place in (part for part in Part.all() if dataset.queries.get(part)):
         limit = known_limit(dataset, place)
         if limit is None:

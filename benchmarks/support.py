@@ -133,7 +133,7 @@ def judged(dataset: Dataset, model: FittedModel, part: Part, asked: Asked) -> It
     lights = support.lights(panel, asked.queries, found)
     truth_M = asked.truth_QHY[:, -1].ravel()
     unit = dataset.schema.error_unit
-    sd_Y = model.scaler.outcomes[1] if unit.space == "standardized" else np.ones(len(dataset.schema.outcomes))
+    sd_Y = model.scaler.error_scale(dataset.schema)
     error_M = unit.factor * np.abs((asked.truth_QHY - found.mean_QHY)[:, -1] / sd_Y).ravel()
     relative_M = np.abs((asked.truth_QHY - found.mean_QHY)[:, -1] / found.unit_QY).ravel()
     covered_M = np.full(len(truth_M), np.nan)

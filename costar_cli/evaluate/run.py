@@ -213,9 +213,8 @@ def part_to_score(dataset: Dataset, part: Part, shard: Shard = WHOLE) -> TestPar
 def _unit(dataset: Dataset, candidates: Sequence[Candidate]) -> Unit:
     """Return the data set's error unit; the standardised space divides by the source-train sd that the models share."""
     unit = dataset.schema.error_unit
-    denominator = np.ones(len(dataset.schema.outcomes))
+    denominator = candidates[0].model.scaler.error_scale(dataset.schema)
     if unit.space == "standardized":
-        denominator = candidates[0].model.scaler.outcomes[1]
         odd = [c.label for c in candidates if not np.allclose(c.model.scaler.outcomes[1], denominator, rtol=1e-6)]
         if odd:
             raise MismatchError(

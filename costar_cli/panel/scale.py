@@ -62,6 +62,10 @@ class Scaler:
         values: NDArray[np.float64] = outcomes.astype(np.float64) * self.outcomes[1] + self.outcomes[0]
         return values
 
+    def error_scale(self, schema: PanelSchema) -> NDArray[np.float64]:
+        """Return what errors are divided by, `[Y]`: the sds of the outcomes where errors are told in these, else 1."""
+        return self.outcomes[1] if schema.error_unit.space == "standardized" else np.ones(len(schema.outcomes))
+
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return the arrays that an artifact stores."""
         return {"covariates": self.covariates, "outcomes": self.outcomes, "statics": self.statics}
