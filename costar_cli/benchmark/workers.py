@@ -318,7 +318,15 @@ def _work(pipe: Connection, bench: Bench, make: Maker) -> None:
         os.setsid()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the parent's results have stdout to themselves
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    with suppress(EOFError, OSError, KeyboardInterrupt), Termination():
+    with suppress(EOFError, OSError, KeyboardInterrupt):
+        try:
+            _make_what_comes(pipe, bench, make)
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # one that comes now finds nothing to end
+
+
+def _make_what_comes(pipe: Connection, bench: Bench, make: Maker) -> None:
+    with Termination():
         if hasattr(signal, "pthread_sigmask"):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         pipe.send(("ready",))

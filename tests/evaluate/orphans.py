@@ -3,6 +3,8 @@
 python -m tests.evaluate.orphans NAME
 """
 
+import atexit
+import os
 import sys
 import time
 from dataclasses import dataclass
@@ -25,6 +27,19 @@ def idle(bench: Bench, cell: Cell, ledger: object) -> float:
     return 0.0
 
 
+def leaving(bench: Bench, cell: Cell, ledger: object) -> float:
+    """Have made a cell, and take a while to end; what ends a worker with its parent comes meanwhile."""
+    kill = os.kill
+
+    def late(process: int, number: int) -> None:
+        time.sleep(0.2)
+        kill(process, number)
+
+    os.kill = late
+    atexit.register(time.sleep, 0.5)
+    return 0.0
+
+
 def telling(bench: Bench, cell: Cell, ledger: object) -> float:
     """Tell the parent something again and again."""
     while True:
@@ -41,7 +56,7 @@ def working(bench: Bench, cell: Cell, ledger: object) -> float:
     return 0.0
 
 
-MAKERS = {maker.__name__: maker for maker in (idle, telling, working)}
+MAKERS = {maker.__name__: maker for maker in (idle, leaving, telling, working)}
 
 if __name__ == "__main__":
     from tests.evaluate import orphans
