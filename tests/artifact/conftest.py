@@ -31,9 +31,15 @@ def system(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def _refusing_open_files(call):
     def guarded(path, *arguments, **options):
-        for fd in Path("/proc/self/fd").iterdir():
-            if os.path.lexists(fd) and str(fd.readlink()) == str(Path(path).resolve()):
-                raise PermissionError(errno.EACCES, "The process cannot access the file because it is being used")
+        if str(Path(path).resolve()) in map(_opened, Path("/proc/self/fd").iterdir()):
+            raise PermissionError(errno.EACCES, "The process cannot access the file because it is being used")
         return call(path, *arguments, **options)
 
     return guarded
+
+
+def _opened(fd: Path) -> str | None:
+    try:
+        return str(fd.readlink())
+    except FileNotFoundError:  # another thread has closed it meanwhile
+        return None
