@@ -59,16 +59,16 @@ def _show(session: Session, told: Mapping[str, Any], report: "WhatIfReport") -> 
     """
     from costar_cli.panel.schema import step_axis
     from costar_cli.whatif.sensitivity import flip_words
-    from costar_cli.whatif.tables import decimals_of, number_text
+    from costar_cli.whatif.tables import decimals_of, limits_text, number_text
 
     decimals = {
         outcome.name: decimals_of(row["difference"] for row in told["flips"] if row["outcome"] == outcome.name)
         for outcome in report.schema.outcomes
     }
     limits = {
-        (row["plan"], row["outcome"], row["step"], row["gamma"]): None
-        if row["lower"] is None or row["upper"] is None
-        else f"{row['lower']:.{decimals[row['outcome']]}f} to {row['upper']:.{decimals[row['outcome']]}f}"
+        (row["plan"], row["outcome"], row["step"], row["gamma"]): limits_text(
+            row["lower"], row["upper"], decimals[row["outcome"]]
+        )
         for row in told["differences"]
     }
     model, strong = told["model"], [gamma for gamma in told["gammas"] if gamma > 1]

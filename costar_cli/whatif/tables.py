@@ -14,6 +14,7 @@ __all__ = [
     "estimate_text",
     "is_probability",
     "light_reasons",
+    "limits_text",
     "number_text",
     "survival_table",
 ]
@@ -86,15 +87,20 @@ def estimate_text(row: Mapping[str, object], decimals: int) -> str | None:
     """Return an estimate with its limits at each level, where it has any."""
     estimate = number_text(row["estimate"], decimals)
     names = [name.removeprefix("lower") for name in row if name.startswith("lower")]
-    limits = [[number_text(row[f"{side}{name}"], decimals) for side in ("lower", "upper")] for name in names]
-    shown = [f"{lower} to {upper}" for lower, upper in limits if lower is not None and upper is not None]
+    shown = [text for name in names if (text := limits_text(row[f"lower{name}"], row[f"upper{name}"], decimals))]
     if estimate is None:
         return "left out !" if row.get("support") == "red" else None
-    limits_text = f" ({'; '.join(shown)})" if shown else ""
-    return f"{estimate}{limits_text}{_SIGNS.get(str(row.get('support')), '')}"
+    behind = f" ({'; '.join(shown)})" if shown else ""
+    return f"{estimate}{behind}{_SIGNS.get(str(row.get('support')), '')}"
 
 
 _SIGNS: Final = {"amber": " ?", "red": " !"}  # behind what the data hardly support, and do not
+
+
+def limits_text(lower: object, upper: object, decimals: int) -> str | None:
+    """Return two limits with so many decimals, `3.24 to 3.36`, None where one of them is no number."""
+    texts = number_text(lower, decimals), number_text(upper, decimals)
+    return None if None in texts else f"{texts[0]} to {texts[1]}"
 
 
 def number_text(value: object, decimals: int) -> str | None:
