@@ -113,9 +113,10 @@ class FitPlan:
         judged: bool = True,
     ) -> "Trained":
         """Fit to the parts `parts` of the data set, from an encoder, a model or nothing; see `train.finetune`."""
+        from costar_cli.artifact import complete
         from costar_cli.methods.costar.model import CostarModel
         from costar_cli.methods.shared.transformed import load_transformed
-        from costar_cli.methods.stored import complete, model_of
+        from costar_cli.methods.stored import model_of
         from costar_cli.train import RunIdentity, finetune
 
         fitted = None

@@ -16,6 +16,7 @@ from costar_cli.artifact.header import Header, body_sha256, damaged, read_file_h
 from costar_cli.artifact.spec import MAX_MANIFEST_BYTES, Manifest
 from costar_cli.artifact.structure import Member, survey, unpack
 from costar_cli.artifact.trial import check_safe
+from costar_cli.errors import ArtifactError
 
 PathLike = str | os.PathLike[str]
 
@@ -126,6 +127,25 @@ def read_artifact(path: PathLike, *, kind: str | None = None, only: Sequence[str
     with open_artifact(path, kind=kind) as opened:
         names = [name for name in opened.manifest.arrays if only is None or _selected(name, only)]
         return _artifact(opened, path, {name: _load(opened, path, name) for name in names})
+
+
+@contextmanager
+def complete(artifact: Artifact) -> Iterator[None]:
+    """Tell what a model or an encoder lacks, or has of another shape, as an error of its file.
+
+    Raises:
+        ArtifactError: reading it failed.
+    """
+    try:
+        yield
+    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+        if type(error).__name__ == "OutOfMemoryError":  # torch's, of the device: says nothing of the file
+            raise
+        raise ArtifactError(
+            f"the {artifact.kind} artifact is incomplete or damaged",
+            where=f"{artifact.path}: {error}",
+            fix=f"retrain it with `costar {'pretrain' if artifact.kind == 'encoder' else 'finetune'}`",
+        ) from error
 
 
 def read_header(path: PathLike) -> Artifact:

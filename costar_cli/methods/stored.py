@@ -1,7 +1,5 @@
 """Fitted models of any method, read from their files; importing this loads no method, nor torch."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +10,7 @@ if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
     from costar_cli.methods.base import FittedModel
 
-__all__ = ["complete", "load_model", "model_of"]
+__all__ = ["load_model", "model_of"]
 
 
 def load_model(path: Path, device: str = "cpu") -> "FittedModel":
@@ -39,24 +37,7 @@ def model_of(artifact: "Artifact", device: str = "cpu") -> "FittedModel":
             where=str(artifact.path),
             fix=f"known methods: {', '.join(METHODS)}; upgrade costar, or install the package that adds it",
         )
+    from costar_cli.artifact import complete  # noqa: PLC0415 - as above
+
     with complete(artifact):
         return METHODS[method].load(artifact, device)
-
-
-@contextmanager
-def complete(artifact: "Artifact") -> Iterator[None]:
-    """Tell what a model or an encoder lacks, or has of another shape, as an error of its file.
-
-    Raises:
-        ArtifactError: reading it failed.
-    """
-    try:
-        yield
-    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
-        if type(error).__name__ == "OutOfMemoryError":  # torch's, of the device: says nothing of the file
-            raise
-        raise ArtifactError(
-            f"the {artifact.kind} artifact is incomplete or damaged",
-            where=f"{artifact.path}: {error}",
-            fix=f"retrain it with `costar {'pretrain' if artifact.kind == 'encoder' else 'finetune'}`",
-        ) from error
