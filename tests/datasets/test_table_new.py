@@ -98,6 +98,17 @@ def test_subjects_read_like_the_whole_are_those_of_the_whole_to_the_last_bit(who
             assert new.find_subject(name).part == Part(whole.find_subject(name).part.domain, "test")
 
 
+def test_a_model_without_means_and_sds_is_nothing_to_read_subjects_like(model, tmp_path):
+    model.save(tmp_path / "model.h5")
+    made = read_artifact(tmp_path / "model.h5")
+    arrays = {**made.arrays, "scaler/outcomes": made.arrays["scaler/outcomes"] * np.nan}
+    write_artifact(tmp_path / "odd.h5", kind="model", arrays=arrays, meta=made.meta, parents=made.parents)
+    with pytest.raises(ArtifactError, match="incomplete or damaged") as caught:
+        preprocessing_at(tmp_path / "odd.h5")
+    assert str(tmp_path / "odd.h5") in str(caught.value.where)
+    assert caught.value.fix == "retrain it with `costar finetune`"
+
+
 def test_one_subject_with_one_row_is_enough_and_is_no_other_data(whole, model):
     new = read_new(clinic().head(1).drop("site"), whole)
     assert {str(part): panel.length.tolist() for part, panel in new.panels.items()} == {"source/test": [1]}

@@ -265,7 +265,7 @@ def preprocessing_at(path: Path) -> tuple[Preprocessing, "Artifact"]:
         ArtifactError: no such file, or not one of these.
         MismatchError: the file does not hold it.
     """
-    from costar_cli.artifact import read_artifact, read_header  # noqa: PLC0415 - they need HDF5
+    from costar_cli.artifact import complete, read_artifact, read_header  # noqa: PLC0415 - they need HDF5
     from costar_cli.artifact.spec import a_kind  # noqa: PLC0415
     from costar_cli.panel.store import read_dataset  # noqa: PLC0415
 
@@ -277,9 +277,7 @@ def preprocessing_at(path: Path) -> tuple[Preprocessing, "Artifact"]:
     if header.kind != "model":
         fix = "give a model or the data set that one was trained on"
         raise ArtifactError(f"the file holds {a_kind(header.kind)}", where=str(path), fix=fix)
-    arrays = read_artifact(path, only=["scaler"]).arrays
-    try:
-        scaler = Scaler.read(arrays, PanelSchema.model_validate(header.meta["schema"]))
-    except (LookupError, ValueError) as error:
-        raise ArtifactError("the model artifact is incomplete or damaged", where=f"{path}: {error}") from error
+    model = read_artifact(path, only=["scaler"])
+    with complete(model):
+        scaler = Scaler.read(model.arrays, PanelSchema.model_validate(model.meta["schema"]))
     return Preprocessing.of_model(header.meta, scaler, header.parents), header
