@@ -22,7 +22,8 @@ def mean(linear) -> costar.Model:
     return costar.fit(linear, "mean")
 
 
-def test_gates_and_regret_are_those_of_the_command_line(linear, mean, tmp_path, capsys):
+def test_gates_and_regret_are_those_of_the_command_line(linear, mean, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # whose workspace the verb locks
     linear.save(tmp_path / "data.h5")
     mean.save(tmp_path / "mean.h5")
     gates = ["zero-shot.mean.average > 0", "supervised.mine.tau2 > 1e6"]

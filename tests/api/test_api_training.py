@@ -167,7 +167,8 @@ def test_no_name_of_the_api_is_that_of_a_module():
         costar.fitt  # noqa: B018
 
 
-def test_files_in_a_known_form_are_ingested_as_by_the_command_line(tmp_path):
+def test_files_in_a_known_form_are_ingested_as_by_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # whose workspace the verbs lock
     items = {"train_items": 1, "val_items": 1, "test_items": 1}
     items |= {"target_train_items": 1, "target_val_items": 1, "target_test_items": 1}
     world = ["--scale", "0.01", "--preset", "quick", "--export", str(tmp_path / "m5"), *flags(items)]
