@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Final
 
 from benchmarks import calibration, prices, regret, sensitivity, support
 from benchmarks.all import RESULTS
@@ -24,6 +23,7 @@ from costar_cli.methods.registry import METHODS
 from costar_cli.settings.presets import PRESETS
 from docs import quoted_goals
 from docs.quoted_speed import bands_cost, preset_sentence, scale_table, speed_table
+from docs.quoted_wins import marked, observed_table, wins_table
 
 ROOT = Path(__file__).resolve().parents[1]
 GALLERY = ("shelves", "fluids", "glucose", "trial", "visits")
@@ -88,7 +88,7 @@ def published_form_table() -> Iterator[str]:
     yield "|---|" + "---:|" * len(columns)
     for method in next(iter(columns.values())):
         cells = [
-            _marked(found[method], min(found.values()) if is_tested(f"benchmark-{data}-quick", setup) else None)
+            marked(found[method], min(found.values()) if is_tested(f"benchmark-{data}-quick", setup) else None)
             for (data, setup), found in columns.items()
         ]
         yield f"| {method} | {' | '.join(cells)} |"
@@ -320,73 +320,6 @@ def default_table() -> Iterator[str]:
             pair = [sum(found[seed, setup, label] for seed in of) / len(of) for label in ("COSTAR", "Best possible")]
             cells += [f"{pair[0]:.3f}", f"{pair[1]:.3f}", f"{pair[0] / pair[1]:.2f}"]
         yield f"| {name} | {' | '.join(cells)} |"
-
-
-OBSERVED = ("last-value", "mean", "seasonal-naive", "ridge", "mixed", "boosting", "growth", "costar")
-STACKS = ("stack plans", "stack unguarded")
-
-
-def observed_table() -> Iterator[str]:
-    """Yield the errors of methods on observed tables, the mean over splits, and those of stacks against the best."""
-    lines, plain = quoted_goals.observed(), [name for name in OBSERVED if name in quoted_goals.PLAIN]
-    stacks = ("stack", "its guard left out", "stack over the best", "over the best plain one")
-    heads = ["table (splits)", *OBSERVED, *stacks]
-    yield f"| {' | '.join(heads)} |"
-    yield "|---|" + "---:|" * (len(heads) - 1)
-    for table in dict.fromkeys(line["data"].rstrip("0123456789") for line in lines):
-        mine = [line for line in lines if line["data"].startswith(table)]
-        errors = {n: [float(line["supervised"]) for line in mine if line["name"] == n] for n in (*OBSERVED, *STACKS)}
-        mean = {name: sum(found) / len(found) for name, found in errors.items()}
-        best, stack = min(mean[name] for name in OBSERVED), mean["stack plans"]
-        cells = [f"**{mean[name]:.4g}**" if mean[name] == best else f"{mean[name]:.4g}" for name in OBSERVED]
-        cells += [f"{mean[name]:.4g}" for name in STACKS]
-        cells += [_percent(stack / best - 1), _percent(stack / min(mean[name] for name in plain) - 1)]
-        yield f"| {table} ({len(errors['mean'])}) | {' | '.join(cells)} |"
-
-
-def _percent(change: float) -> str:
-    return f"{100 * change:+.1f} %".replace("-0.0", "0.0").replace("+0.0", "0.0")
-
-
-WINS: Mapping[str, str] = {  # methods of the table of what wins where, with the page of each
-    "last-value": "[last value](methods/naive.md)",
-    "mean": "[mean so far](methods/naive.md)",
-    "ridge": "[ridge regression](methods/naive.md)",
-    "msm": "[MSM](methods/msm.md)",
-    "boosting": "[gradient boosting](methods/boosting.md)",
-    "mixed": "[mixed effects](methods/mixed.md)",
-    "growth": "[growth GRU](methods/growth.md)",
-    "costar": "[COSTAR](methods/costar.md#in-the-scale-in-which-outcomes-change), `quick`",
-    "stack plans": "[stack](methods/stack.md) of these",
-}
-LIMIT: Final = "limit"
-WORLDS: Mapping[str, str] = {
-    "tumor": "tumours, % of V_max", "icu": "intensive care, sd", "retail": "retail, units", "linear": "linear system"
-}  # fmt: skip
-
-
-def wins_table(setups: Sequence[str] = ("zero_shot", "supervised"), pages: str = "methods/") -> Iterator[str]:
-    """Yield errors of methods on simulated data, zero-shot / supervised, the mean over data seeds, and the bounds."""
-    lines = rows("", "choice_of_method.csv")
-    mean: dict[tuple[str, str, str], float] = {}
-    for world in WORLDS:
-        for name in (*WINS, LIMIT):
-            own = [line for line in lines if line["data"].rstrip("0123456789") == world and line["name"] == name]
-            for setup in setups:
-                mean[world, name, setup] = sum(float(line[setup]) for line in own) / len(own)
-    best = {(w, u): min(mean[w, name, u] for name in WINS) for w in WORLDS for u in setups}
-    yield f"| method | {' | '.join(WORLDS.values())} |"
-    yield "|---|" + "---|" * len(WORLDS)
-    for name, label in WINS.items():
-        cells = [" / ".join(_marked(mean[w, name, u], best[w, u]) for u in setups) for w in WORLDS]
-        yield f"| {label.replace('(methods/', f'({pages}')} | {' | '.join(cells)} |"
-    cells = [" / ".join(f"{mean[w, LIMIT, u]:.3f}" for u in setups) for w in WORLDS]
-    yield f"| *what the simulator itself would predict* | {' | '.join(cells)} |"
-
-
-def _marked(value: float, best: float | None) -> str:
-    text = f"{value:.3f}"
-    return f"**{text}**" if best is not None and text == f"{best:.3f}" else text
 
 
 def _listed(words: Sequence[str]) -> str:

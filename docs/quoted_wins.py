@@ -1,0 +1,74 @@
+"""The tables of what wins where: on simulated data, beside the bounds, and on observed tables."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from benchmarks.choice_of_method import LIMIT
+from docs.quoted_goals import PLAIN, lines, observed
+
+__all__ = ["marked", "observed_table", "wins_table"]
+
+OBSERVED = ("last-value", "mean", "seasonal-naive", "ridge", "mixed", "boosting", "growth", "costar")
+STACKS = ("stack plans", "stack unguarded")
+
+
+def observed_table() -> Iterator[str]:
+    """Yield the errors of methods on observed tables, the mean over splits, and those of stacks against the best."""
+    all_lines, plain = observed(), [name for name in OBSERVED if name in PLAIN]
+    stacks = ("stack", "its guard left out", "stack over the best", "over the best plain one")
+    heads = ["table (splits)", *OBSERVED, *stacks]
+    yield f"| {' | '.join(heads)} |"
+    yield "|---|" + "---:|" * (len(heads) - 1)
+    for table in dict.fromkeys(line["data"].rstrip("0123456789") for line in all_lines):
+        mine = [line for line in all_lines if line["data"].startswith(table)]
+        errors = {n: [float(line["supervised"]) for line in mine if line["name"] == n] for n in (*OBSERVED, *STACKS)}
+        mean = {name: sum(found) / len(found) for name, found in errors.items()}
+        best, stack = min(mean[name] for name in OBSERVED), mean["stack plans"]
+        cells = [f"**{mean[name]:.4g}**" if mean[name] == best else f"{mean[name]:.4g}" for name in OBSERVED]
+        cells += [f"{mean[name]:.4g}" for name in STACKS]
+        cells += [_percent(stack / best - 1), _percent(stack / min(mean[name] for name in plain) - 1)]
+        yield f"| {table} ({len(errors['mean'])}) | {' | '.join(cells)} |"
+
+
+def _percent(change: float) -> str:
+    return f"{100 * change:+.1f} %".replace("-0.0", "0.0").replace("+0.0", "0.0")
+
+
+WINS: Mapping[str, str] = {  # methods of the table of what wins where, with the page of each
+    "last-value": "[last value](methods/naive.md)",
+    "mean": "[mean so far](methods/naive.md)",
+    "ridge": "[ridge regression](methods/naive.md)",
+    "msm": "[MSM](methods/msm.md)",
+    "boosting": "[gradient boosting](methods/boosting.md)",
+    "mixed": "[mixed effects](methods/mixed.md)",
+    "growth": "[growth GRU](methods/growth.md)",
+    "costar": "[COSTAR](methods/costar.md#in-the-scale-in-which-outcomes-change), `quick`",
+    "stack plans": "[stack](methods/stack.md) of these",
+}
+WORLDS: Mapping[str, str] = {
+    "tumor": "tumours, % of V_max", "icu": "intensive care, sd", "retail": "retail, units", "linear": "linear system"
+}  # fmt: skip
+
+
+def wins_table(setups: Sequence[str] = ("zero_shot", "supervised"), pages: str = "methods/") -> Iterator[str]:
+    """Yield errors of methods on simulated data, zero-shot / supervised, the mean over data seeds, and the bounds."""
+    stored = lines("choice_of_method.csv")
+    mean: dict[tuple[str, str, str], float] = {}
+    for world in WORLDS:
+        for name in (*WINS, LIMIT):
+            own = [line for line in stored if line["data"].rstrip("0123456789") == world and line["name"] == name]
+            for setup in setups:
+                mean[world, name, setup] = sum(float(line[setup]) for line in own) / len(own)
+    best = {(w, u): min(mean[w, name, u] for name in WINS) for w in WORLDS for u in setups}
+    yield f"| method | {' | '.join(WORLDS.values())} |"
+    yield "|---|" + "---|" * len(WORLDS)
+    for name, label in WINS.items():
+        cells = [" / ".join(marked(mean[w, name, u], best[w, u]) for u in setups) for w in WORLDS]
+        yield f"| {label.replace('(methods/', f'({pages}')} | {' | '.join(cells)} |"
+    cells = [" / ".join(f"{mean[w, LIMIT, u]:.3f}" for u in setups) for w in WORLDS]
+    yield f"| *what the simulator itself would predict* | {' | '.join(cells)} |"
+
+
+def marked(value: float, best: float | None) -> str:
+    """Return an error, in bold where it is the smallest as far as it is shown."""
+    text = f"{value:.3f}"
+    return f"**{text}**" if best is not None and text == f"{best:.3f}" else text
