@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from benchmarks.all import RESULTS
 
-__all__ = ["table"]
+__all__ = ["PLAIN", "lines", "observed", "table"]
 
 SETUPS = ("zero-shot", "few-shot", "supervised")
 SEEDS = ("10", "101", "1010")
@@ -32,6 +32,7 @@ class Goal:
 
 
 def lines(*place: str) -> list[Line]:
+    """Return the lines of a stored CSV file."""
     with RESULTS.joinpath(*place).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 

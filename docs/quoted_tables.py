@@ -6,7 +6,6 @@ python -m docs.quoted_tables --check    # exit 1 if a page differs, as CI does
 A marker is a line `<!-- from benchmarks/results: NAME -->`; what follows it, up to `<!-- end -->`, is written here.
 """
 
-import csv
 import json
 import re
 import sys
@@ -49,8 +48,7 @@ Line = dict[str, str]
 @cache
 def rows(folder: str, name: str = "results.csv") -> tuple[Line, ...]:
     """Return the lines of a stored CSV file."""
-    with (RESULTS / folder / name).open(encoding="utf-8", newline="") as file:
-        return tuple(csv.DictReader(file))
+    return tuple(quoted_goals.lines(folder, name))
 
 
 def averages(folder: str, setup: str, key: str = "method") -> dict[str, float]:
