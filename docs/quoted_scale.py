@@ -1,4 +1,4 @@
-"""The tables of docs/scale.md, from the stored documents of `benchmarks.large`, `.growth` and `.processes`."""
+"""The tables of docs/scale.md, from the stored documents of `benchmarks.large`, `.growth`, `.processes`, `.members`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks.growth import OTHERS, slope
 from benchmarks.large import WORDS
 
-__all__ = ["growth_table", "large_table", "processes_table"]
+__all__ = ["gpu_table", "growth_table", "large_table", "processes_table"]
 
 
 def large_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
@@ -19,6 +19,29 @@ def large_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
     yield ""
     clock = f"{value['cpu_s'] / 60:.1f} minutes of processor time, {value['elapsed_s'] / 60:.1f} on the clock"
     yield f"All steps together: {clock}. `python -m benchmarks.large`, commit {origin}."
+
+
+def gpu_table(five: Mapping[str, Any], one: Mapping[str, Any], origin: str) -> Iterator[str]:
+    """Yield the times of training steps with and without CUDA graphs, and the scores of the paper's protocol."""
+    yield "| step of training | one member | replayed | five members | replayed |"
+    yield "|---|---:|---:|---:|---:|"
+    values = [{name: figure["value"] for name, figure in document["figures"].items()} for document in (one, five)]
+    for stage, words in (("pretrain", "pretraining, batches of 64"), ("finetune", "fine-tuning, batches of 32")):
+        cells = [f"{v[f'{stage}_{way}_s'] * 1000:.1f} ms" for v in values for way in ("together", "replayed")]
+        yield f"| {words} | {' | '.join(cells)} |"
+    value, epochs = values[0], one["details"]["protocol"]["epochs"]
+    rows = {(row["setup"], row["basis"]): row["average"] for row in one["details"]["protocol"]["averages"]}
+    scores = ", ".join(f"{rows[setup, 'ours']:.3f} {setup}" for setup in ("zero-shot", "few-shot", "supervised"))
+    yield ""
+    limits = f"{rows['zero-shot', 'limit']:.3f} and {rows['supervised', 'limit']:.3f}"
+    yield "The verbs on 10,000 patients (`--preset paper`, one member, at most 100 epochs) took"
+    yield f"{value['protocol_s']:.0f} s, pretraining {value['protocol_pretrain_s']:.0f} s of it ({epochs['pretrain']}"
+    yield f"epochs) and fine-tuning {value['protocol_finetune_s']:.0f} s ({epochs['finetune']} epochs)."
+    yield f"The average RMSE over six days, in % of V_max, is {scores}; the best possible"
+    yield f"is {limits}. Five members and 200 epochs would take"
+    yield f"{values[1]['protocol_scaled_s'] / 60:.0f} minutes, scaled up from three epochs."
+    yield f"{one['machine']['gpu']}, torch {one['versions']['torch']}; `python -m benchmarks.members --device cuda"
+    yield f"--graphs --protocol --members 1 --protocol-epochs 100`, commit {origin}."
 
 
 def growth_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:

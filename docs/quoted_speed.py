@@ -9,7 +9,7 @@ from benchmarks.machine import is_busy, load_before_and_after
 from costar_cli.methods.registry import METHODS
 from docs import quoted_scale
 
-__all__ = ["bands_cost", "preset_sentence", "scale_table", "speed_table"]
+__all__ = ["bands_cost", "gpu_table", "preset_sentence", "scale_table", "speed_table"]
 
 
 def bands_cost() -> Iterator[str]:
@@ -110,6 +110,13 @@ def _origin(document: Mapping[str, Any]) -> str:
     threads = document["machine"]["threads"]
     busy = ", **busy: measure again**" if is_busy(document) else ""
     return f"{document['commit'] or 'unknown'}, load {load} on {threads} threads{busy}"
+
+
+def gpu_table() -> Iterator[str]:
+    """Yield what the paper's protocol and its training steps take on a GPU, for five members and for one."""
+    folder = RESULTS / "gpu"
+    five, one = (json.loads((folder / f"members-{n}.json").read_text("utf-8")) for n in (5, 1))
+    return quoted_scale.gpu_table(five, one, _origin(one))
 
 
 def scale_table(name: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ from costar_cli.evaluate.published import published_row
 from costar_cli.methods.registry import METHODS
 from costar_cli.settings.presets import PRESETS
 from docs import quoted_goals
-from docs.quoted_speed import bands_cost, preset_sentence, scale_table, speed_table
+from docs.quoted_speed import bands_cost, gpu_table, preset_sentence, scale_table, speed_table
 from docs.quoted_wins import marked, observed_table, wins_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -373,6 +373,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "regret": regret_table,
     "prices": prices_table,
     "speed": speed_table,
+    "gpu": gpu_table,
     **{name: partial(scale_table, name) for name in ("large", "growth", "processes")},
 }
 

@@ -301,7 +301,9 @@ class RuntimeConfig(Config):
     device: DeviceName = Field("auto", description="Compute device")
     precision: PrecisionName = Field("float32", description="Floating-point precision of training")
     group: int | None = Field(None, ge=1, description="Members trained together (default: all on a GPU, one on a CPU)")
-    graphs: bool = Field(False, description="Replay training steps as CUDA graphs on a GPU")
+    graphs: bool | None = Field(
+        None, description="Replay training steps as CUDA graphs (default: on a GPU, in one process)"
+    )
     threads: int | None = Field(None, ge=1, le=1024, description="CPU threads")
     max_memory: float | None = Field(
         None,

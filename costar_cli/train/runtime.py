@@ -78,7 +78,8 @@ class Runtime:
         torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
         dtype = torch.float64 if config.precision == "float64" else torch.float32
         device = processes.join(device)
-        graphs = config.graphs and device.type == "cuda" and processes.count() == 1  # what waits is not recorded
+        can_record = device.type == "cuda" and processes.count() == 1  # what waits for other processes is not recorded
+        graphs = can_record and config.graphs is not False
         return cls(device=device, dtype=dtype, precision=config.precision, group=config.group, graphs=graphs)
 
     def tell_of_graphs(self, config: RuntimeConfig, reporter: Reporter) -> None:
