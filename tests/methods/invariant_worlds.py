@@ -62,7 +62,7 @@ ROLLED = ["crn, structured", "crn-erm, structured", "rmsn, structured", "ct, str
 STACKED = "crn-erm,ct-erm"  # networks, so that a stack has members, stages and seeds
 NAMES = [*METHODS, *VARIANTS, *ROLLED]
 # What holds of every fit holds of one that ends early, too.
-QUICK: dict[str, dict[str, object]] = {"mixed": {"iterations": 15}}
+QUICK: dict[str, dict[str, object]] = {"mixed": {"iterations": 15}, "gnet": {"samples": 4}}
 SIZES = {"train": 16, "val": 6, "test": 4, "target_train": 5, "target_val": 4, "target_test": 6, "steps": 11}
 CPU = RuntimeConfig(device="cpu")
 # Adam makes full steps of gradients that are pure rounding error, so runs that round differently are compared in
