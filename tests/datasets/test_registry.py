@@ -7,6 +7,7 @@ import pytest
 from costar_cli.datasets.base import called
 from costar_cli.datasets.registry import BUILT_IN, RESERVED_NAMES, protocol_of, sources, truth_of
 from costar_cli.evaluate.published import TABLES, read_published
+from costar_cli.testing import check_data_source
 
 SETTINGS = {
     "tumor": {"steps": 8, "horizon": 2, **dict.fromkeys(("train", "val", "test"), 3)},
@@ -19,8 +20,9 @@ SETTINGS = {
 @pytest.mark.parametrize("name", list(sources()))
 def test_a_data_set_is_made_from_its_settings_and_calls_itself_as_the_registry_says(name: str, reporter) -> None:
     source = sources()[name]
-    dataset = source.simulate(source.settings(**SETTINGS[name]), reporter)
-    assert dataset.name == source.dataset
+    settings = source.settings(**SETTINGS[name])
+    check_data_source(source, settings)
+    dataset = source.simulate(settings, reporter)
     assert truth_of(dataset.name) is called(source.truth)
     assert all(dataset.truth.values())
 

@@ -2,12 +2,11 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import pytest
 import torch
 
@@ -21,10 +20,10 @@ from costar_cli.methods import METHODS, Method
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.shared.settings import OutputsConfig
 from costar_cli.methods.stack.settings import StackConfig
-from costar_cli.panel import Dataset, Panel, Queries
+from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
+from costar_cli.testing import MethodCase, random_dataset, with_holes
 from costar_cli.train import RunIdentity, Trained, finetune, loop
-from tests.methods.linear_worlds import random_dataset
 
 __all__ = [
     "EXACT",
@@ -32,10 +31,8 @@ __all__ = [
     "SIZES",
     "Case",
     "as_model",
-    "close",
     "counted",
     "fit",
-    "padded",
     "registered",
     "settings_of",
     "trained",
@@ -107,24 +104,7 @@ def world(name: str) -> Dataset:
 
 def ward() -> Dataset:
     """Stays of 2 to 9 steps: 3 covariates, 3 treatments in any combination, 2 outcomes with holes, 2 statics."""
-    dataset, rng = random_dataset((3, 3, 2, 2), one_hot=False, horizon=3, n=24), np.random.default_rng(4)
-
-    def with_holes(panel: Panel) -> Panel:
-        return replace(panel, outcome_observed=panel.observed_outcomes & (rng.random(panel.outcomes.shape) < 0.8))
-
-    return replace(dataset, panels={part: with_holes(panel) for part, panel in dataset.panels.items()})
-
-
-def padded(panel: Panel, steps: int = 9) -> Panel:
-    """The panel with longer padding, the mask of outcomes included."""
-    pad = ((0, 0), (0, steps), (0, 0))
-    names = [
-        "covariates",
-        "treatments",
-        "outcomes",
-        *(["outcome_observed"] if panel.outcome_observed is not None else []),
-    ]
-    return replace(panel, **{name: np.pad(getattr(panel, name), pad) for name in names})
+    return with_holes(random_dataset((3, 3, 2, 2), one_hot=False, horizon=3, n=24))
 
 
 def settings_of(name: str) -> Config | None:
@@ -204,33 +184,7 @@ def trained(method: str, data: str) -> Trained:
 
 
 @dataclass(frozen=True)
-class Case:
-    """A fitted model, the panel that it is asked about, and how treatments are encoded there."""
+class Case(MethodCase):
+    """A fitted model, and the data that it was fitted to."""
 
-    name: str
     data: str
-    model: FittedModel
-    panel: Panel
-    one_hot: bool
-
-    def treatments(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
-        width = self.panel.treatments.shape[-1]
-        if self.one_hot:
-            return np.eye(width, dtype=np.uint8)[rng.integers(width, size=shape)]
-        return rng.integers(2, size=(*shape, width)).astype(np.uint8)
-
-    def other(self, plan: np.ndarray) -> np.ndarray:
-        return np.roll(plan, 1, axis=-1) if self.one_hot else 1 - plan
-
-    def ask(self, n: int = 24, seed: int = 0) -> Queries:
-        rng = np.random.default_rng(seed)
-        subject = rng.integers(self.panel.n_subjects, size=n).astype(np.int32)
-        origin = (rng.random(n) * self.panel.length[subject]).astype(np.int16)
-        return Queries(subject, origin, self.treatments(rng, n, self.model.horizon))
-
-    def answer(self, queries: Queries, panel: Panel | None = None) -> np.ndarray:
-        return self.model.rollout(panel or self.panel, queries)
-
-
-def close(actual: np.ndarray, expected: np.ndarray, *, rtol: float = 1e-4) -> None:
-    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol * np.abs(expected).max(initial=0))
