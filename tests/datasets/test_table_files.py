@@ -121,3 +121,15 @@ def test_true_and_false_are_found_behind_any_number_of_missing_values(tmp_path: 
     once = ingest_table(table, schema, NullReporter())
     monkeypatch.setattr(parse, "HEAD_ROWS", 5)
     assert_same_dataset(ingest_table(table, schema, NullReporter()), once)
+
+
+def test_the_last_second_of_the_year_9999_is_a_date_and_the_next_is_none(tmp_path: Path):
+    last = pl.lit("9999-12-31 23:59:59").str.to_datetime(time_unit="ms")
+    for later, refused in ((0, False), (1_000, True)):
+        frame = pl.DataFrame({"x": [1]}).with_columns(when=(last.cast(pl.Int64) + later).cast(pl.Datetime("ms")))
+        path = save(frame, tmp_path / "t.parquet")
+        if refused:
+            with pytest.raises(DataError, match="column 'when' has dates outside the years 1 to 9999"):
+                open_files([path])
+        else:
+            assert open_files([path])[0].types["when"] == pl.Datetime("ms")

@@ -1,16 +1,19 @@
 """Times become steps: numbers, dates in every spelling, months, gaps."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
+from costar_cli.datasets.table.files import open_files
+from costar_cli.datasets.table.parse import Reading, read_rows
 from costar_cli.panel.store import read_dataset
 from tests.datasets.table_worlds import Listener, assert_same_dataset, ingest, make_schema, of, problems, ward
 
 DAY = datetime(2024, 2, 27)
+MOMENTS = Path(__file__).parent / "moments"  # by pyarrow 26; spark.parquet as Spark does: INT96, no Arrow schema
 
 
 def dated(frame: pl.DataFrame, step: timedelta) -> pl.DataFrame:
@@ -36,6 +39,40 @@ def test_typed_dates_zones_and_own_formats_become_steps_too(tmp_path: Path):
         assert_same_dataset(ingest(days.with_columns(typed), schema, folder=tmp_path, form="parquet"), plain)
     german = days.with_columns(pl.col("day").dt.strftime("%d.%m.%Y"))
     assert_same_dataset(ingest(german, make_schema(time={"step": "1d", "format": "%d.%m.%Y"}), folder=tmp_path), plain)
+
+
+@pytest.mark.parametrize("name", ["arrow", "spark"])
+def test_moments_of_every_unit_type_and_zone_are_read_from_parquet(name: str):
+    days = [datetime(1880, 2, 29), datetime(1969, 12, 31), datetime(1978, 1, 12), datetime(2021, 1, 4)]
+    far = [datetime(1, 1, 1), datetime(1582, 10, 15), datetime(1970, 1, 1), datetime(2300, 1, 1)]
+    want = {"days": [*days, datetime(2262, 4, 11)], "far": [*far, datetime(9999, 12, 31)]}
+    [file] = open_files([MOMENTS / f"{name}.parquet"])
+    rows = read_rows([file], [Reading(column, "us") for column in file.types], ())
+    assert len(rows.readings) == (19 if name == "arrow" else 2)
+    for reading in rows.readings:
+        moments = want["far" if reading.column.startswith("far") else "days"]
+        epoch = datetime(1970, 1, 1, tzinfo=UTC)
+        expected = [(m.replace(tzinfo=UTC) - epoch) // timedelta(microseconds=1) for m in moments]
+        assert rows.series(reading).to_list() == expected, reading.column
+
+
+@pytest.mark.parametrize(
+    ("unit", "zone", "year"),
+    [("ms", None, 1925), ("us", "America/New_York", 1969), ("ns", None, 1969), ("ns", "America/New_York", 2150)],
+)
+def test_a_table_of_typed_times_is_the_same_in_every_unit(unit, zone: str | None, year: int, tmp_path: Path):
+    start = pl.lit(datetime(year, 6, 28, 22)).cast(pl.Datetime(unit))
+    moment = start + pl.duration(hours=pl.col("day"), time_unit=unit)
+    frame = ward().with_columns(day=moment)
+    texts = frame.with_columns(pl.col("day").dt.strftime("%Y-%m-%dT%H:%M:%S"))
+    if zone:
+        frame = frame.with_columns(pl.col("day").dt.replace_time_zone("UTC").dt.convert_time_zone(zone))
+    assert frame["day"].dtype == pl.Datetime(unit, zone)
+    schema = make_schema(time={"step": "1h"})
+    dataset = ingest(frame, schema, folder=tmp_path, form="parquet")
+    panel, row = of(dataset, "p01")
+    assert panel.dates(np.array([row]), np.array([0])).tolist() == [f"{year}-06-28 22:00"]
+    assert_same_dataset(dataset, ingest(texts, schema, folder=tmp_path))
 
 
 def test_months_count_by_the_calendar(tmp_path: Path):

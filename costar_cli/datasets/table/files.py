@@ -12,6 +12,7 @@ from typing import Final
 
 import polars as pl
 
+from costar_cli.datasets.table.prove import scan_parquet
 from costar_cli.datasets.table.scratch import NO_MEMORY, NoRoomError, no_room, require_limits
 from costar_cli.errors import CostarError, DataError, refuse_pipe
 from costar_cli.frames import for_polars
@@ -145,7 +146,7 @@ def _open_parquet(path: Path, names: Collection[str] | None) -> TableFile:
     if problem := tried([str(Path(__file__).with_name("prove.py")), str(path)], asked=asked):
         raise _unreadable(path, problem)
     with collected(path), for_polars(path) as source:
-        scan = pl.scan_parquet(source, glob=False, hive_partitioning=False, row_index_name=ROW, low_memory=True)
+        scan = scan_parquet(source, ROW)
         types = scan.collect_schema()
     return _with_names(path, scan, list(types)[1:], list(types.values())[1:])
 
