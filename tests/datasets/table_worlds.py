@@ -1,5 +1,7 @@
 """A small ward as a table, schemas for it, and what ingesting it gives or complains of."""
 
+import re
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ __all__ = [
     "WATCH_MEMORY",
     "Listener",
     "assert_same_dataset",
+    "guessed_roles",
     "ingest",
     "make_schema",
     "of",
@@ -91,6 +94,18 @@ def make_schema(columns: Mapping[str, Any] | None = None, without: tuple[str, ..
     """The ward's schema, with some columns changed, added or left out, and other tables of the file."""
     merged = {name: column for name, column in {**COLUMNS, **(columns or {})}.items() if name not in without}
     return parse_schema({"name": "ward", "horizon": 2, "columns": merged, **tables})
+
+
+def guessed_roles(text: str) -> dict[str, str]:
+    """The role of each column, `out` without one, with `?` where the line is to be settled."""
+    roles = {name: str(column["role"]) for name, column in tomllib.loads(text)["columns"].items()}
+    for line in text.splitlines():
+        if found := re.match(r'# ("?)(.+?)\1 = \{ role = "\.\.\." \}', line):
+            roles[found[2]] = "out"
+    for name in roles:
+        [line] = [line for line in text.splitlines() if re.match(rf'(# )?"?{re.escape(name)}"? = \{{ ', line)]
+        roles[name] += "?" if "  # CHECK: " in line else ""
+    return roles
 
 
 def save(frame: pl.DataFrame, path: Path) -> Path:

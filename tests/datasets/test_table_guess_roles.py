@@ -10,20 +10,8 @@ import pytest
 
 from costar_cli.datasets.table.guess import guess_schema
 from costar_cli.datasets.table.schema_file import parse_schema
-from tests.datasets.table_worlds import ingest, save, ward
+from tests.datasets.table_worlds import guessed_roles, ingest, save, ward
 from tests.panel.guess_worlds import WORLDS
-
-
-def guessed_roles(text: str) -> dict[str, str]:
-    """The role of each column, `out` without one, with `?` where the line is to be settled."""
-    roles = {name: str(column["role"]) for name, column in tomllib.loads(text)["columns"].items()}
-    for line in text.splitlines():
-        if found := re.match(r'# ("?)(.+?)\1 = \{ role = "\.\.\." \}', line):
-            roles[found[2]] = "out"
-    for name in roles:
-        [line] = [line for line in text.splitlines() if re.match(rf'(# )?"?{re.escape(name)}"? = \{{ ', line)]
-        roles[name] += "?" if "  # CHECK: " in line else ""
-    return roles
 
 
 @pytest.mark.parametrize("name", WORLDS)

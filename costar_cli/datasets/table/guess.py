@@ -14,8 +14,11 @@ from costar_cli.datasets.table.guess_cells import cells_in_doubt
 from costar_cli.datasets.table.guess_events import find_log
 from costar_cli.datasets.table.guess_keys import Guess, doubt_keys, find_keys, find_steps, ordered
 from costar_cli.datasets.table.guess_roles import find_roles, role_in_doubt
+from costar_cli.datasets.table.guess_wide import refuse_wide
 from costar_cli.datasets.table.profile import Facts, Sample, sample_of
+from costar_cli.datasets.table.schema import SERIES
 from costar_cli.datasets.table.schema_file import CHECK, toml_key, toml_row, toml_value
+from costar_cli.panel.findings import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ def guess_schema(paths: Sequence[Path], statics: Path | None = None) -> GuessedS
     treatments and outcomes: who knows the data must confirm them.
 
     Raises:
-        DataError: a file cannot be read, or has no rows.
+        DataError: a file cannot be read, has no rows, or has a row per subject and a column per time.
     """
     sample = _sample(paths, "row per subject and time")
     log = find_log(sample)
@@ -45,6 +48,7 @@ def guess_schema(paths: Sequence[Path], statics: Path | None = None) -> GuessedS
         log.settle(guess)
     else:
         find_keys(guess)
+        refuse_wide(guess, paths[0])
         find_roles(guess)
         find_steps(guess)
     for name, entry in guess.entries.items():
@@ -69,6 +73,7 @@ def _sample(paths: Sequence[Path], row: str) -> Sample:
 
 
 LONGEST_HORIZON: Final = 6
+FEWEST_SUBJECTS: Final = 7  # of which a share of 0.15 is at least one
 LONGEST_REMARK: Final = 400
 OLDEST: Final = 0.8  # the quantile of a static from which the example of a target begins
 KEYS: Final = (("subject", "tells subjects apart"), ("time", "orders a subject's rows"))
@@ -86,6 +91,8 @@ def _schema_lines(guess: Guess, files: str, events: Mapping[str, str]) -> Iterat
     yield "# rejects the schema, unless you add --accept-guesses."
     yield f"name = {toml_value(_name(guess.sample.name))}"
     yield f"horizon = {_horizon(guess)}  # steps predicted from an origin"
+    if guess.subject == SERIES:
+        yield f"subject = []  {_remark(guess, SERIES, f'one series of {guess.sample.height:,} rows')}"
     if events:
         yield f"\n[events]  {CHECK}is this a log, with a row per event? Then each code below is a column of its steps"
         yield from (toml_row(key, name) for key, name in events.items())
@@ -95,6 +102,8 @@ def _schema_lines(guess: Guess, files: str, events: Mapping[str, str]) -> Iterat
         one = f"the one that {what[role]}" if role in what else "one"
         yield f'# NAME = {{ role = "{role}" }}  {CHECK}no column seems to be {one}'
     for name, entry in guess.entries.items():
+        if name == SERIES:
+            continue
         facts = _facts_on(guess, guess.facts(name), str(entry["role"]))
         yield f"{toml_key(name)} = {toml_value(entry)}  {_remark(guess, name, facts)}"
     for name, why in guess.left_out.items():
@@ -104,7 +113,7 @@ def _schema_lines(guess: Guess, files: str, events: Mapping[str, str]) -> Iterat
     yield "\n[time]"
     yield from _time_lines(guess)
     if not guess.named("split"):
-        yield "\n[split]  # shares of the subjects\ntrain = 0.7\nval = 0.15\ntest = 0.15\nseed = 0"
+        yield from _split_lines(guess)
     if not guess.named("domain"):
         yield "\n# [domain]  # who the target is: subjects that models are transferred to"
         yield f"# target = {toml_value(_comment(_target(guess)))}"
@@ -123,6 +132,16 @@ def _time_lines(guess: Guess) -> Iterator[str]:
         yield f"gaps = {toml_value(spacing.gaps)}  # {remarks[spacing.gaps]}"
 
 
+def _split_lines(guess: Guess) -> Iterator[str]:
+    """Yield how to split: by subject, or by time where there are too few subjects to fill three parts."""
+    subjects = 0 if guess.subject is None else guess.facts(guess.subject).distinct
+    by_time = guess.time is not None and 0 < subjects < FEWEST_SUBJECTS
+    yield "\n[split]  # shares of the " + ("rows, in the order of time" if by_time else "subjects")
+    if by_time:
+        yield f'by = "time"  # {counted(subjects, "subject")} cannot fill three parts: each series is split instead'
+    yield "train = 0.7\nval = 0.15\ntest = 0.15\nseed = 0"
+
+
 def _remark(guess: Guess, name: str, facts: str) -> str:
     """Return a line's comment: what is to be settled about the column, and what its values are."""
     doubts = "; ".join(guess.doubts.get(name, ()))
@@ -133,8 +152,9 @@ def _remark(guess: Guess, name: str, facts: str) -> str:
 def _facts_on(guess: Guess, column: Facts, role: str) -> str:
     if role == "subject":
         lengths = guess.sample.lengths(column.name)
-        rows = f"{lengths[0]} rows each" if lengths[0] == lengths[-1] else f"{lengths[0]} to {lengths[-1]} rows"
-        return f"{column.distinct:,} subjects of {rows}"
+        each = " each" if len(lengths) > 1 else ""
+        rows = f"{lengths[0]} rows{each}" if lengths[0] == lengths[-1] else f"{lengths[0]} to {lengths[-1]} rows"
+        return f"{counted(column.distinct, 'subject')} of {rows}"
     if role == "treatment" and "kind" not in guess.entries[column.name]:
         return f"{column.summary}; levels = [...] names them, the reference first"
     if role == "cluster":

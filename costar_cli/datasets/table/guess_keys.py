@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final
 
 import polars as pl
 
 from costar_cli.datasets.table.profile import (
+    DATE,
+    OUTCOME,
+    OUTCOME_TOO,
     STATIC,
     SUBJECT,
     SUBJECT_TOO,
@@ -19,9 +22,13 @@ from costar_cli.datasets.table.profile import (
     few,
     is_death,
     is_follow_up,
+    is_given,
 )
+from costar_cli.datasets.table.schema import SERIES
 from costar_cli.datasets.table.schema_time import DAY, MONTHS
+from costar_cli.datasets.table.treatments import MOST_LEVELS
 from costar_cli.panel.findings import counted, shown
+from costar_cli.panel.levels import known_reference
 
 UNITS_US: Final = (("w", 7 * DAY), ("d", DAY), ("h", DAY // 24), ("min", 60 * 10**6))
 SHORTEST_MONTH_US: Final = 28 * DAY
@@ -125,6 +132,7 @@ def _common(months: pl.Series) -> int:
 
 
 CANDIDATES: Final = 8
+UNREAD: Final = "cannot be read as dates: write 2024-01-31, or give their `format` in [time]"
 
 
 @dataclass
@@ -164,32 +172,147 @@ class Guess:
 
 
 def find_keys(guess: Guess) -> None:
-    """Choose the pair of columns, by name first, whose values tell all rows apart."""
+    """Choose the columns of subject and time whose values tell all rows apart, the likeliest pair first.
+
+    A table whose times alone do so is one series, unless a column is called a subject.
+    """
     sample = guess.sample
     columns = [c for c in sample.columns.values() if c.missing <= few(sample.height)]
     columns = [c for c in columns if not is_follow_up(c.words) and not is_death(c.words)]
-    subjects = [c for c in columns if 1 < c.distinct < c.count and c.moments is None and not c.words & STATIC]
-    subjects = sorted(subjects, key=lambda c: (-score(c, SUBJECT, SUBJECT_TOO), c.numbers is not None))[:CANDIDATES]
-    times = [c for c in columns if c.distinct > 1 and ordered(c) is not c.text]
-    times = sorted(times, key=lambda c: (-score(c, TIME, TIME_TOO), c.moments is None))[:CANDIDATES]
-    pairs = [(s, t) for s in subjects for t in times if s.name != t.name]
-    named = [(s, t) for s, t in pairs if score(s, SUBJECT, SUBJECT_TOO) and score(t, TIME, TIME_TOO)]
-    slips = few(sample.height)
-    tried = [(s.name, t.name, most) for group, most in ((named, 0), (named, slips), (pairs, 0)) for s, t in group]
-    for subject, time, most in tried:
-        if sample.repeated(subject, time) <= most:
-            guess.subject, guess.time = subject, time
-            break
+    subjects = [c for c in columns if 0 < c.distinct < c.count and _may_be_subject(c)]
+    named = [c for c in subjects if _is_called_subject(c)]
+    named = sorted(named, key=lambda c: (-score(c, SUBJECT, SUBJECT_TOO), c.numbers is not None))[:CANDIDATES]
+    times = [c for c in columns if c.distinct > 1 and _is_time(c)]
+    times = sorted(times, key=lambda c: (c.moments is None, _is_value(c), -score(c, TIME, TIME_TOO)))[:CANDIDATES]
+    found = next(_pairs(sample, columns, named, times, subjects), None)
+    if found is None:  # which of them it is that repeats rows is said below
+        subject = next((s for s in named if s.distinct > 1), None)
+        time = next(iter(times), None)
+    elif found[0] is None:
+        subject, time = Facts(SERIES, pl.repeat(SERIES, sample.height, dtype=pl.String, eager=True)), found[1]
+        guess.sample = replace(sample, columns={**sample.columns, SERIES: subject})
     else:
-        guess.subject, guess.time = next(((s.name, t.name) for s, t in named), (None, None))
-    for role, name in (("subject", guess.subject), ("time", guess.time)):
-        if name is not None:
-            guess.entries[name] = {"role": role}
+        subject, time = found
+    if subject is not None:
+        guess.subject, guess.entries[subject.name] = subject.name, {"role": "subject"}
+        _doubt_subject(guess, subject)
+    if time is not None:
+        guess.time, guess.entries[time.name] = time.name, {"role": "time"}
+        _doubt_time(guess, time, [t for t in times if t is not time])
+
+
+def _pairs(
+    sample: Sample, columns: list[Facts], named: list[Facts], times: list[Facts], subjects: list[Facts]
+) -> Iterator[tuple[Facts | None, Facts]]:
+    """Yield subject and time of pairs that tell all rows apart, the likeliest first; None is the subject of one series.
+
+    By their values alone, texts that repeat are subjects, and numbers that ascend within them, or texts that are called
+    times, are times. Times that tell rows apart alone make one series, first of all where they are in order.
+    """
+
+    def apart(subject: Facts, time: Facts, most: int = 0) -> bool:
+        return subject is not time and sample.repeated(subject.name, time.name) <= most
+
+    several = [s for s in named if s.distinct > 1]
+    for most in (0, few(sample.height)):
+        yield from ((s, t) for s in several for t in times if apart(s, t, most))
+    unread = [c for c in columns if c.distinct > 1 and is_unread_time(c)]
+    constant = next((s for s in named if s.distinct == 1 and not s.missing), None)
+    alone = [t for t in times if not sample.repeated(t.name)]
+    in_order = [t for t in alone if any(ordered(t).is_sorted(descending=down) for down in (False, True))]
+    yield from ((constant, t) for t in (alone if constant else in_order))
+    yield from ((s, t) for s in several for t in unread if apart(s, t))
+    others = [s for s in subjects if s not in named and _repeats(s)]
+    others = sorted(others, key=lambda c: c.numbers is not None)[:CANDIDATES]
+    yield from ((s, t) for s in others for t in times if apart(s, t))
+    yield from ((constant, t) for t in (*alone, *unread) if not sample.repeated(t.name))
+    rest = [c for c in columns if c.numbers is not None and c not in times and not _is_value(c)][:CANDIDATES]
+    for s in (*several, *others):
+        yield from ((s, t) for t in (*unread, *rest) if apart(s, t) and (t in unread or ascends(s, t)))
+
+
+def _may_be_subject(column: Facts) -> bool:
+    """Return whether a column may say whose a row is: texts or whole numbers, and no static."""
+    if column.moments is not None or column.words & STATIC or is_unread_time(column):
+        return False
+    return column.numbers is None or bool((column.numbers == column.numbers.round()).all())
+
+
+def _is_called_subject(column: Facts) -> bool:
+    """Return whether a name says a subject, and not what is given to one or measured of one."""
+    return bool(score(column, SUBJECT, SUBJECT_TOO)) and (not _is_value(column) or "id" in column.words)
+
+
+def _is_value(column: Facts) -> bool:
+    return is_given(column.words) or bool(column.words & (OUTCOME | OUTCOME_TOO))
+
+
+def _is_time(column: Facts) -> bool:
+    """Return whether a column holds dates, or numbers that are called a time."""
+    return column.moments is not None or (column.numbers is not None and bool(score(column, TIME, TIME_TOO)))
+
+
+def is_unread_time(column: Facts) -> bool:
+    """Return whether a name says a date, or nothing but a time, and the values are texts that no format reads."""
+    letters = {word for word in column.words if not word.isdigit()}
+    named = bool(column.words & DATE) or (bool(letters) and letters <= TIME)
+    return named and column.numbers is None and column.moments is None and not column.binary
+
+
+def _repeats(column: Facts) -> bool:
+    """Return whether a column without a telling name may say whose a row is: no switch, no levels, no time."""
+    if (
+        _is_value(column)
+        or column.binary
+        or score(column, TIME, TIME_TOO)
+        or not 1 < column.distinct <= column.count / 2
+    ):
+        return False
+    levels = column.values if column.numbers is None and column.distinct <= MOST_LEVELS else []
+    return known_reference(levels) is None
+
+
+def ascends(subject: Facts, time: Facts) -> bool:
+    """Return whether numbers or dates ascend from row to row of each subject, but for a few slips."""
+    if is_unread_time(time):
+        return False
+    steps = pl.DataFrame({"s": subject.text, "t": ordered(time).to_physical()}).drop_nulls()
+    apart = steps.select(pl.col("t").diff().over("s")).to_series().drop_nulls()
+    return len(apart) > 0 and int((apart <= 0).sum()) <= len(apart) // SLIPS
+
+
+def _doubt_subject(guess: Guess, subject: Facts) -> None:
+    """Note that a subject was chosen by its values alone, or has few of them."""
+    if subject.name == SERIES:
+        guess.doubt(SERIES, "no column is called a subject, and no time is repeated: is this one series?")
+    elif not _is_called_subject(subject):
+        guess.doubt(subject.name, "guessed by its values: does it say whose each row is?")
+    if subject.distinct == 2:
+        guess.doubt(subject.name, f"only 2 different values ({subject.summary}): are these the subjects?")
+
+
+def _doubt_time(guess: Guess, time: Facts, others: list[Facts]) -> None:
+    """Note that a time was chosen by its values alone or cannot be read; leave out what else is called a date."""
+    if is_unread_time(time):
+        guess.doubt(time.name, f"named like a time, but its texts ({shown(time.values, 2)}) {UNREAD}")
+    elif not score(time, TIME, TIME_TOO):
+        rivals = [t.name for t in others if score(t, TIME, TIME_TOO)]
+        rival = f" {shown(rivals)} may, too." if rivals else ""
+        guess.doubt(time.name, f"guessed by its values: does it order the rows of a subject?{rival}")
+    for column in guess.sample.columns.values():
+        if column.words & DATE and is_unread_time(column) and column is not time:
+            guess.leave_out(
+                column.name, f"is named like a date, but its texts ({shown(column.values, 2)}) {UNREAD}", ask=True
+            )
 
 
 def find_steps(guess: Guess) -> None:
     """Guess the step of time; where steps without a row become missing values, covariates are filled."""
-    if guess.subject is None or guess.time is None:
+    if guess.time is None or is_unread_time(guess.facts(guess.time)):
+        return
+    if guess.subject is None:
+        dates = guess.facts(guess.time).moments is not None
+        guess.spacing = Spacing("1d" if dates else 1, "error", remark="once subjects are known, how far rows are apart")
         return
     guess.spacing = _spacing_of(guess.facts(guess.subject).text, guess.facts(guess.time))
     guess.doubt(guess.time, guess.spacing.doubt)
@@ -222,6 +345,11 @@ def _doubts(sample: Sample, subject: str | None, time: str | None) -> Iterator[t
         return
     yield time, f"{counted(repeated, 'row')} with the subject and time of an earlier row"
     near = [c.name for c in sample.columns.values() if c.distinct > 1 and score(c, SUBJECT, SUBJECT_TOO)]
+    whens = [c.name for c in sample.columns.values() if c.distinct > 1 and _is_time(c)]
+    whole = next((pair for pair in combinations(whens[:CANDIDATES], 2) if not sample.repeated(subject, *pair)), None)
+    if whole is not None and repeated > few(sample.height):
+        yield time, f"{shown(whole)} order rows only together: combine them into one column, such as 2024-01"
+        return
     both = next((pair for pair in combinations(near[:CANDIDATES], 2) if not sample.repeated(*pair, time)), None)
     if both is not None:
         yield subject, f"{shown(both)} identify subjects only together: combine them into one column"

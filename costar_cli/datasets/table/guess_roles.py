@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 
 from costar_cli.datasets.table.ends import YES
-from costar_cli.datasets.table.guess_keys import Guess, ordered
+from costar_cli.datasets.table.guess_keys import Guess, is_unread_time, ordered
 from costar_cli.datasets.table.profile import (
     DOMAIN,
     EVENT,
@@ -48,7 +48,7 @@ def find_roles(guess: Guess) -> None:
     changing, steady = [], []
     _find_cluster(guess)
     for column in guess.sample.columns.values():
-        if column.name in guess.entries or _left_out(guess, column):
+        if column.name in guess.entries or column.name in guess.left_out or _left_out(guess, column):
             continue
         if not _is_static(guess, column):
             changing.append(column)
@@ -186,7 +186,7 @@ def _treatments(changing: list[Facts], steady: list[Facts]) -> list[Facts]:
     if named or doses:
         found = [c for c in levels if c in changing] + doses
         return found or levels or [c for c in named if c in changing and _is_dose(c)]
-    few = [c for c in changing if c.distinct <= MOST_LEVELS and not c.words & OUTCOME]
+    few = [c for c in changing if c.distinct <= MOST_LEVELS and not c.words & OUTCOME and not is_unread_time(c)]
     return [c for c in few if c.binary] or [c for c in few if c.numbers is None][:1]
 
 

@@ -151,13 +151,17 @@ def _with_ends(table: Table, schema: TableSchema, reporter: Reporter, wrong: lis
 
 
 def with_subject(file: TableFile, schema: TableSchema) -> TableFile:
-    """Return a file with the name of the subject as a column, where the schema says it in several that the file has."""
-    if not schema.subject or not set(schema.subject) <= set(file.columns):
+    """Return a file with the name of the subject as a column, where the schema says it in several that the file has.
+
+    Where it says it in none, all rows are one series, called `series`.
+    """
+    if schema.subject is None or not set(schema.subject) <= set(file.columns):
         return file
     readings = [Reading(part, "text") for part in schema.subject]
     texts = [as_read(file.column(r.column), file.types[r.column], r, schema.blank) for r in readings]
     name, place = schema.named("subject")[0], len(file.scan.collect_schema()) - 1
-    scan = file.scan.with_columns(pl.concat_str(texts, separator=JOINT).alias(SUBJECT))
+    label = pl.concat_str(texts, separator=JOINT) if texts else pl.lit("series")
+    scan = file.scan.with_columns(label.alias(SUBJECT))
     return replace(file, scan=scan, columns=file.columns | {name: place}, types=file.types | {name: pl.String()})
 
 

@@ -193,7 +193,7 @@ class Preprocessing:
             called = {"subject": subject, "time": time}.get(column.role) or name
             fill = {"missing": "fill"} if column.role == "outcome" else {}
             made[called] = column.model_copy(update=fill)
-        if schema.subject and subject:
+        if schema.subject is not None and subject:
             made[subject] = ColumnSchema(role="subject")
         joint = None if subject else schema.subject
         changed: dict[str, Any] = {"columns": made, "min_length": 1, "queries": QueriesSchema(), "subject": joint}

@@ -17,16 +17,28 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-SUBJECT: Final = _words("subject subj patient person participant customer client user item product upc sku asin")
+SUBJECT: Final = _words(
+    "subject subj patient person participant customer client user item product upc sku asin usubjid subjid patientid "
+    "subjectid userid patienten paciente paziente proband probandin teilnehmer kunde klant cliente sujet sujeto "
+    "soggetto pacjent пациент 患者"
+)
 SUBJECT_TOO: Final = _words(
     "id pid ptid patid mrn unit stay case individual household store animal chick rat mouse plant tree plot series "
-    "country firm company school"
+    "country firm company school geo dma market ticker symbol device machine sensor account member employee student "
+    "panelist respondent vp"
 )
-TIME: Final = _words(
-    "time date datetime timestamp day days hour hours week weeks month months year years step visit visits t period "
-    "charttime obstime minute minutes quarter wave session occasion"
+DATE: Final = _words(
+    "date dates datetime timestamp datestamp ds dt ts when dtc adt adtm visitdate visitdt obsdate datum fecha дата "
+    "日期 日付"
 )
-TIME_TOO: Final = _words("start tstart begin since")
+TIME: Final = DATE | _words(
+    "time day days hour hours week weeks month months year years step visit visits t period charttime obstime minute "
+    "minutes quarter wave session occasion visitnum avisitn visitno studyday ady timepoint cycle round yr yrs wk wks "
+    "hrs qtr mth mths mês tage woche wochen monat monate jahr jahre stunde stunden zeit jour jours semaine mois année "
+    "annee heure temps día dia días dias semana semanas mes meses año tiempo hora horas giorno settimana mese anno "
+    "tempo dag dagen maand jaar tijd vecka månad år tid dzień miesiąc rok день неделя месяц год время 年 月 週"
+)
+TIME_TOO: Final = _words("start tstart begin since tag ora")
 TREATMENT: Final = _words(
     "treatment treatments treated treat trt tx rx drug drugs dose doses dosage therapy therapies chemotherapy chemo "
     "radiotherapy medication medications med meds arm action intervention interventions promotion promotions promo "
@@ -126,9 +138,11 @@ MOST_VALUES: Final = 200  # of a column, different ones that are looked at
 BLANK: Final = ("NA", "NaN", "null")
 FEWEST_FOR_ODD: Final = 10
 ODD_SHARE: Final = 10  # one cell in so many may be a slip
-DATES: Final = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y", "%d-%b-%Y",
-                "%b %d, %Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")  # fmt: skip
-FORMATS: Final = ("", *(date + clock for date in DATES for clock in ("", " %H:%M", " %H:%M:%S")))  # "" is ISO
+DATES: Final = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y", "%d%b%Y", "%d %b %Y",
+                "%d-%b-%Y", "%b %d, %Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%Y.%m.%d", "%B %d, %Y",
+                "%d/%b/%Y", "%d-%b-%y")  # fmt: skip
+CLOCKS: Final = (" %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", ":%H:%M:%S")  # the last as SAS has it
+FORMATS: Final = ("", *(date + clock for date in DATES for clock in ("", *CLOCKS)))  # "" is ISO
 COMPACT: Final = "%Y%m%d"  # looks like a number
 COMPACT_DATE: Final = r"^(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
 TRIED: Final = 200  # values by which the format of dates is chosen
@@ -192,16 +206,19 @@ class Facts:
 
     @cached_property
     def date_formats(self) -> tuple[str, ...]:
-        """Return the formats in which most values are dates, "" for ISO; of several the first is taken."""
+        """Return the formats in which most values are dates, "" for ISO, each with other dates; the first is taken."""
         if self.begins_with_number and not (self.as_text and self.words & TIME):
             return ()
         some = self.known.unique(maintain_order=True).head(TRIED)
         if some.cast(pl.Float64, strict=False).null_count() < len(some):
             compact = self.as_text and self.words & TIME and some.str.contains(COMPACT_DATE).all()
             return (COMPACT,) if compact and len(some) else ()
-        read = {f: self._dates(some, f) for f in (FORMATS if self.as_text else FORMATS[:1])}
+        clocks = bool(some.str.contains(":", literal=True).any())
+        tried = [f for f in (FORMATS if self.as_text else FORMATS[:1]) if clocks or ":" not in f]
+        read = {f: self._dates(some, f) for f in tried}
         most = max(len(dates) - dates.null_count() for dates in read.values())
-        return tuple(f for f, dates in read.items() if len(dates) - dates.null_count() == most) if most else ()
+        best = [f for f, dates in read.items() if most and len(dates) - dates.null_count() == most]
+        return tuple(f for i, f in enumerate(best) if not any(read[f].equals(read[other]) for other in best[:i]))
 
     @cached_property
     def moments(self) -> pl.Series | None:

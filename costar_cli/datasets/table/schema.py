@@ -3,7 +3,7 @@
 from datetime import date
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, field_validator, model_validator
 
 from costar_cli.datasets.registry import RESERVED_NAMES
 from costar_cli.datasets.table.schema_column import OF_STEPS, ColumnSchema, Line, Role, Section
@@ -14,6 +14,7 @@ from costar_cli.panel.schema import JOINT
 from costar_cli.panel.visits import AFTER, AT
 
 Moment = Annotated[int | float | str, BeforeValidator(lambda value: str(value) if isinstance(value, date) else value)]
+SERIES = "(one series)"  # what messages call the column of the subject where all rows are one series
 DatasetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]{0,63}$")]
 
 
@@ -169,9 +170,8 @@ class TableSchema(Section):
     )
     subject: list[Line] | None = Field(
         None,
-        min_length=2,
         description="Columns that say together whose row it is, in place of a column of role `subject`: their values, "
-        f"joined by `{JOINT}`, are the subject's name",
+        f"joined by `{JOINT}`, are the subject's name; `[]` where all rows are one series",
     )
     columns: dict[Line, ColumnSchema] = Field(description="Each column that is used, by its name in the file")
     time: TimeSchema = Field(TimeSchema(), description="How times become steps")
@@ -189,6 +189,13 @@ class TableSchema(Section):
         None, description="By default the outcome's unit; with several outcomes, standard deviations"
     )
 
+    @field_validator("subject")
+    @classmethod
+    def _several(cls, subject: list[str] | None) -> list[str] | None:
+        if subject is not None and len(subject) == 1:
+            raise ValueError(f'one column is a subject by its role: `"{subject[0]}" = {{ role = "subject" }}`')
+        return subject
+
     @model_validator(mode="after")
     def _visits(self) -> Self:
         taken = [name for name in self.named("treatment") if name in (AFTER, AT)]
@@ -199,7 +206,7 @@ class TableSchema(Section):
 
     def named(self, *roles: Role) -> list[str]:
         """Return the columns of these roles, in the order of the schema; a subject of several columns is one."""
-        joint = [JOINT.join(self.subject)] if self.subject and "subject" in roles else []
+        joint = [JOINT.join(self.subject) or SERIES] if self.subject is not None and "subject" in roles else []
         return joint + [name for name, column in self.columns.items() if column.role in roles]
 
     def in_file(self, name: str) -> str:

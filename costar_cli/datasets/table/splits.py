@@ -149,7 +149,11 @@ def _splits(table: Table, schema: TableSchema, domain: Texts, seed: int) -> Text
     if not schema.named("split"):
         own = schema.split.target or schema.split
         fractions: dict[Domain, dict[Split, float]] = {"source": _shares(schema.split), "target": _shares(own)}
-        return split_domains(domain, fractions, seed=seed, few_shot=few_shot, cluster=cluster)
+        try:
+            return split_domains(domain, fractions, seed=seed, few_shot=few_shot, cluster=cluster)
+        except DataError as error:
+            fix = f'{error.fix}, or split the steps of each subject: `by = "time"` in [split]'
+            raise DataError(error.problem, where=error.where, fix=fix) from None
     name = schema.named("split")[0]
     said, findings = table.subject_values(name)
     raise_errors(findings, what="the splits")
