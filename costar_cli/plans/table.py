@@ -4,6 +4,7 @@ See spec PLAN-2.
 """
 
 import io
+import re
 from typing import Final
 
 import numpy as np
@@ -23,6 +24,12 @@ from costar_cli.plans.untrusted import Problems, shown
 
 SHAPE: Final = "give the columns `plan`, `step` (1, 2, ...), one per treatment, and `subject` if each has its own plans"
 NAMED: Final = 20  # rows with the same problem that are named, at most
+OFTEN: Final = {  # words of what else these columns are called
+    "subject": "subject id no number subj pid patient person participant individual case usubjid mrn customer client "
+    "user unit store item label who",
+    "step": "step time t tau day days week weeks month months hour hours period visit date horizon number no",
+    "plan": "plan plans scenario policy strategy regimen arm option name id",
+}
 
 
 def parse_table(
@@ -57,11 +64,15 @@ def parse_table(
 
 def _check_columns(frame: pl.DataFrame, encoding: TreatmentEncoding, problems: Problems) -> None:
     known = ("subject", "plan", "step", *encoding.all_names)
+    lacking = [name for name in OFTEN if name not in frame.columns]
     for name in frame.columns:
         if name not in known:
-            problems.add(f"unknown column {shown(name)}{did_you_mean(name, known, lead='; ', quoted=True)}")
+            words = set(re.split(r"[\W_]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()))
+            meant = next((asked for asked in lacking if words <= set(OFTEN[asked].split())), None)
+            hint = f"; if it is the {meant}, call it `{meant}`" if meant else ""
+            problems.add(f"unknown column {shown(name)}{hint or did_you_mean(name, known, lead='; ', quoted=True)}")
     for name in ("plan", "step"):
-        if name not in frame.columns:
+        if name in lacking:
             problems.add(f"there is no column `{name}`")
     if not set(frame.columns) & set(encoding.all_names):
         problems.add(f"there is no column of a treatment: {', '.join(encoding.all_names)}")

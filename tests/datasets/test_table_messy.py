@@ -8,7 +8,10 @@ from typing import Any
 import polars as pl
 import pytest
 
+from costar_cli.datasets.table import TableInputs, ingest_table
 from costar_cli.datasets.table import index as keys
+from costar_cli.datasets.table.files import frame_as_file
+from costar_cli.errors import DataError
 from tests.datasets.table_worlds import Listener, ingest, make_schema, problems, ward
 
 Edit = Callable[[pl.DataFrame], pl.DataFrame]
@@ -251,3 +254,36 @@ def test_an_outcome_without_a_logarithm_is_told_by_its_row(transform: str, value
     assert "row 3 of ward.csv (subject p01)" in line
     assert fix in line
     assert ("takes zeros" in line) == bool(fix)
+
+
+def test_a_subject_called_as_missing_values_are_is_an_error_unless_blank_leaves_it_out(tmp_path: Path):
+    frame = ward().with_columns(pl.col("patient").replace("p07", "NA"))
+    [line] = problems(frame, folder=tmp_path)
+    assert "column 'patient': 6 rows without a subject" in line
+    assert "if 'NA' is the name of one, leave it out of `blank`, at the top of the schema" in line
+    dataset = ingest(frame, make_schema(blank=["NaN"]), folder=tmp_path)
+    part, row = dataset.find_subject("NA")
+    assert dataset.panels[part].length[row] == 6
+    [line] = problems(ward().with_columns(pl.col("patient").replace("p07", "")), folder=tmp_path)
+    assert "give each row a subject)" in line
+    null = ward().with_columns(pl.col("patient").replace("p07", None))  # as pandas reads NA
+    with pytest.raises(DataError, match="6 rows without a subject") as caught:
+        ingest_table(TableInputs([frame_as_file(null, "frame")]), make_schema(), Listener())
+    assert "keep_default_na=False" in str(caught.value)
+
+
+def test_too_many_combinations_of_treatments_say_how_to_make_them_fewer(tmp_path: Path):
+    row = pl.int_range(pl.len())
+    frame = ward(300).with_columns(mg=row * 7 % 40, units=row * 11 % 37, drug=pl.format("d{}", row % 3))
+    more = {"mg": {"role": "treatment"}, "units": {"role": "treatment"}, "drug": {"role": "treatment"}}
+    [line] = problems(frame, make_schema(more), folder=tmp_path)
+    assert "combinations of treatments in source-train, more than 200: 'mg' has 40 levels, 'units' has 37" in line
+    assert "declare 'mg', 'units' as doses by `kind = \"ordinal\"`" in line
+    assert "or group rare levels (" in line
+    doses = {name: {"role": "treatment", "kind": "ordinal"} for name in ("mg", "units")}
+    encoding = ingest(frame, make_schema(more | doses), folder=tmp_path).schema.treatments
+    assert [dose.name for dose in encoding.doses] == ["mg", "units"]
+    texts = frame.with_columns(pl.format("m{}", "mg").alias("mg"), pl.format("u{}", "units").alias("units"))
+    [line] = problems(texts, make_schema(more), folder=tmp_path)
+    assert "dose" not in line
+    assert "group rare levels (" in line

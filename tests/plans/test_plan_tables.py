@@ -80,6 +80,28 @@ def test_a_table_of_another_shape_is_refused(text, problem):
     assert any(problem in line for line in problems_of(text))
 
 
+@pytest.mark.parametrize(
+    ("called", "asked"),
+    [
+        ("id", "subject"), ("patient", "subject"), ("PatientID", "subject"), ("subject_id", "subject"),
+        ("store no", "subject"), ("label", "subject"), ("time", "step"), ("day", "step"), ("scenario", "plan"),
+    ],
+)  # fmt: skip
+def test_a_column_of_another_name_is_told_what_it_is_called_here(called: str, asked: str):
+    text = "subject,plan,step,chemotherapy\n7,a,1,1\n"
+    assert parse(text).by_subject
+    found = problems_of(text.replace(asked, called))
+    assert any(f"unknown column '{called}'; if it is the {asked}, call it `{asked}`" in line for line in found)
+
+
+def test_a_column_like_a_treatment_is_no_subject():
+    assert "unknown column 'chemo_id'" in problems_of("plan,step,chemo_id\na,1,1\n")
+
+
+def test_a_subject_called_na_has_its_plans():
+    assert set(parse("subject,plan,step,chemotherapy\nNA,a,1,1\nnull,a,1,0\n").by_subject) == {"NA", "null"}
+
+
 def test_a_combination_that_never_occurs_is_refused():
     encoding = TreatmentEncoding(
         mode="multiclass", names=("a", "b"), levels=(("no", "yes"),) * 2, classes=((0, 0), (1, 0))

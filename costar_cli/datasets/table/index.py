@@ -180,6 +180,8 @@ def _unusable(rows: Rows, subject: Reading, time: Reading) -> list[Finding]:
         missing = rows.series(reading).is_null()
         if missing.any():
             problem, fix = f"without a {what}", f"give each row a {what}"
+            if what == "subject":
+                fix += _or_named(rows, reading, int(missing.arg_max() or 0))
             findings.append(wrong_values(reading.column, missing, problem, rows.place, fix, one="row"))
     findings += unreadable(rows, [time])
     names = rows.series(subject)
@@ -189,6 +191,15 @@ def _unusable(rows: Rows, subject: Reading, time: Reading) -> list[Finding]:
         problem = f"column '{subject.column}': subjects are one line of at most {LONGEST_LABEL} characters"
         findings.append(Finding("error", problem, place, "shorten the names"))
     return findings
+
+
+def _or_named(rows: Rows, subject: Reading, row: int) -> str:
+    """Return what to do where a row's subject is a name that stands for a missing value, such as Namibia's `NA`."""
+    [cell] = rows.cells([(subject, row)])
+    if cell is not None and (text := str(cell).strip()):
+        return f"; if '{text}' is the name of one, leave it out of `blank`, at the top of the schema"
+    framed = not rows.files[0].path.is_file()
+    return "; if one is called NA, read the file with `keep_default_na=False` in pandas" if framed else ""
 
 
 def _in_order(rows: Rows, subject: Reading, time: Reading) -> tuple[Subjects, Ints, Times, Ints]:

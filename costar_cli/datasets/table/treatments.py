@@ -21,6 +21,7 @@ from costar_cli.panel.schema import TreatmentEncoding
 
 MOST_LEVELS: Final = 50  # a number with more values is a dose, not a treatment
 MOST_CLASSES: Final = 200
+RARE_ROWS: Final = 10
 SWITCHES: Final = ({"0", "1"}, {"false", "true"})
 MISSING, UNKNOWN = -1, -2
 
@@ -205,8 +206,7 @@ def _encoding(
             found = {tuple(int(v) for v in row) for row in np.unique(learned, axis=0)} | {(0,) * len(names)}
             classes = tuple(sorted(found, key=lambda row: (any(row), row[::-1])))
         if len(classes) > MOST_CLASSES:
-            problem = f"{len(classes)} combinations of treatments in source-train, more than {MOST_CLASSES}"
-            raise DataError(problem, fix="give fewer treatments or levels")
+            raise _too_many(names, levels, learned, len(classes))
     try:
         return TreatmentEncoding(
             mode=mode, names=tuple(names), levels=tuple(levels), classes=classes, doses=tuple(doses)
@@ -215,6 +215,22 @@ def _encoding(
         raise DataError(
             complaint(error.errors()[0]), where="treatments", fix="correct `levels` and `classes`"
         ) from None
+
+
+def _too_many(names: Sequence[str], levels: Sequence[tuple[str, ...]], learned: Ints, classes: int) -> DataError:
+    """Return the error of more classes than models learn of, with what makes fewer of them."""
+    size = {name: len(known) for name, known in zip(names, levels, strict=True)}
+    most = ", ".join(f"'{name}' has {n} levels" for name, n in sorted(size.items(), key=lambda of: -of[1])[:3])
+    fixes = []
+    if numbers := [n for n, known in zip(names, levels, strict=True) if len(known) > 2 and are_doses(known)]:
+        keys = '`kind = "ordinal"` (these amounts) or `kind = "continuous"` (any amount)'
+        fixes.append(f"declare {shown(numbers)} as {'a dose' if len(numbers) == 1 else 'doses'} by {keys}")
+    rows = np.unique(learned, axis=0, return_counts=True)[1]
+    rare = int((rows < RARE_ROWS).sum())
+    fixes.append(f"group rare levels ({rare:,} of the combinations have fewer than {RARE_ROWS} rows)")
+    fixes.append("leave treatments out")
+    problem = f"{classes:,} combinations of treatments in source-train, more than {MOST_CLASSES}: {most}"
+    return DataError(problem, where="columns", fix=", or ".join(fixes))
 
 
 def _class(row: Sequence[bool | int | float | str], levels: Sequence[tuple[str, ...]]) -> tuple[int, ...]:
