@@ -95,6 +95,10 @@ KEYS: Mapping[str, tuple[pl.DataFrame, str, dict[str, object]]] = {
                            "subject out? treatment? outcome? time", {"step": 1}),
     "visits by name": (table("id", "visit", "trt", "y", lambda _, step: f"month {step}"),
                        "subject time? treatment? outcome?", {}),
+    "a date of events": (table("DeviceId", "EventDateTime", "Bolus", "Reading", dated("%Y-%m-%d %H:%M")),
+                         "subject time? treatment? outcome?", {"step": "1d"}),
+    "days of follow-up": (table("patient_no", "followup_day", "dose", "bp", number, enrolled=["2020-01-05"] * STEPS),
+                          "subject time? treatment? outcome? out", {"step": 1}),
     "two subjects": (table("patient", "date", "drug", "y", n=2), "subject? time treatment? outcome?", {"by": "time"}),
     "two groups": (table("group*", "date", "drug", "y", n=2), "subject? time treatment? outcome?", {"by": "time"}),
     "two arms": (table("arm*", "date", "dose", "y", n=2), "treatment? time treatment? outcome?", {}),
@@ -199,8 +203,9 @@ def wide(between: str = "_", *, key: bool = True, times: int = 5) -> pl.DataFram
 @pytest.mark.parametrize(
     "frame",
     [wide(), wide("."), wide("_t"), wide(""), wide(key=False), wide(times=2), wide().drop(pl.selectors.matches("^trt")),
+     wide().with_columns(pl.int_range(pl.len()).mod(4).alias("trt_0"), pl.int_range(pl.len()).mod(6).alias("trt_1")),
      wide().with_columns(enrolled=pl.Series([datetime(2020, 1, 1) + timedelta(days=i * 7 % 60) for i in range(60)]))],
-    ids=["_", ".", "_t", "no separator", "no subject", "two times", "one variable", "a date of entry"],
+    ids=["_", ".", "_t", "no separator", "no subject", "two times", "one variable", "levels", "a date of entry"],
 )  # fmt: skip
 def test_a_wide_table_is_refused_with_a_line_that_reshapes_it(frame: pl.DataFrame, tmp_path: Path):
     with pytest.raises(DataError, match="the table is wide: it has a row per subject, and ") as caught:

@@ -177,17 +177,17 @@ def find_keys(guess: Guess) -> None:
     A table whose times alone do so is one series, unless a column is called a subject.
     """
     sample = guess.sample
-    columns = [c for c in sample.columns.values() if c.missing <= few(sample.height)]
-    columns = [c for c in columns if not is_follow_up(c.words) and not is_death(c.words)]
+    known = [c for c in sample.columns.values() if c.missing <= few(sample.height)]
+    columns = [c for c in known if not _is_end(c)]
     subjects = [c for c in columns if 0 < c.distinct < c.count and _may_be_subject(c)]
     named = [c for c in subjects if _is_called_subject(c)]
     named = sorted(named, key=lambda c: (-score(c, SUBJECT, SUBJECT_TOO), c.numbers is not None))[:CANDIDATES]
-    times = [c for c in columns if c.distinct > 1 and _is_time(c)]
-    times = sorted(times, key=lambda c: (c.moments is None, _is_value(c), -score(c, TIME, TIME_TOO)))[:CANDIDATES]
+    times = sorted((c for c in known if c.distinct > 1 and _is_time(c)), key=_unlikely)[:CANDIDATES]
     found = next(_pairs(sample, columns, named, times, subjects), None)
     if found is None:  # which of them it is that repeats rows is said below
         subject = next((s for s in named if s.distinct > 1), None)
-        time = next(iter(times), None)
+        own = {subject.name} if subject else set()
+        time = min(times, key=lambda t: sample.repeated(*own, t.name), default=None)
     elif found[0] is None:
         subject, time = Facts(SERIES, pl.repeat(SERIES, sample.height, dtype=pl.String, eager=True)), found[1]
         guess.sample = replace(sample, columns={**sample.columns, SERIES: subject})
@@ -226,7 +226,8 @@ def _pairs(
     others = sorted(others, key=lambda c: c.numbers is not None)[:CANDIDATES]
     yield from ((s, t) for s in others for t in times if apart(s, t))
     yield from ((constant, t) for t in (*alone, *unread) if not sample.repeated(t.name))
-    rest = [c for c in columns if c.numbers is not None and c not in times and not _is_value(c)][:CANDIDATES]
+    rest = [c for c in columns if c.numbers is not None and not _is_value(c) and not score(c, SUBJECT, SUBJECT_TOO)]
+    rest = [c for c in rest if c not in times][:CANDIDATES]
     for s in (*several, *others):
         yield from ((s, t) for t in (*unread, *rest) if apart(s, t) and (t in unread or ascends(s, t)))
 
@@ -250,6 +251,15 @@ def _is_value(column: Facts) -> bool:
 def _is_time(column: Facts) -> bool:
     """Return whether a column holds dates, or numbers that are called a time."""
     return column.moments is not None or (column.numbers is not None and bool(score(column, TIME, TIME_TOO)))
+
+
+def _is_end(column: Facts) -> bool:
+    return is_follow_up(column.words) or is_death(column.words)
+
+
+def _unlikely(time: Facts) -> tuple[bool, bool, bool, int]:
+    """Return by what times are sorted, the likeliest first: dates before numbers, what is called an end last."""
+    return _is_end(time), time.moments is None, _is_value(time), -score(time, TIME, TIME_TOO)
 
 
 def is_unread_time(column: Facts) -> bool:
@@ -295,8 +305,9 @@ def _doubt_time(guess: Guess, time: Facts, others: list[Facts]) -> None:
     """Note that a time was chosen by its values alone or cannot be read; leave out what else is called a date."""
     if is_unread_time(time):
         guess.doubt(time.name, f"named like a time, but its texts ({shown(time.values, 2)}) {UNREAD}")
-    elif not score(time, TIME, TIME_TOO):
-        rivals = [t.name for t in others if score(t, TIME, TIME_TOO)]
+    elif not score(time, TIME, TIME_TOO) or _is_end(time):
+        own = {guess.subject} if guess.subject else set()
+        rivals = [t.name for t in others if score(t, TIME, TIME_TOO) and not guess.sample.repeated(*own, t.name)]
         rival = f" {shown(rivals)} may, too." if rivals else ""
         guess.doubt(time.name, f"guessed by its values: does it order the rows of a subject?{rival}")
     for column in guess.sample.columns.values():

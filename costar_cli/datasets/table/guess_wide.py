@@ -52,7 +52,7 @@ def refuse_wide(guess: Guess, path: Path) -> None:
 
 def _in_time(guess: Guess, numbered: set[str]) -> bool:
     """Return whether rows of a subject follow each other by a time that is none of the numbered columns."""
-    if guess.subject is None or guess.time is None or guess.time in numbered:
+    if guess.subject is None or guess.time is None or {guess.subject, guess.time} & numbered:
         return False
     return ascends(guess.facts(guess.subject), guess.facts(guess.time))
 

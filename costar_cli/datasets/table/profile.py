@@ -23,7 +23,7 @@ SUBJECT: Final = _words(
     "soggetto pacjent пациент 患者"
 )
 SUBJECT_TOO: Final = _words(
-    "id pid ptid patid mrn unit stay case individual household store animal chick rat mouse plant tree plot series "
+    "id pid pt ptid patid mrn unit stay case individual household store animal chick rat mouse plant tree plot series "
     "country firm company school geo dma market ticker symbol device machine sensor account member employee student "
     "panelist respondent vp"
 )
@@ -32,11 +32,12 @@ DATE: Final = _words(
     "日期 日付"
 )
 TIME: Final = DATE | _words(
-    "time day days hour hours week weeks month months year years step visit visits t period charttime obstime minute "
-    "minutes quarter wave session occasion visitnum avisitn visitno studyday ady timepoint cycle round yr yrs wk wks "
-    "hrs qtr mth mths mês tage woche wochen monat monate jahr jahre stunde stunden zeit jour jours semaine mois année "
-    "annee heure temps día dia días dias semana semanas mes meses año tiempo hora horas giorno settimana mese anno "
-    "tempo dag dagen maand jaar tijd vecka månad år tid dzień miesiąc rok день неделя месяц год время 年 月 週"
+    "time day days hour hours week weeks month months year years step visit visits t period charttime obstime "
+    "minute minutes quarter wave session occasion visitnum avisitn visitno studyday ady timepoint cycle round yr "
+    "yrs wk wks hrs qtr mth mths mês tage woche wochen monat monate jahr jahre stunde stunden zeit zeitpunkt jour "
+    "jours semaine mois année annee heure temps día dia días dias semana semanas mes meses año tiempo hora horas "
+    "giorno settimana mese anno tempo dag dagen maand jaar tijd vecka månad år tid dzień miesiąc rok день неделя "
+    "месяц год время 年 月 週"
 )
 TIME_TOO: Final = _words("start tstart begin since tag ora")
 TREATMENT: Final = _words(
