@@ -8,9 +8,10 @@ import polars as pl
 import pytest
 
 from costar_cli.datasets.table.files import open_files
+from costar_cli.datasets.table.guess import guess_schema
 from costar_cli.datasets.table.parse import Reading, read_rows
 from costar_cli.panel.store import read_dataset
-from tests.datasets.table_worlds import Listener, assert_same_dataset, ingest, make_schema, of, problems, ward
+from tests.datasets.table_worlds import Listener, assert_same_dataset, ingest, make_schema, of, problems, save, ward
 
 DAY = datetime(2024, 2, 27)
 MOMENTS = Path(__file__).parent / "moments"  # by pyarrow 26; spark.parquet as Spark does: INT96, no Arrow schema
@@ -73,6 +74,27 @@ def test_a_table_of_typed_times_is_the_same_in_every_unit(unit, zone: str | None
     panel, row = of(dataset, "p01")
     assert panel.dates(np.array([row]), np.array([0])).tolist() == [f"{year}-06-28 22:00"]
     assert_same_dataset(dataset, ingest(texts, schema, folder=tmp_path))
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "%d.%m.%Y %H:%M %z"])
+@pytest.mark.parametrize("step", ["1d", "1mo"])
+def test_midnights_of_a_zone_are_days_and_months_whenever_clocks_change(step: str, form: str, tmp_path: Path):
+    first = datetime(2024, 3, 29) if step == "1d" else datetime(2024, 1, 1)  # clocks change on 31 March
+    midnights = [first + timedelta(days=i) if step == "1d" else first.replace(month=1 + i) for i in range(6)]
+    zoned = pl.Series(midnights).dt.replace_time_zone("Europe/Berlin")
+    frame = ward().with_columns(day=zoned.gather(ward()["day"]))
+    if form.startswith("%"):
+        frame = frame.with_columns(pl.col("day").dt.strftime(form))
+    time = {"step": step} | ({"format": form} if form.startswith("%") else {})
+    ending = "parquet" if form == "parquet" else "csv"
+    dataset = ingest(frame, make_schema(time=time), folder=tmp_path, form=ending)
+    panel, row = of(dataset, "p01")
+    dates = [str(midnight.date())[: 7 if step == "1mo" else 10] for midnight in midnights]
+    assert panel.dates(np.full(6, row), np.arange(6)).tolist() == dates
+    if not form.startswith("%"):
+        text = guess_schema([save(frame, tmp_path / f"guessed.{ending}")]).text
+        assert f'step = "{step}"' in text
+        assert "gaps" not in text
 
 
 def test_months_count_by_the_calendar(tmp_path: Path):

@@ -23,6 +23,7 @@ TRUTHS: Final = ("true", "false")
 VALUES_AT_ONCE: Final = 1_000_000  # of columns that follow each other: a query for each takes milliseconds
 HEAD_ROWS, HEAD_VALUES = 1_000, 1_000_000  # at most, where words are looked for
 _OFFSET: Final = r":\d\d.*[+-]\d\d:?\d\d$"  # at the end of a time of day
+_ZONE: Final = r" ?(?:Z|[+-]\d\d:?\d\d)$"
 FORMATS: Final = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S%.f")
 
 As = Literal["number", "binary", "text", "us", "month"]
@@ -35,7 +36,8 @@ class Reading:
     `number` and `binary` give float64, of true and false 1 and 0, `text` gives text, `us` microseconds since 1970 and
     `month` months since year 0 as int64. A missing value is null; one that cannot be read is NaN or `UNREADABLE`.
     Numbers are multiplied with `factor`, and `offset` is added; `shift` is how many steps later a value counts.
-    Times of day without a zone are those of `zone`, where it is given.
+    Times of day without a zone are those of `zone`, where it is given. Of `local` times, each is as its own clock shows
+    it, whatever its zone: midnights of days and months that a change of clocks moves in UTC.
     """
 
     column: str
@@ -45,11 +47,12 @@ class Reading:
     offset: float = 0.0
     shift: int = 0
     zone: str = ""
+    local: bool = False
 
     @classmethod
     def of_time(cls, column: str, clock: TimeSchema) -> "Reading":
         """Return how to read times."""
-        return cls(column, clock.parsed.scale, clock.format, zone=clock.zone)
+        return cls(column, clock.parsed.scale, clock.format, zone=clock.zone, local=clock.by_day and not clock.by_row)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +291,9 @@ def _tells_zone(file: TableFile, reading: Reading, blank: Sequence[str]) -> bool
 
     That takes a pass of its own, as the texts of the whole column would have to be held to know it in the same one.
     """
-    if reading.as_ not in ("us", "month") or file.types[reading.column] not in TEXTS or reading.format or reading.zone:
+    if reading.as_ not in ("us", "month") or file.types[reading.column] not in TEXTS:
+        return None
+    if reading.format or reading.zone or reading.local:
         return None
     with collected(file.path):
         tells = _zoned(_told(file.column(reading.column), blank)).any()
@@ -419,14 +424,20 @@ def _of_zone(moment: pl.Expr, zone: str) -> pl.Expr:
 
 
 def _as_time(raw: pl.Expr, kind: pl.DataType, reading: Reading, *, zoned: bool | None) -> pl.Expr:
-    if kind == pl.String and not reading.format:
+    if kind == pl.String and reading.local and reading.format.endswith("%z"):
+        bare, naive = raw.str.replace(_ZONE, ""), reading.format.removesuffix("%z").rstrip()
+        moment = bare.str.to_datetime(naive, strict=False, time_unit="us")
+    elif kind == pl.String and reading.local and not reading.format:
+        zoneless = pl.when(_zoned(raw)).then(raw.str.replace(_ZONE, "")).otherwise(raw)
+        moment = _iso_time(zoneless, "", zoned=False)
+    elif kind == pl.String and not reading.format:
         moment = _iso_time(raw, reading.zone, zoned=zoned)
     elif kind == pl.String and "%z" in reading.format:
         moment = _in_utc(raw.str.to_datetime(reading.format, strict=False, time_unit="us"))
     elif kind == pl.String:
         moment = _of_zone(raw.str.to_datetime(reading.format, strict=False, time_unit="us"), reading.zone)
     elif isinstance(kind, pl.Datetime) and kind.time_zone is not None:
-        moment = _in_utc(raw)
+        moment = raw.dt.replace_time_zone(None) if reading.local else _in_utc(raw)
     else:
         moment = _of_zone(raw.cast(pl.Datetime("us"), strict=False), reading.zone)
     moment = moment.cast(pl.Datetime("us"), strict=False)

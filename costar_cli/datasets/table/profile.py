@@ -223,16 +223,21 @@ class Facts:
 
     @cached_property
     def moments(self) -> pl.Series | None:
-        """Return the values as dates and times, null for a few that are none; None where more are none."""
+        """Return the values as dates and times, null for a few that are none; None where more are none.
+
+        Those of a zone are in UTC, unless its clocks show the same time on all days.
+        """
         if not self.date_formats or self.numbers is not None:
             return None
-        moments = self._dates(self.text, self.date_formats[0])
+        moments = self._dates(self.text, self.date_formats[0], local=True)
+        if moments.drop_nulls().dt.time().n_unique() > 1:
+            moments = self._dates(self.text, self.date_formats[0])
         return moments if self._fits(len(moments) - moments.null_count()) else None
 
     @staticmethod
-    def _dates(texts: pl.Series, written: str) -> pl.Series:
+    def _dates(texts: pl.Series, written: str, *, local: bool = False) -> pl.Series:
         frame = pl.DataFrame({"x": texts})
-        moment = as_read(pl.col("x"), pl.String(), Reading("x", "us", written), BLANK)
+        moment = as_read(pl.col("x"), pl.String(), Reading("x", "us", written, local=local), BLANK)
         date = pl.when(moment != UNREADABLE).then(moment).cast(pl.Datetime("us"))
         return frame.select(pl.when(date.dt.year() >= 1000).then(date)).to_series()  # %Y also reads 24
 

@@ -89,7 +89,7 @@ class TimeSchema(Section):
             used = [key for key in ("format", "zone", "calendar") if getattr(self, key)]
             problems += [f"`{key}` belongs to dates: give `step` as a duration such as `1d`" for key in used]
         months = step.scale == "month"
-        days = months or (step.scale == "us" and step.size % DAY == 0)
+        days = self.by_day
         if self.zone and days:
             problems.append("`zone` belongs to times of day: days and longer steps are the same in every zone")
         elif self.zone and available_timezones() and self.zone not in available_timezones():
@@ -125,6 +125,12 @@ class TimeSchema(Section):
     def first_step(self) -> int:
         """Return a time at which a step begins, where these are not counted from a subject's first row."""
         return MONDAY if self.parsed.scale == "us" else 0
+
+    @property
+    def by_day(self) -> bool:
+        """Return whether steps are days or longer, which are the same in every zone."""
+        step = self.parsed
+        return step.scale == "month" or (step.scale == "us" and step.size % DAY == 0)
 
     @property
     def by_row(self) -> bool:
