@@ -11,7 +11,10 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from costar_cli.datasets.table import TableInputs
 from costar_cli.datasets.table.guess import guess_schema
+from costar_cli.datasets.table.new_subjects import ingest_new
+from costar_cli.datasets.table.preprocessing import Preprocessing
 from costar_cli.datasets.table.schema_file import parse_schema
 from costar_cli.errors import DataError, UsageError
 from costar_cli.panel import Part
@@ -164,6 +167,16 @@ def test_one_series_is_ingested_as_guessed_with_or_without_a_column_of_its_subje
     assert panel.outcomes[0, :, 0].tolist() == frame["sales"].to_list()
     assert dataset.panels[Part("source", "train")].length.tolist() == [42]
     assert dataset.find_subject("me" if who else "series").part == Part("source", "test")
+
+
+def test_new_rows_of_one_series_and_new_series_by_name_are_read_like_it(tmp_path: Path):
+    tables = tomllib.loads(guess_schema([save(series(), tmp_path / "one.csv")]).text)
+    like = Preprocessing.of_dataset(ingest(tmp_path / "one.csv", parse_schema(tables)))
+    later = TableInputs([save(series(20), tmp_path / "later.csv")])
+    assert ingest_new(later, like, Listener()).find_subject("series")
+    named = pl.concat([series(20).with_columns(shop=pl.lit(shop)) for shop in ("A", "B")])
+    others = ingest_new(TableInputs([save(named, tmp_path / "b.csv")]), like, Listener(), subject="shop")
+    assert [others.find_subject(shop).row for shop in ("A", "B")] == [0, 1]
 
 
 def test_one_column_is_no_list_of_subjects_and_a_series_has_no_other_subject():
