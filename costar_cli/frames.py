@@ -38,7 +38,10 @@ def frame_name(value: object, asked: FrameName | None = None) -> FrameName:
 
 
 def make_frame(columns: Mapping[str, Any], name: FrameName) -> "Frame":
-    """Return a frame of columns, each a list or an array, of objects where it is text; None and NaN are missing."""
+    """Return a frame of columns, each a list or an array, of objects where it is text; None and NaN are missing.
+
+    Integers of which some are missing are a masked array.
+    """
     if name == "polars":
         import polars as pl  # noqa: PLC0415 - only where it is asked for
 
@@ -67,8 +70,11 @@ def _with_nan(values: list[Any]) -> Any:  # noqa: ANN401 - a column
 
 def _for_polars(values: Any) -> Any:  # noqa: ANN401 - a column
     """Return a column whose type does not depend on how much of it is missing."""
+    import numpy as np  # noqa: PLC0415
     import polars as pl  # noqa: PLC0415
 
+    if isinstance(values, np.ma.MaskedArray):
+        return pl.Series(values.tolist(), dtype=pl.Int64)
     if getattr(getattr(values, "dtype", None), "kind", "") != "O":
         return values
     cells = values.tolist()

@@ -240,7 +240,8 @@ class Model(_Learned):
         Returns:
             A row per subject and plan, the best five and the reference, whose `rank` is missing: `plan` in words,
             `objective` with `lower` and `upper`, `difference` from the reference with its limits, `probability_best`,
-            `support`, `margin`, `expected_regret`, and how many plans were `alike`, `considered` and `left_out`.
+            `support`, `margin`, `expected_regret`, how many plans were `alike`, `considered` and `left_out`, and the
+            `reason` where no plan is the best.
 
         Raises:
             UsageError: an objective or constraints that do not fit, all problems at once; unknown subjects.

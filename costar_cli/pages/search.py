@@ -75,7 +75,7 @@ def how_sure(report: SearchReport) -> Iterator[str]:
     """Yield margin, expected regret, and how many plans cannot be told from the best."""
     best, decimals = report.answers[0].best, _decimals(report)
     if not best.found:
-        yield "the data support no plan that the constraints leave: add --unsupported to see the others"
+        yield f"{best.why}: add --unsupported to see the others"
         return
     margin, sd = best.margin
     if best.found and best.difference_M[0] == 0 and np.array_equal(best.values_MHA[0], best.values_MHA[-1]):

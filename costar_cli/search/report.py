@@ -86,13 +86,15 @@ class SearchReport:
 
     @property
     def _lacks_subjects(self) -> bool:
-        """Return whether too few subjects calibrated the model for a band at some step that the objective reads."""
+        """Return whether too few subjects calibrated the model for bands of any plan at all steps that are read."""
         if self.calibration is None or not self.answers:
             return False
-        estimates, level = self.answers[0].best.estimates, self.question.level
-        upper_MHY = self.calibration.bands(estimates, (level,), clip=False).upper_LQHY[0]
         steps, outcomes = np.array(self.question.objective.concerns).T
-        return not bool(np.isfinite(upper_MHY[:, steps, outcomes]).all())
+        for answer in self.answers:
+            bands = self.calibration.bands(answer.best.estimates, (self.question.level,), clip=False)
+            if np.isfinite(bands.upper_LQHY[0][:, steps, outcomes]).all(axis=1).any():
+                return False
+        return True
 
     def rows(self, answer: SubjectAnswer, shown: int = SHOWN) -> list[Row]:
         """Return a row per plan, the best first, then the reference plan, whose rank is missing."""
@@ -131,6 +133,7 @@ class SearchReport:
                 "alike": answer.best.alike,
                 "considered": answer.best.considered,
                 "left_out": answer.best.left_out,
+                "reason": answer.best.why,
             }
             for answer in answers
             for row in self.rows(answer)
@@ -138,6 +141,9 @@ class SearchReport:
         numbers = ("objective", "lower", "upper", "difference", "difference_lower", "difference_upper",
                    "probability_best", "level", "margin", "expected_regret")  # fmt: skip
         columns: dict[str, object] = {name: [row[name] for row in rows] for name in rows[0]}
+        rank = [row["rank"] or 0 for row in rows]
+        columns["rank"] = np.ma.masked_equal(np.array(rank, dtype=np.int64), 0)  # of chunks without any, too
+        columns |= {name: np.array(columns[name], dtype=object) for name in ("support", "reason")}
         keys = self.schema.keys_of([str(row["subject"]) for row in rows], columns)
         columns = {"subject": columns.pop("subject"), **keys, **columns}
         return columns | {name: np.array([row[name] for row in rows], dtype=np.float64) for name in numbers}
@@ -205,6 +211,7 @@ class SearchReport:
             **({"date": answer.date} if answer.date else {}),
             "considered": best.considered,
             "left_out": best.left_out,
+            "reason": best.why,
             "alike": best.alike,
             "margin": _number(best.margin[0]),
             "margin_sd": _number(best.margin[1]),

@@ -86,7 +86,7 @@ class SearchRequest:
         if not many:
             return asked
         narrow = replace(candidates, width=self.width or WIDTH_OF_MANY)
-        return replace(asked, candidates=narrow, short=SHORT_OF_MANY, draws=DRAWS_OF_MANY)
+        return replace(asked, candidates=narrow, short=SHORT_OF_MANY, draws=DRAWS_OF_MANY, many=True)
 
     def _reference(
         self, model: FittedModel, steps: int, objective: Objective, problems: Problems

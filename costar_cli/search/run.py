@@ -19,6 +19,7 @@ from costar_cli.uncertainty import Estimates, asks_encoded, draws, estimate, goe
 LOOKED_AT: Final = 128  # plans whose support is looked at together, the best first, and twice as many each time
 CAUTIOUS: Final = 4_096  # plans whose limits are looked at where these decide
 UNKNOWN: Final = -1
+UNSUPPORTED: Final = "the data support no plan that the constraints leave"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -42,6 +43,7 @@ class Best:
         considered: how many plans were scored.
         left_out: how many plans with a better estimate the data do not support.
         survival_M: how likely the series is to go on through all of the plan; None where the model knows of no end.
+        why: the reason why no plan is the best, None where one is.
         all_P, treated_P: objective of every plan that was scored, and how many treatments it gives, in no order.
     """
 
@@ -61,10 +63,11 @@ class Best:
     all_P: Floats
     treated_P: NDArray[np.int64]
     survival_M: Floats | None = None
+    why: str | None = None
 
     @property
     def found(self) -> int:
-        """Return how many plans were compared; none where the data support no plan."""
+        """Return how many plans were compared; none where no plan is the best, for the reason `why`."""
         return len(self.probability_P)
 
     def first(self, count: int) -> "Best":
@@ -106,12 +109,13 @@ def search(
         reporter: told about progress.
 
     Raises:
-        UsageError: no plan meets the constraints for a subject, or limits shall decide and the model has none.
+        UsageError: no plan meets the constraints, or limits shall decide and the model has none: for a single subject,
+            or for any. What one of many lacks is said in its answer.
         TrainingError: a prediction is not finite.
     """
     judge, candidates, encoding = Judge.of(label, model), question.candidates, model.schema.treatments
-    if question.by != "estimate" and judge.calibration is None:
-        raise _no_limits(label, "use a calibrated model")
+    if question.by != "estimate":
+        _check_limits(judge, question)
     table_KA, cost_K = (
         as_plans(encoding.encode(candidates.values_KA)),
         question.objective.costs_of(candidates.values_KA),
@@ -124,15 +128,41 @@ def search(
             task.advance()
 
 
+def _check_limits(judge: Judge, question: SearchQuestion) -> None:
+    """See that limits can decide for anybody.
+
+    Raises:
+        UsageError: the model has none for any subject.
+    """
+    objective, calibration = question.objective, judge.calibration
+    if calibration is None:
+        raise _no_limits(judge.label, "use a calibrated model")
+    if objective.single is None and not tells_differences(judge.model):
+        raise _no_limits(judge.label, "choose by one outcome `at end` or `at step N`", " of several steps together")
+    reached_HY = calibration.reaches(question.level)
+    if not all(reached_HY[step, outcome] for step, outcome in objective.concerns):
+        raise _no_limits_at(judge, question)
+
+
 def _no_limits(label: str, fix: str, where: str = "") -> UsageError:
     problem = f"model `{label}` has no limits{where} to choose by"
     return UsageError(problem, where="--by", fix=f"leave it out, or {fix}")
 
 
+def _no_limits_at(judge: Judge, question: SearchQuestion) -> UsageError:
+    level = f"{question.level:.0%}"
+    return _no_limits(judge.label, f"ask for less than {level}, or calibrate on more subjects", f" at {level}")
+
+
 def best_of(subject: SubjectPlans) -> Best:
-    """Return the best plans of one subject (spec SEARCH-4 to 7)."""
-    question, judge = subject.question, subject.judge
-    plans_PH = question.candidates.after(subject.before, subject.losses)
+    """Return the best plans of one subject (spec SEARCH-4 to 7); of many, one may have none, and the reason."""
+    question, judge, why = subject.question, subject.judge, None
+    try:
+        plans_PH = question.candidates.after(subject.before, subject.losses)
+    except UsageError as error:
+        if not question.many:
+            raise
+        plans_PH, why = np.zeros((0, question.candidates.steps), dtype=np.uint16), error.problem
     scored, values_KA = subject.scored(plans_PH), question.candidates.values_KA
     loss_P, treated_P = scored.loss_P, question.candidates.treatments_K[plans_PH].sum(axis=1)
     ranked_P = np.lexsort((treated_P, loss_P))
@@ -142,18 +172,21 @@ def best_of(subject: SubjectPlans) -> Best:
     values_MHA = np.concatenate([values_KA[plans_PH[kept_P]], question.reference.values[None]])
     queries = _asked(subject, values_MHA)
     compared = _Compared.of(subject, values_MHA, queries)
-    if question.by != "estimate" and not np.isfinite(compared.half_M).any():
-        level = f"{question.level:.0%}"
-        raise _no_limits(judge.label, f"ask for less than {level}, or calibrate on more subjects", f" at {level}")
     order_P = compared.order(treated_P[kept_P])
-    told = compared.take(np.append(order_P, len(order_P)))
+    if not len(order_P):
+        why = why or UNSUPPORTED
+    elif not np.isfinite(compared.key_M[order_P[0]]):  # the first is without, so that all are
+        if not question.many:
+            raise _no_limits_at(judge, question)
+        order_P, why = order_P[:0], f"none of its plans has limits at {question.level:.0%} to choose by"
+    told = compared.take(np.append(order_P, len(kept_P)))
     light_M = np.full(len(values_MHA), UNKNOWN, dtype=np.int8)
     if judge.support is not None:
         light_M = _lights(subject, queries, compared.found)[0]
     every = question.objective.shown(loss_P)
     best = told.best(values_MHA[told.rows_M], light_M[told.rows_M], left_out, every, treated_P)
     going = goes_on(judge.model, subject.alone, queries.take(told.rows_M), told.found.mean_QHY)  # spec SURV-4
-    return replace(best, survival_M=None if going is None else going.survival_QH[:, -1])
+    return replace(best, why=why, survival_M=None if going is None else going.survival_QH[:, -1])
 
 
 def _asked(subject: SubjectPlans, values_MHA: Values) -> Queries:
@@ -168,7 +201,7 @@ def _supported(
     short = question.short if question.by == "estimate" else max(question.short, CAUTIOUS)
     if subject.judge.support is None or question.unsupported:
         return ranked_P[:short], 0
-    kept: list[NDArray[np.intp]] = []
+    kept: list[NDArray[np.intp]] = [ranked_P[:0]]
     count = left_out = first = 0
     while first < len(ranked_P) and count < short:
         some = ranked_P[first : max(LOOKED_AT, 2 * first)]
@@ -261,14 +294,23 @@ class _Compared:
 
     @property
     def key_M(self) -> Floats:
-        """Return what decides between plans: the loss, or the limit of it that is asked for."""
+        """Return what decides between plans: the loss, or the limit of it that is asked for.
+
+        A plan without limits is infinitely bad, whichever limit decides: the lower one would else be the best of all.
+        """
         question = self.subject.question
-        side = {"estimate": 0, "upper": 1, "lower": -1}[question.by] * question.objective.sign
-        return np.asarray(self.loss_M + side * np.nan_to_num(self.half_M, nan=0.0))
+        if question.by == "estimate":
+            return self.loss_M
+        side = {"upper": 1, "lower": -1}[question.by] * question.objective.sign
+        half_M = self.half_M
+        return np.where(np.isfinite(half_M), self.loss_M + side * half_M, np.inf)
 
     def order(self, treated_P: NDArray[np.int64]) -> NDArray[np.intp]:
-        """Return the plans but the reference from the best on, of equal ones that with the fewest treatments first."""
-        return np.lexsort((treated_P, self.key_M[:-1]))
+        """Return the plans but the reference from the best on, of equal ones that with the fewest treatments first.
+
+        Plans without limits are in the order of their estimates.
+        """
+        return np.lexsort((treated_P, self.loss_M[:-1], self.key_M[:-1]))
 
     def against(self, row: int) -> tuple[Floats, Floats]:
         """Return how much larger each loss is than that of one plan, and half the width of its interval."""
@@ -295,7 +337,7 @@ class _Compared:
         )
         apart_M2 = apart_M[:, None] + apart_half_M[:, None] * np.array([-1.0, 1.0])
         to_best_M, to_best_half_M = self.against(0)
-        alike = int((to_best_M[:p] <= np.nan_to_num(to_best_half_M[:p], nan=0.0)).sum())
+        alike = int((to_best_M[:p] <= np.nan_to_num(to_best_half_M[:p], nan=np.inf)).sum())
         probability_P, regret, margin = self._chances(p)
         return Best(
             values_MHA=values_MHA,

@@ -35,6 +35,7 @@ class SearchQuestion:
         unsupported: choose among plans that the data do not support, too.
         short: how many of the best plans are compared by joint draws.
         draws: how many draws.
+        many: it is asked of many subjects, so that one without an answer does not stop it.
     """
 
     objective: Objective
@@ -45,6 +46,7 @@ class SearchQuestion:
     unsupported: bool = False
     short: int = SHORT
     draws: int = DRAWS
+    many: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)

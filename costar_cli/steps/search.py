@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -226,8 +227,10 @@ def _show_many(session: Session, report: "SearchReport") -> None:
     out, objective = session.out, report.question.objective
     unit = f" {objective.unit}" if objective.unit else ""
     out.text(f"{len(report.answers):,} subjects: {objective.text}, by {report.label}")
+    reasons = Counter(answer.best.why for answer in report.answers if not answer.best.found)
+    for why, count in reasons.items():
+        out.text(f"{count:,} subject{'s have' if count > 1 else ' has'} no plan: {why}")
     if not found:
-        out.text("the data support no plan that the constraints leave, for any of them")
         return
     objective_N, difference_N = (
         np.array([getattr(answer.best, name)[0] for answer in found]) for name in ("estimate_M", "difference_M")
@@ -236,8 +239,6 @@ def _show_many(session: Session, report: "SearchReport") -> None:
         f"best plan: mean objective {objective_N.mean():.4g}{unit}, "
         f"{difference_N.mean():+.4g} against `{report.reference}`"
     )
-    if len(found) < len(report.answers):
-        out.text(f"{len(report.answers) - len(found):,} subjects have no plan that the data support")
     counts: dict[tuple[tuple[int, ...], ...], int] = {}
     for answer in found:
         key = tuple(map(tuple, answer.best.values_MHA[0].tolist()))

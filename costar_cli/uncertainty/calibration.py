@@ -89,6 +89,11 @@ class Calibration:
             upper_LQHY = np.where(finite_LQHY, self.facts.clip(upper_LQHY), np.inf)
         return Bands(tuple(levels), np.minimum(lower_LQHY, mean_QHY), np.maximum(upper_LQHY, mean_QHY))
 
+    def reaches(self, level: float) -> NDArray[np.bool_]:
+        """Return at which steps, of which outcomes, any subject has a band of a level, `[H,Y]`."""
+        at = np.searchsorted(GRID, level - 1e-9)
+        return np.asarray(np.isfinite(self.radius_LHYB[at : at + 1]).any(axis=(0, -1)))  # none beyond the last level
+
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return the arrays that a model's artifact holds."""
         plans = self.plans.to_arrays() if self.plans else {}
