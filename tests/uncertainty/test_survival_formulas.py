@@ -1,0 +1,66 @@
+"""Formulas of hazards and of rates against loops and closed forms (spec SURV-3 and 9)."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from costar_cli.panel import End, Panel, PanelSchema, Queries, Scaler, TreatmentEncoding, Variable
+from costar_cli.uncertainty import Hazards
+from costar_cli.uncertainty.practice import DOSES, KNOTS
+from costar_cli.uncertainty.rates import ends_in, expected_ends
+from costar_cli.uncertainty.survival import BEFORE_ENDS
+
+SCHEMA = PanelSchema(
+    treatments=TreatmentEncoding(mode="multilabel", names=("drug",), levels=(("off", "on"),)),
+    outcomes=(Variable(name="volume"),),
+    ends=(End(name="death"),),
+)
+FLOOR, MEAN, SD, DOWN, UP = 0.1, 0.5, 0.8, -0.3, 0.2  # of logarithms: least value, moments, usual changes of a step
+INTERCEPT, SLOPE = -2.0, 1.5  # of the hazard on the standardised logarithm
+
+
+def of_the_logarithm() -> Hazards:
+    """Hazards that depend on the logarithm of the last outcome alone."""
+    knots = len(KNOTS) + len(BEFORE_ENDS)
+    coef = np.zeros((1, (knots + 1) * 2 + (len(DOSES) + 2) * 1 + 1))
+    coef[0, 1] = SLOPE  # the outcome is the first column, its logarithm the second
+    scaler = Scaler(np.zeros((2, 0)), np.array([[4.0], [2.0]]), np.zeros((2, 0)))
+    moments = np.array([[MEAN], [SD], [DOWN], [UP]])
+    hazards = Hazards(SCHEMA, scaler, np.array([FLOOR]), moments, np.zeros((knots, 1, 2)), np.array([INTERCEPT]), coef)
+    hazards.check()
+    return hazards
+
+
+def test_logarithms_go_on_from_their_own_step_before_by_no_more_than_they_usually_change() -> None:
+    known_NT = np.array([[2.0, 3.0, 1.0], [5.0, 0.01, 7.0]])
+    panel = Panel(
+        np.zeros((2, 3, 0), np.float32), np.zeros((2, 3, 1), np.float32), known_NT[..., None].astype(np.float32),
+        np.zeros((2, 0), np.float32), np.full(2, 3), np.arange(2),
+    )  # fmt: skip
+    predicted_QH = np.array([[9.0, 9.0, 0.001, 9.0], [0.0105, 0.2, 0.15, -3.0]])
+    queries = Queries(np.array([0, 1], np.int32), np.array([2, 1], np.int16), np.zeros((2, 4, 1), np.uint8))
+    found_QH = of_the_logarithm().along(panel, queries, predicted_QH[..., None])[..., 0]
+    for q, start in enumerate((1.0, 0.01)):
+        log = np.log(max(start, FLOOR))
+        for h in range(4):  # the hazard of a step is that of the outcome before it
+            assert found_QH[q, h] == pytest.approx(expit(INTERCEPT + SLOPE * (log - MEAN) / SD), rel=1e-6)
+            log = min(max(np.log(max(predicted_QH[q, h], FLOOR)), log + DOWN), log + UP)
+
+
+def test_as_many_ends_are_expected_as_rates_bring_in_their_time() -> None:
+    """Ends that come again and again, as a Poisson process brings them: rate times time, of each end."""
+    rate_QHE = np.random.default_rng(0).gamma(0.5, 0.3, (6, 5, 3))
+    rate_QHE[0, 0], rate_QHE[0, 1, 1:] = 0.0, 0.0
+    time_QH = np.random.default_rng(1).uniform(0.1, 9.0, (6, 5))
+    with np.errstate(divide="ignore"):
+        ends_QHE = ends_in(np.log(rate_QHE), time_QH)
+    np.testing.assert_allclose(expected_ends(ends_QHE), rate_QHE * time_QH[..., None], rtol=1e-9)
+
+
+def test_the_ends_of_rates_side_by_side_are_those_of_the_first_of_exponential_times() -> None:
+    rate_E, time, rng = np.array([0.3, 0.05]), 2.5, np.random.default_rng(0)
+    drawn_ME = rng.exponential(1 / rate_E, (400_000, 2))
+    first_M = drawn_ME.argmin(axis=1)
+    within_M = drawn_ME.min(axis=1) < time
+    shares = [(within_M & (first_M == e)).mean() for e in range(2)]
+    np.testing.assert_allclose(ends_in(np.log(rate_E)[None, None], np.array([[time]]))[0, 0], shares, atol=0.003)
