@@ -1,7 +1,7 @@
 """Artifacts for tests: sound ones, and ones changed with h5py and given a correct header again."""
 
 import dataclasses
-import time
+import os
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -117,9 +117,14 @@ def declare(path: Path, name: str, dtype: str, shape: tuple[int, ...], digest: s
     edit_manifest(path, change)
 
 
+def processor_s() -> float:
+    """Return the processor time of this process and of those that it has waited for: some files are read in another."""
+    return sum(os.times()[:4])
+
+
 def refused(path: Path, words: str, group: str = "") -> ArtifactError:
     """Check that every door refuses the file, soon and in little memory, and return the error."""
-    start = time.monotonic()
+    start = processor_s()
     tracemalloc.start()
     errors = []
     for read in (read_header, describe, read_artifact, verify_artifact):
@@ -135,6 +140,6 @@ def refused(path: Path, words: str, group: str = "") -> ArtifactError:
     assert str(path) in error.where
     assert group in error.where
     assert error.fix
-    assert time.monotonic() - start < 5
+    assert processor_s() - start < 5
     assert peak < 100e6
     return error

@@ -28,10 +28,10 @@ TEXTS = {
 @pytest.mark.parametrize("read", [from_file, read_schema])
 def test_toml_that_is_deep_or_large_is_refused_at_once(tmp_path, text, read):
     (tmp_path / "a.toml").write_text(TEXTS[text])
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(UsageError, match=r"nested more than 32|is larger than|is not TOML"):
         read(tmp_path / "a.toml")
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_an_endless_device_is_no_settings_file():
@@ -46,11 +46,11 @@ def test_depth_is_not_counted_in_texts_and_comments(tmp_path):
 
 def test_of_many_unknown_settings_some_are_told_and_the_rest_counted(tmp_path):
     (tmp_path / "a.toml").write_text("[pretrain]\n" + "".join(f"zz{i} = 1\n" for i in range(20_000)))
-    start = time.monotonic()
+    start = time.process_time()
     problems = from_file(tmp_path / "a.toml").problems
     assert len(problems) == 21
     assert problems[-1].endswith("19,980 more unknown settings")
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
     with pytest.raises(UsageError) as caught:
         read_schema(tmp_path / "a.toml")
     assert len(caught.value.details) <= 21

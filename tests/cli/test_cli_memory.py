@@ -216,9 +216,9 @@ def test_a_killed_command_leaves_no_process(tmp_path: Path) -> None:
     assert process.stderr.readline() == "ready\n"
     (child,) = psutil.Process(process.pid).children()
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     begun = time.monotonic()
     with suppress(psutil.NoSuchProcess):
         while child.status() != psutil.STATUS_ZOMBIE:
-            assert time.monotonic() < begun + 10
+            assert time.monotonic() < begun + 60
             time.sleep(0.01)

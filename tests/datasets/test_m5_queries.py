@@ -163,9 +163,9 @@ def test_one_answer_is_quick_and_the_same_from_a_file(tmp_path):
     write_dataset(tmp_path / "data.h5", dataset())
     data = read_dataset(tmp_path / "data.h5", queries=False)
     plan = TreatmentPlan("cut", np.full((6, 1), 2))
-    start = time.perf_counter()
+    start = time.process_time()
     (units,) = true_outcomes(data, Location(TARGET_TEST, 4), 20, (plan,))
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert units.shape == (6, 1)
     assert np.array_equal(units[:, 0], m5_truth(dataset(), TARGET_TEST, 4, 20, plan.values))
 

@@ -164,17 +164,20 @@ def test_a_ledger_that_cannot_be_understood_counts_as_empty(content, tmp_path):
 
 
 def test_the_meter_sees_memory_that_is_held_for_a_while_and_time_that_passes():
+    begun = time.perf_counter()
     with Meter() as idle:
         pass
+    idle_s, begun = time.perf_counter() - begun, time.perf_counter()
     with Meter() as busy, mmap.mmap(-1, 200_000_000) as held:  # pages of its own: `malloc` may reuse freed ones
         for page in range(0, len(held), mmap.PAGESIZE):
             held[page] = 1
         time.sleep(0.06)
+    busy_s = time.perf_counter() - begun
     with Meter() as after:
         pass
     assert busy.memory_mb - min(idle.memory_mb, after.memory_mb) > 150  # what came before may be freed meanwhile
-    assert 0.06 < busy.wall_s < 5
-    assert idle.wall_s < 0.05 + busy.wall_s
+    assert 0.06 < busy.wall_s < busy_s
+    assert 0 <= idle.wall_s < idle_s
 
 
 def test_size_of_a_model_counts_one_members_parameters_but_no_residuals_and_every_stage():

@@ -208,9 +208,9 @@ def test_thousands_of_plans_are_read():
     ],
 )
 def test_a_hostile_file_is_refused_quickly_with_a_short_message(document):
-    begun = time.perf_counter()
+    begun = time.process_time()
     error = error_of(document)
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
     assert len(all_text(error)) < 10_000
 
 
