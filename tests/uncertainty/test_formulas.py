@@ -12,12 +12,15 @@ from costar_cli.methods.base import PredictiveDistribution
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import Panel, PanelSchema, Part, Queries, Scaler, TreatmentEncoding, Variable
 from costar_cli.panel.dose import Dose
-from costar_cli.uncertainty import estimate
+from costar_cli.uncertainty import Estimates, draws, estimate
 from costar_cli.uncertainty.floor import LEVEL, mean_score
-from costar_cli.uncertainty.practice import CELLS, Courses, DoseRecord, Practice
+from costar_cli.uncertainty.overlap import _cross_fitted
+from costar_cli.uncertainty.practice import CELLS, Courses, DoseRecord, Practice, decisions_of
+from costar_cli.uncertainty.support import Limits, PlanSupport
 from costar_cli.uncertainty.weights import log_ratios
 from tests.dose_worlds import linear_doses
 from tests.fits import model_of
+from tests.methods.linear_worlds import linear_data
 from tests.methods.stack_worlds import stacked
 from tests.uncertainty.test_floor import EVERYTHING
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, make_dataset
@@ -177,3 +180,52 @@ class Normal(LinearModel):
         shape = (1, len(queries), queries.horizon, len(self.schema.outcomes))
         mean, own, noise = (np.full(shape, value, np.float32) for value in (self.mean, self.own, self.noise))
         return PredictiveDistribution(mean, own, noise)
+
+
+def test_draws_of_a_black_box_vary_by_the_floor_as_a_share_of_the_level() -> None:
+    level_RQHY = np.tile(np.array([3.0, -20.0])[:, None, None], (3, 1, 4, 1))  # members that are of one mind
+    model = SimpleNamespace(meta={"calibration": {"floor": 0.03}}, rollout=lambda panel, queries: level_RQHY)
+    queries = Queries(np.arange(2, dtype=np.int32), np.zeros(2, np.int16), np.zeros((2, 4, 1), np.uint8))
+    drawn_SQHY = draws(model, None, queries, 20_000)
+    np.testing.assert_allclose(drawn_SQHY.std(axis=0), 0.03 * np.abs(level_RQHY[0]), rtol=0.02)
+    np.testing.assert_allclose(drawn_SQHY.mean(axis=0), level_RQHY[0], rtol=0.002)
+
+
+def test_lights_compare_the_rarest_step_so_far_the_whole_course_and_the_spread_with_what_was_usual() -> None:
+    likely_QH = np.log([[0.001, 0.9, 0.9], [0.2, 0.2, 0.9], [0.9, 0.9, 0.9]])
+    limits = Limits(
+        spread_LHY=np.array([0.2, 0.4])[:, None, None] * np.ones((1, 3, 1)),
+        rarest_LH=np.log([0.1, 0.01])[:, None] * np.ones(3),
+        course_LH=np.log([0.05, 0.0005])[:, None] * np.ones(3),
+    )
+    practice = SimpleNamespace(log_probability=lambda panel, queries, course: likely_QH, encoding=None)
+    support = PlanSupport(practice, limits, precise=False, windows=100)
+    queries = Queries(np.arange(3, dtype=np.int32), np.zeros(3, np.int16), np.zeros((3, 3, 1), np.uint8))
+    cells = np.ones((3, 3, 1))
+    found = Estimates(
+        cells, np.array([0.5, 1.5, 2.5])[:, None, None] * cells, cells, cells[:, 0], 5 * cells[:, 0], cells[None]
+    )
+    lights = support.lights(None, queries, found)
+    assert lights.rarest_QH.tolist() == [[2, 2, 2], [0, 0, 0], [0, 0, 0]]  # a rare step stays rare
+    assert lights.course_QH.tolist() == [[1, 1, 1], [0, 1, 1], [0, 0, 0]]  # .2, .04, .036
+    assert lights.precision_QHY[..., 0].tolist() == [[0] * 3, [1] * 3, [2] * 3]  # .1, .3 and .5 of the unit
+    assert lights.light_QHY[..., 0].tolist() == [[2, 2, 2], [1, 1, 1], [2, 2, 2]]
+    np.testing.assert_allclose(lights.probability_QH, np.exp(likely_QH))
+
+
+def test_how_likely_subjects_were_to_be_treated_rests_on_those_of_the_other_half() -> None:
+    """The last decisions of subjects of even number change: no history does, and nothing that is said of them."""
+    data = linear_data()
+    panel = data.panel("source", "train")
+    scaler, queries = Scaler.fit(panel, data.schema), decisions_of(panel, most=10_000)
+    even_N = np.arange(panel.n_subjects) % 2 == 0
+    changed = panel.treatments.copy()
+    last_N = np.flatnonzero(even_N & (panel.length > 1)), panel.length[even_N & (panel.length > 1)] - 2
+    changed[last_N] = 1 - changed[last_N]
+    before, after = (
+        _cross_fitted(replace(panel, treatments=given), queries, data.schema, scaler)[0]
+        for given in (panel.treatments, changed)
+    )
+    even_M = even_N[queries.subject]
+    np.testing.assert_array_equal(before[even_M], after[even_M])
+    assert (before[~even_M] != after[~even_M]).any()
