@@ -30,30 +30,68 @@ def test_what_acts_over_a_gap_is_what_a_chain_of_steps_adds(decay: float, revers
     assert lasting(np.array(5.0), decay, reversion) == pytest.approx(level, rel=1e-4)
 
 
-def test_rows_of_counts_weigh_by_the_usual_size_of_their_subject_and_others_alike() -> None:
-    """The mean of the history's sizes, as if two steps of a tenth of an sd had come before (GROWTH-1), in sds."""
+@pytest.fixture
+def histories() -> tuple[Panel, PanelSchema, Histories]:
+    """Three subjects of six steps: a count, which changes by its usual size, and an amount, with two past steps."""
     rng = np.random.default_rng(0)
     schema = PanelSchema(
+        covariates=(Variable(name="x"),),
         treatments=TreatmentEncoding(mode="multilabel", names=("a",), levels=(("off", "on"),)),
         outcomes=(Variable(name="sales", kind="count"), Variable(name="mood")),
+        statics=(Variable(name="v"),),
     )
     outcomes = np.stack([rng.poisson(5, (3, 6)) * np.array([[1], [4], [0]]), rng.normal(size=(3, 6))], axis=-1)
     panel = Panel(
-        np.zeros((3, 6, 0), np.float32), rng.integers(0, 2, (3, 6, 1)).astype(np.float32),
-        outcomes.astype(np.float32), np.zeros((3, 0), np.float32), np.full(3, 6), np.arange(3),
+        rng.normal(size=(3, 6, 1)).astype(np.float32), rng.integers(0, 2, (3, 6, 1)).astype(np.float32),
+        outcomes.astype(np.float32), rng.normal(size=(3, 1)).astype(np.float32), np.full(3, 6), np.arange(3),
     )  # fmt: skip
     scaler = Scaler.fit(panel, schema)
     forms = choose_forms(panel, schema, scaler)
     assert [form.kind for form in forms] == ["local", "additive"]
-    side, sd = _Side(panel, Histories(panel, scaler, schema.treatments, forms, 2)), scaler.outcomes[1, 0]
+    return panel, schema, Histories(panel, scaler, schema.treatments, forms, 2)
+
+
+def usual_size(y_T: np.ndarray, sd: float) -> float:
+    """The mean size of a history, as if two steps of a tenth of an sd had come before (GROWTH-1)."""
+    return (sum(abs(y) for y in y_T) + 2 * 0.1 * sd) / (len(y_T) + 2)
+
+
+def test_rows_of_counts_weigh_by_the_usual_size_of_their_subject_and_others_alike(histories) -> None:
+    panel, _, seen = histories
+    side, sd, y_NT = _Side(panel, seen), seen.sd_Y[0], panel.outcomes[..., 0].astype(float)
     rows = side.rows(1, 0, 100, 0, logistic=False)
-    asked = [(n, t) for n in range(3) for t in range(4)]
-    for row, (n, t) in enumerate(asked):
-        size = (sum(abs(outcomes[n, s, 0]) for s in range(t + 1)) + 2 * 0.1 * sd) / (t + 1 + 2)
+    for row, (n, t) in enumerate((n, t) for n in range(3) for t in range(4)):
+        size = usual_size(y_NT[n, : t + 1], sd)
         assert rows.weight_M[row] == pytest.approx(size / sd)
-        change = (outcomes[n, t + 2, 0] - outcomes[n, t, 0]) / size
-        assert rows.answer_M[row] == pytest.approx(np.clip(change, -10, 10))
+        assert rows.answer_M[row] == pytest.approx(np.clip((y_NT[n, t + 2] - y_NT[n, t]) / size, -10, 10))
     assert (side.rows(1, 1, 100, 0, logistic=False).weight_M == 1).all()
+
+
+@pytest.mark.parametrize("outcome", [0, 1])
+def test_the_columns_of_a_history_are_those_of_the_spec(histories, outcome: int) -> None:
+    panel, _, seen = histories
+    a_NT, x_NT, other = panel.treatments[..., 0], panel.covariates[..., 0], 1 - outcome
+    for n in range(3):
+        for t in range(6):
+            y_T, others_T, sd_Y = panel.outcomes[n, : t + 1, outcome], panel.outcomes[n, : t + 1, other], seen.sd_Y
+            unit = usual_size(y_T, sd_Y[0]) if outcome == 0 else sd_Y[1]
+            recent = y_T[0]
+            for y in y_T[1:]:
+                recent = 0.7 * recent + 0.3 * y
+            expected = [
+                *((y_T[t - j] - y_T[t]) / unit if t >= j else np.nan for j in (1, 2)),
+                (np.mean(y_T) - y_T[t]) / unit,
+                (recent - y_T[t]) / unit,
+                y_T[t] / unit,
+                others_T[t] / sd_Y[other],
+                (others_T[t] - others_T[t - 1]) / sd_Y[other] if t else np.nan,
+                *(sum(d ** (t - 1 - s) * a_NT[n, s] for s in range(t)) for d in (0, 0.5, 0.8, 1)),
+                x_NT[n, t],
+                x_NT[n, t] - x_NT[n, t - 1] if t else np.nan,
+                panel.statics[n, 0],
+                t,
+            ]
+            np.testing.assert_allclose(seen.at(np.array([n]), np.array([t]), outcome)[0], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["relative", "additive", "local"])
@@ -71,3 +109,28 @@ def test_what_is_left_of_a_difference_is_the_slope_of_a_step(kind: str) -> None:
     high, low = after(1 + near), after(1 - near)
     left = np.log(high / low) / np.log((1 + near) / (1 - near)) if kind == "relative" else (high - low) / (2 * near)
     assert float(scale.reverting(torch.tensor([effect]))) == pytest.approx(left, rel=1e-3)
+
+
+def test_errors_of_counts_have_one_size_in_their_unit_whatever_the_level_and_others_that_of_their_form() -> None:
+    """A Poisson count varies by the root of its mean, what grows by shares in proportion to its level (GROWTH-3)."""
+    kinds, sd = ("local", "relative", "additive"), 2.0
+    scale = OutcomeScale([OutcomeForm(kind, zero=0.0, sd=sd, mean=1.0, low=0.0, high=1e4) for kind in kinds])
+    mean_M = torch.tensor([20.0, 2_000.0])
+    levels = torch.stack([mean_M] * 3, dim=-1)
+    unit_MY = scale.error_unit(levels, torch.stack([mean_M / sd, torch.ones(2), torch.ones(2)], dim=-1))
+    count_M = np.random.default_rng(0).poisson(mean_M.numpy(), (200_000, 2)).std(axis=0) / unit_MY[:, 0].numpy()
+    assert count_M[0] == pytest.approx(count_M[1], rel=0.01)
+    assert float(unit_MY[1, 1] / unit_MY[0, 1]) == pytest.approx(100, rel=0.01)
+    assert unit_MY[:, 2].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(("kind", "step"), [("relative", lambda u: 1.1 * u), ("additive", lambda u: u + 0.2)])
+def test_a_gap_of_three_steps_changes_an_outcome_as_three_steps_do(kind: str, step) -> None:
+    scale = OutcomeScale([OutcomeForm(kind, zero=0.0, sd=1.0, mean=1.0, low=0.0, high=1e4)])
+    now, each, unit = torch.tensor([[3.0]]), torch.tensor([[0.1 if kind == "relative" else 0.2]]), torch.ones(1, 1)
+    gap = torch.tensor([[3.0]])
+    found = scale.after(now, 3 * each, unit, scale.bounds(now), gap)
+    assert float(found) == pytest.approx(step(step(step(3.0))), rel=1e-5)
+    assert float(scale.after(now, each, unit, scale.bounds(now), torch.ones(1, 1))) == pytest.approx(
+        step(3.0), rel=1e-5
+    )

@@ -1,17 +1,19 @@
 """Formulas of searches against values that are worked out another way (spec SEARCH-5 and 8)."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 from scipy.stats import sem
 
-from costar_cli.search import search
-from costar_cli.search.regret import _of_part, _Truth
-from costar_cli.uncertainty import calibration_of
-from tests.search.test_search import LAST, PANEL, question
+from costar_cli.search import Objective, search
+from costar_cli.search.objective import Term
+from costar_cli.search.regret import _nearest, _of_part, _Truth
+from costar_cli.uncertainty import OutcomeFacts, calibration_of
+from tests.search.test_search import LAST, PANEL, best, question
 from tests.search.test_search_limits import Partly
-from tests.whatif.whatif_worlds import TUMOR
+from tests.whatif.whatif_worlds import TUMOR, LinearModel
 
 
 def test_the_interval_of_several_steps_is_the_largest_radius_of_them_times_the_sd_of_their_number() -> None:
@@ -48,3 +50,40 @@ def test_a_regret_has_the_standard_error_of_its_mean_over_the_subjects_that_a_po
     assert rows["random"].mean == pytest.approx(lost_N.mean())
     assert rows["random"].error == pytest.approx(sem(lost_N.mean(axis=1)))
     assert rows["best single plan"].mean == pytest.approx(lost_N.mean(axis=0).min())
+
+
+def test_the_interval_of_a_difference_is_the_radius_times_the_sd_between_members_of_the_difference() -> None:
+    """Members say -1, -2 and -3 per treatment, and the level of a patient is the same under both plans."""
+    found = best(LinearModel(TUMOR, coefficients=(-1.0, -2.0, -3.0)))[0]
+    treated = found.values_MHA[0].sum() - found.values_MHA[-1].sum()
+    half = np.diff(found.apart_M2[0])[0] / 2
+    assert treated == 12
+    assert half == pytest.approx(2 * 0.9 * 1.0 * treated, rel=0.02)  # the floor of 5 % of a treated level adds little
+
+
+def test_limits_of_losses_are_the_corners_of_the_outcomes_that_can_occur() -> None:
+    terms = (Term(0, "at", -2.0, step=1), Term(1, "mean", 0.5), Term(0, "above", 3.0, level=4.0))
+    objective = Objective(terms, (), 3, 1, "", "")
+    facts = OutcomeFacts((0.0, -1.0), (10.0, 6.0), (None, None), ())
+    corners = np.array(list(product((0.0, 10.0), (-1.0, 6.0), (0.0, 10.0))))  # outcomes at step 2, means, the others
+    sums = [-2 * y + 0.5 * mean + 3 * (3 if above > 4 else 0) for y, mean, above in corners]
+    assert objective.bounds(facts) == pytest.approx((min(sums), max(sums)))
+    unknown = replace(facts, upper=(None, 6.0))
+    assert objective.bounds(unknown) == pytest.approx((-np.inf, 0.5 * 6 + 9))
+
+
+def test_beginnings_promise_the_better_of_giving_nothing_more_and_of_going_on() -> None:
+    found = question(steps=4).candidates
+    value = dict(zip(product(range(4), repeat=4), np.random.default_rng(0).random(256), strict=True))
+    begun_PH = np.array([[1, 2], [3, 3], [0, 1]], dtype=np.uint16)
+    promise_P = found._promise(begun_PH, lambda plans_PH: np.array([value[tuple(plan)] for plan in plans_PH.tolist()]))
+    nothing = found.nothing
+    for (first, second), promise in zip(begun_PH.tolist(), promise_P, strict=True):
+        assert promise == min(value[first, second, nothing, nothing], value[first, second, second, second])
+
+
+def test_the_nearest_doses_are_near_in_shares_of_what_each_ranges_over() -> None:
+    values_KA = np.array([[mg, share] for mg in (0.0, 500.0, 1_000.0) for share in (0.0, 1.0)])
+    assert _nearest(np.array([600.0, 0.1]), values_KA, 0) == 2
+    assert _nearest(np.array([900.0, 0.45]), values_KA, 0) == 4
+    assert _nearest(np.array([700.0, 0.9]), values_KA, 0) == 3
