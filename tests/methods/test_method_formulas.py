@@ -7,6 +7,8 @@ import torch
 from costar_cli.methods.boosting.features import Histories
 from costar_cli.methods.boosting.method import _Side
 from costar_cli.methods.mixed.law import lasting, noise_over
+from costar_cli.methods.regression.ridge import PENALTIES, _path_from, _Prior
+from costar_cli.methods.regression.ridge_moments import StepMoments
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale, choose_forms
 from costar_cli.panel import Panel, PanelSchema, Scaler, TreatmentEncoding, Variable
 
@@ -134,3 +136,26 @@ def test_a_gap_of_three_steps_changes_an_outcome_as_three_steps_do(kind: str, st
     assert float(scale.after(now, each, unit, scale.bounds(now), torch.ones(1, 1))) == pytest.approx(
         step(3.0), rel=1e-5
     )
+
+
+def test_few_shot_ridge_is_the_least_penalised_error_about_the_source() -> None:
+    """By least squares on standardised columns, the level first, with the penalty as further rows."""
+    rng = np.random.default_rng(0)
+    x_MP, y_MY = rng.normal(2, [1, 3, 0.1], (40, 3)), rng.normal(size=(40, 2))
+    prior = _Prior(rng.normal(size=2), rng.normal(size=(3, 2)), np.array([1.0, 2.5, 2.0]), np.array([2.0, 1.0, 0.5]))
+    ones, columns_MC = np.ones((40, 1)), np.concatenate([np.ones((40, 1)), x_MP, y_MY], axis=1)
+    train = StepMoments.of(columns_MC.T @ columns_MC, np.arange(1, 4), np.arange(4, 6))
+    assert train is not None
+    z_MP = np.concatenate([ones, (x_MP - prior.mean_P) / prior.sd_P], axis=1)
+    source = np.concatenate([(prior.intercept_Y + prior.mean_P @ prior.weight_PY)[None],
+                             prior.weight_PY * prior.sd_P[:, None]])  # fmt: skip
+    (kept_Y, kept_PY), *found = _path_from(train, prior)
+    np.testing.assert_array_equal(kept_Y, prior.intercept_Y)
+    np.testing.assert_array_equal(kept_PY, prior.weight_PY)
+    for penalty, (intercept_Y, weight_PY) in zip(reversed(PENALTIES), found, strict=True):
+        rows = np.concatenate([z_MP / np.sqrt(40), np.sqrt(penalty) * np.eye(4)])
+        answers = np.concatenate([y_MY / np.sqrt(40), np.sqrt(penalty) * source])
+        best, *_ = np.linalg.lstsq(rows, answers)
+        np.testing.assert_allclose(intercept_Y + x_MP @ weight_PY, z_MP @ best, rtol=1e-6, atol=1e-8)
+        error = float(np.square(y_MY - z_MP @ best).sum() / 40)
+        assert train.error(weight_PY, intercept_Y) == pytest.approx(error)

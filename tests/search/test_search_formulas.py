@@ -83,7 +83,6 @@ def test_beginnings_promise_the_better_of_giving_nothing_more_and_of_going_on() 
 
 
 def test_the_nearest_doses_are_near_in_shares_of_what_each_ranges_over() -> None:
-    values_KA = np.array([[mg, share] for mg in (0.0, 500.0, 1_000.0) for share in (0.0, 1.0)])
-    assert _nearest(np.array([600.0, 0.1]), values_KA, 0) == 2
-    assert _nearest(np.array([900.0, 0.45]), values_KA, 0) == 4
-    assert _nearest(np.array([700.0, 0.9]), values_KA, 0) == 3
+    values_KA = np.array([[500.0, 1.0], [1_000.0, 0.0]])
+    assert _nearest(np.array([600.0, 0.0]), values_KA, 0) == 1  # .2 + 1 and .8 + 0 of their ranges
+    assert _nearest(np.array([600.0, 0.4]), values_KA, 0) == 0  # .2 + .6 and .8 + .4

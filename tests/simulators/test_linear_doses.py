@@ -1,6 +1,8 @@
 """Doses of the linear system: their law, their answers, and the system without them as it was."""
 
 import numpy as np
+import pytest
+from scipy.stats import skew
 
 from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.datasets.linear.simulate import linear_gaussian_outcomes, linear_gaussian_truth, simulate_linear
@@ -50,3 +52,18 @@ def test_effects_are_proportional_to_the_dose() -> None:
     one, three = (law.expected_outcomes(*zero, np.full((1, 4), dose))[0] for dose in (1.0, 3.0))
     assert np.allclose(3 * one, three)
     assert np.allclose(one, law.total_effect(4))
+
+
+def test_doses_are_lognormal_about_a_size_that_grows_with_the_need() -> None:
+    """Of subjects in the same need the logarithms of doses vary by .4, whatever the need (LINEAR-4)."""
+    panel = simulate_linear_gaussian(LinearGaussian(doses=True), 8_000, 6, np.random.default_rng(3))
+    need = panel.covariates @ np.array([1.0, 0.5]) + 0.3 * panel.outcomes
+    given = panel.treatments > 0
+    log = np.log(panel.treatments[given])
+    for low, high in ((-2.0, -0.8), (-0.2, 0.2), (0.8, 2.0)):
+        inside = (low < need[given]) & (need[given] < high)
+        left = log[inside] - 0.4 * np.tanh(need[given][inside])
+        assert inside.sum() > 1_000
+        assert left.std() == pytest.approx(0.4, rel=0.06)
+        assert left.mean() == pytest.approx(0, abs=0.04)
+        assert skew(left) == pytest.approx(0, abs=0.25)
