@@ -64,6 +64,8 @@ KINDS: Final[Mapping[str, KindSpec]] = {
             *(f"calibration/{field}" for field in ("radius", "units", "plans_radius", "plans_effective")),
             *(f"practice/{field}" for field in ("knots", "intercept", "coef", "spread", "rarest", "course")),
             *(f"survival/{field}" for field in ("floor", "moments", "knots", "intercept", "coef")),
+            *(f"survival/next_{field}" for field in ("intercept", "coef", "range")),
+            *(f"survival/errors_{field}" for field in ("share", "outcomes", "logits")),
             *(f"practice/*/{field}" for field in ("edges", "range", "count")),
         ),
         meta=(*TRAINED_META, "init", "domain", "horizon", "trained_on"),

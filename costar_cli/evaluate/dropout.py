@@ -12,8 +12,8 @@ from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.setups import Candidate
 from costar_cli.panel import Panel, PanelSchema, Queries
 from costar_cli.uncertainty import Hazards, survival_of
+from costar_cli.uncertainty.at_risk import AtRisk
 from costar_cli.uncertainty.practice import nothing_ahead
-from costar_cli.uncertainty.survival import AtRisk
 
 TRUNCATED: Final = (0.005, 0.995)  # quantiles beyond which weights are set to these
 

@@ -12,10 +12,10 @@ from costar_cli.evaluate.natural import CourseAnswers
 from costar_cli.evaluate.score import TestPart, mean_predictions
 from costar_cli.evaluate.setups import SetupName
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Panel, Queries, as_plans
 from costar_cli.panel.schema import PanelSchema
 from costar_cli.uncertainty import Survival
 from costar_cli.uncertainty.rates import expected_ends, loss_of_rates
+from costar_cli.uncertainty.survival_fit import survival_windows
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -57,19 +57,6 @@ class ProbabilityScore:
     of: str
     steps: tuple[ProbabilityStep, ...]
     calibration: tuple[tuple[float, float, int], ...]
-
-
-def survival_windows(panel: Panel, horizon: int) -> Queries | None:
-    """Return questions one behind the other, so that each step at risk is asked about once; short plans are padded."""
-    first_N = panel.first_origin
-    step_T = np.arange(panel.n_steps)
-    begins_NT = (step_T >= first_N[:, None]) & ((step_T - first_N[:, None]) % horizon == 0)
-    row_Q, origin_Q = np.nonzero(begins_NT & panel.decided)
-    if not len(row_Q):
-        return None
-    step_QH = np.minimum(origin_Q[:, None] + np.arange(horizon), panel.length[row_Q, None] - 2)
-    plan = as_plans(panel.treatments[row_Q[:, None], step_QH])
-    return Queries(row_Q.astype(np.int32), origin_Q.astype(np.int16), plan)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

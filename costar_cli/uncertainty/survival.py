@@ -5,9 +5,9 @@ course. `E` counts ends, `P` columns of a regression, `M` decisions, `Z` outcome
 `L` are those of practice.py.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,61 +15,28 @@ from scipy.special import expit, xlogy
 
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.shared.doses import dose_names, dose_table
-from costar_cli.panel import Domain, Panel, PanelSchema, Plans, Queries, Scaler, as_plans
+from costar_cli.panel import Panel, PanelSchema, Plans, Queries, Scaler
 from costar_cli.panel.visits import elapsed, elapsed_dose
-from costar_cli.uncertainty.estimates import reading
+from costar_cli.uncertainty.at_risk import AtRisk
+from costar_cli.uncertainty.course_errors import MOST_ERRORS, CourseErrors, Transition, least_squares_share
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.practice import CHUNK, DOSES, KNOTS, Courses, fit_chain, nothing_ahead
-from costar_cli.uncertainty.rates import ends_in, expected_ends, fit_rates, loss_of_rates
+from costar_cli.uncertainty.rates import MOST_LOG, ends_in, fit_rates
 
 MOST_DECISIONS: Final = 20_000  # without an end that the regressions learn from
 BEFORE_ENDS: Final = (0.1, 0.5, 0.9)  # quantiles of levels before an end, where their effects may bend, too
 USUAL: Final = (0.005, 0.995)  # quantiles of the changes of logarithms
 RIDGES: Final = (0.3, 3.0, 30.0, 300.0)
-BINS: Final = 10
-LOSSES: Final = ("log_loss", "constant_log_loss")  # per step, of the hazards and of those that are always the same
+ANCHOR_SD: Final = 2.0  # of the logit by which hazards of a few subjects may differ from those of others
+ANCHOR_STEPS: Final = 25  # of Newton's method, of at most one logit each
 ARRAYS: Final = "survival/"
-FIELDS: Final = ("floor", "moments", "knots", "intercept", "coef")
+FIELDS: Final = {"floor": "floor_Y", "moments": "moments_4Z", "knots": "knots_KSY", "intercept": "intercept_E",
+                 "coef": "coef_EP"}  # fmt: skip
+OF_TRANSITION: Final = {"next_intercept": "intercept_C", "next_coef": "coef_CP", "next_range": "range_2C"}
+OF_ERRORS: Final = {"errors_share": "share_HY", "errors_outcomes": "outcome_HKY", "errors_logits": "logit_HKE"}
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class AtRisk:
-    """Steps after which a series may end, as plans of one step, and which end came `[M,E]`.
-
-    `share` is that of the steps without an end that are there.
-    """
-
-    queries: Queries
-    ended_ME: NDArray[np.bool_]
-    share: float = 1.0
-
-    @classmethod
-    def of(cls, panel: Panel, schema: PanelSchema, *, terminal: bool) -> Self:
-        """Return the steps of a panel that may end by a terminal event, or by a loss of follow-up (spec SURV-2).
-
-        What was given at the last step of those who were lost is not known: plans of losses give nothing.
-        """
-        end_N = panel.ends
-        lost_N = np.isin(end_N, [code for code, end in enumerate(schema.ends, start=1) if not end.terminal])
-        last_N = panel.length - (1 if terminal else ~lost_N)
-        step_T = np.arange(panel.n_steps)
-        row_M, step_M = np.nonzero((step_T < last_N[:, None]) & (step_T >= panel.first_origin[:, None]))
-        final_M = step_M == last_N[row_M] - 1
-        ended_ME = final_M[:, None] & (end_N[row_M, None] == np.arange(1, len(schema.ends) + 1))
-        ended_ME &= [end.terminal == terminal for end in schema.ends]
-        plan = panel.treatments[row_M, step_M][:, None] * terminal
-        return cls(Queries(row_M.astype(np.int32), step_M.astype(np.int16), as_plans(plan)), ended_ME)
-
-    def thinned(self, most: int) -> "AtRisk":
-        """Return all steps with an end, and of those without at most so many, evenly spread."""
-        ended_M = self.ended_ME.any(axis=1)
-        if (others := int((~ended_M).sum())) <= most:
-            return self
-        spread = np.linspace(0, others - 1, most).round().astype(np.int64)
-        rows = np.union1d(np.flatnonzero(ended_M), np.flatnonzero(~ended_M)[spread])
-        return AtRisk(self.queries.take(rows), self.ended_ME[rows], most / others)
+Ints = NDArray[np.integer]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -80,7 +47,8 @@ class Hazards:
     that has one, 0 of the others, `moments_4Z` mean and sd of the logarithms, and how far they usually change in a
     step, down and up. `knots_KSY` are those of outcomes, then of logarithms; `coef_EP` those of a history, then of the
     treatments of the step. Where steps are of any length, those of terminal ends are of the logarithm of a rate per
-    unit of time, which the length of the step leaves alone.
+    unit of time, which the length of the step leaves alone. `transition` continues outcomes and covariates, None where
+    no step follows another; `errors` say how far courses may lie from the mean one, None where that is not known.
     """
 
     schema: PanelSchema
@@ -90,6 +58,8 @@ class Hazards:
     knots_KSY: Floats
     intercept_E: Floats
     coef_EP: Floats
+    transition: Transition | None = None
+    errors: CourseErrors | None = None
 
     @classmethod
     def fit(cls, panel: Panel, schema: PanelSchema, scaler: Scaler, facts: OutcomeFacts) -> "Hazards | None":
@@ -114,7 +84,7 @@ class Hazards:
         ended_M = risk.ended_ME.any(axis=1)
         before_KSY = np.quantile(course_MSY[ended_M] if ended_M.any() else course_MSY, BEFORE_ENDS, axis=0)
         blank = replace(blank, knots_KSY=np.concatenate([np.quantile(course_MSY, KNOTS, axis=0), before_KSY]))
-        hazards = blank._fitted(courses, risk, terminal=True)
+        hazards = blank._fitted(courses, risk, terminal=True)._continued(courses, risk, panel)
         if all(end.terminal for end in schema.ends):
             return hazards
         losses = AtRisk.of(panel, schema, terminal=False).thinned(MOST_DECISIONS)
@@ -143,6 +113,101 @@ class Hazards:
                 intercept_E[which_E], coef_EP[np.ix_(which_E, seen)] = fitted
         return replace(self, intercept_E=intercept_E, coef_EP=coef_EP)
 
+    def _continued(self, courses: Courses, risk: AtRisk, panel: Panel) -> "Hazards":
+        """Return the hazards with the transition from steps at risk to steps at risk.
+
+        What the row of an end has was often filled, and no hazard reads it.
+        """
+        asked = risk.queries
+        goes_on_M = asked.origin < panel.length[asked.subject] - 2
+        if not goes_on_M.any():
+            return self
+        columns_MP = self._columns(courses, asked)[goes_on_M, 0]
+        next_MC = np.concatenate(self._known(panel, (asked.subject[goes_on_M], asked.origin[goes_on_M] + 1)), axis=1)
+        return replace(self, transition=Transition.fit(columns_MP, next_MC, asked.subject[goes_on_M], ridges=RIDGES))
+
+    def with_errors(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> "Hazards":
+        """Return the hazards with what the courses of held-out subjects say of the mean ones (spec SURV-10).
+
+        Args:
+            panel: the held-out subjects.
+            queries: factual plans, which may go on beyond the end of a series.
+            predicted_QHY: outcomes after each step of the plan, in the units of the data.
+        """
+        if self.transition is None:
+            return self
+        step_QH = queries.origin.astype(np.int64)[:, None] + np.arange(queries.horizon)
+        counts_QH = step_QH <= panel.length[queries.subject, None] - 2
+        at = queries.subject[:, None], np.minimum(step_QH, panel.n_steps - 1)
+        known_QHY, x_QHX = self._known(panel, at)
+        share_HY = np.ones((queries.horizon, len(self.floor_Y)))
+
+        def share(h: int, model_QY: Floats, next_QY: Floats) -> Floats:
+            own = counts_QH[:, h]
+            if own.any():
+                share_HY[h] = least_squares_share(model_QY[own], next_QY[own], known_QHY[own, h])
+            return np.asarray(share_HY[h])
+
+        courses = self._courses(panel, queries, predicted_QHY)
+        columns_QHP, mean_QHY = self._ahead(courses, queries, share)
+        logit_QHE = (x_QHX - columns_QHP[..., self._covariates]) @ self.coef_EP[:, self._covariates].T
+        shift_QHE = logit_QHE + self._of_outcomes(known_QHY) - self._of_outcomes(mean_QHY)
+        shift_QH = shift_QHE[..., self._which(terminal=True)].sum(axis=-1)
+        later, error_QHY = np.s_[:, 1:], known_QHY - mean_QHY
+        errors = CourseErrors.of(share_HY[1:], error_QHY[later], logit_QHE[later], counts_QH[later], shift_QH[later])
+        return replace(self, errors=errors)
+
+    def anchored(self, panel: Panel) -> "Hazards":
+        """Return the hazards, moved by a number for each terminal end so that the subjects of a panel end as often.
+
+        The move has a normal prior of sd `ANCHOR_SD`, so that an end that none of them had moves by no more than that.
+        """
+        risk = AtRisk.of(panel, self.schema, terminal=True)
+        columns_MP = self._columns(
+            self._courses(panel, risk.queries, nothing_ahead(panel, risk.queries)), risk.queries
+        )[:, 0]
+        time_QH, open_M = self.time(risk.queries.plan), np.ones(len(columns_MP), dtype=bool)
+        intercept_E = self.intercept_E.copy()
+        for e in np.flatnonzero(self._which(terminal=True)):
+            logit_M, ended_M = columns_MP[open_M] @ self.coef_EP[e] + self.intercept_E[e], risk.ended_ME[open_M, e]
+            intercept_E[e] += _move(logit_M, ended_M, None if time_QH is None else time_QH[open_M, 0])
+            if time_QH is None:  # ends of a chain: a later one is possible where no earlier one came
+                open_M &= ~risk.ended_ME[:, e]
+        return replace(self, intercept_E=intercept_E)
+
+    @property
+    def _moments(self) -> Floats:
+        """Return means and sds `[2,Y+Z]` of outcomes and logarithms."""
+        return np.concatenate([self.scaler.outcomes, self.moments_4Z[:2]], axis=1)
+
+    @property
+    def _covariates(self) -> slice:
+        """Return where the covariates stand among the columns."""
+        factors = dose_table(self.schema.treatments).shape[1]
+        first = (len(self.knots_KSY) + 1) * self._moments.shape[1] + (len(DOSES) + 1) * factors + 1
+        return slice(first, first + self.schema.dims[0])
+
+    def _known(self, panel: Panel, at: tuple[Ints, Ints]) -> tuple[Floats, Floats]:
+        """Return outcomes, or their logarithms, and covariates of steps `at`, standardised."""
+        level = panel.outcomes[at].astype(np.float64)
+        both = (np.concatenate([level, _logs(level, self.floor_Y)], axis=-1) - self._moments[0]) / self._moments[1]
+        return self._own_scale(both), (panel.covariates[at] - self.scaler.covariates[0]) / self.scaler.covariates[1]
+
+    def _own_scale(self, both: Floats) -> Floats:
+        """Return of standardised outcomes and logarithms `[...,Y+Z]` the logarithm where there is one `[...,Y]`."""
+        has_Y, own = self.floor_Y > 0, both[..., : len(self.floor_Y)].copy()
+        own[..., has_Y] = both[..., len(has_Y) :]
+        return own
+
+    def _both_scales(self, own: Floats) -> Floats:
+        """Return what `_own_scale` was given: levels follow logarithms."""
+        has_Y, (mean_C, sd_C) = self.floor_Y > 0, self._moments
+        n, log, level = len(has_Y), own[..., has_Y], own.copy()
+        if has_Y.any():
+            value = np.exp(np.minimum(log * sd_C[n:] + mean_C[n:], MOST_LOG))
+            level[..., has_Y] = (value - mean_C[:n][has_Y]) / sd_C[:n][has_Y]
+        return np.concatenate([level, log], axis=-1)
+
     def _which(self, *, terminal: bool) -> NDArray[np.bool_]:
         """Return which ends `[E]` are terminal, or which are losses of follow-up."""
         return np.array([end.terminal == terminal for end in self.schema.ends], dtype=bool)
@@ -154,22 +219,52 @@ class Hazards:
         seen[width - len(names) :] = [name in timeless for name in names]
         return seen
 
-    def check(self) -> None:
-        """See that the numbers, which may be anybody's, are those of such columns.
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return the arrays that a model's artifact holds."""
+        held = ((self, FIELDS), (self.transition, OF_TRANSITION), (self.errors, OF_ERRORS))
+        return {ARRAYS + name: getattr(part, field) for part, fields in held if part for name, field in fields.items()}
+
+    @classmethod
+    def read(cls, model: FittedModel, arrays: Mapping[str, NDArray[np.generic]]) -> Self:
+        """Read what `to_arrays` returned; files of earlier versions have neither transition nor errors.
 
         Raises:
-            ValueError: a shape that does not fit, or a number that is not finite.
+            ValueError: a shape that does not fit the model, or a number that is not finite.
+            KeyError: something is missing.
         """
+
+        def numbers(fields: Mapping[str, str]) -> dict[str, Floats]:
+            return {field: np.asarray(arrays[ARRAYS + name]).astype(np.float64) for name, field in fields.items()}
+
+        def is_there(fields: Mapping[str, str]) -> bool:
+            return any(ARRAYS + name in arrays for name in fields)
+
+        transition = Transition(**numbers(OF_TRANSITION)) if is_there(OF_TRANSITION) else None
+        errors = CourseErrors(**numbers(OF_ERRORS)) if is_there(OF_ERRORS) else None
+        found = cls(model.schema, model.scaler, **numbers(FIELDS), transition=transition, errors=errors)
+        found._check(model.horizon)
+        return found
+
+    def _check(self, horizon: int) -> None:
+        """See that the numbers, which may be anybody's, are those of such columns."""
         covariates, _, outcomes, statics = self.schema.dims
         ends, factors = len(self.schema.ends), dose_table(self.schema.treatments).shape[1]
-        held = (self.floor_Y, self.moments_4Z, self.knots_KSY, self.intercept_E, self.coef_EP)
-        if not all(np.isfinite(values).all() for values in held):
-            raise ValueError("hazards have numbers that are not finite")
         both, knots = outcomes + int((self.floor_Y > 0).sum()), len(KNOTS) + len(BEFORE_ENDS)
         width = (knots + 1) * both + (len(DOSES) + 2) * factors + 1 + covariates + statics
-        shapes = ((outcomes,), (4, both - outcomes), (knots, 1, both), (ends,), (ends, width))
-        if tuple(values.shape for values in held) != shapes:
-            raise ValueError(f"hazards have the shapes {[values.shape for values in held]}, not {list(shapes)}")
+        shapes = dict(
+            zip(FIELDS, ((outcomes,), (4, both - outcomes), (knots, 1, both), (ends,), (ends, width)), strict=True)
+        )
+        if self.transition:
+            both = outcomes + covariates
+            shapes |= zip(OF_TRANSITION, ((both,), (both, width), (2, both)), strict=True)
+        if self.errors:
+            kept = (horizon - 1, MOST_ERRORS)
+            shapes |= zip(OF_ERRORS, ((horizon - 1, outcomes), (*kept, outcomes), (*kept, ends)), strict=True)
+        held = {name.removeprefix(ARRAYS): values for name, values in self.to_arrays().items()}
+        if not all(np.isfinite(values.astype(np.float64)).all() for values in held.values()):
+            raise ValueError("hazards have numbers that are not finite")
+        if wrong := [name for name, values in held.items() if values.shape != shapes[name]]:
+            raise ValueError(f"hazards have {wrong[0]} of shape {held[wrong[0]].shape}, not {shapes[wrong[0]]}")
         if (self.floor_Y < 0).any() or (self.moments_4Z[1] <= 0).any():
             raise ValueError("hazards have logarithms below 0, or without a spread")
 
@@ -188,17 +283,47 @@ class Hazards:
         for first in range(0, len(queries), size):
             rows = slice(first, first + size)
             asked = queries.take(rows)
-            columns_QHP = self._columns(self._courses(panel, asked, predicted_QHY[rows]), asked)
-            if time_QH is not None:
-                log_QHE = columns_QHP @ self.coef_EP[which_E].T + self.intercept_E[which_E]
-                found_QHE[rows][..., which_E] = ends_in(log_QHE, time_QH[rows])
-                continue
-            goes_on_QH = np.ones(columns_QHP.shape[:2])
-            for e in np.flatnonzero(which_E):
-                hazard_QH = expit(columns_QHP @ self.coef_EP[e] + self.intercept_E[e])
-                found_QHE[rows, :, e] = hazard_QH * goes_on_QH
-                goes_on_QH *= 1 - hazard_QH
+            courses = self._courses(panel, asked, predicted_QHY[rows])
+            columns_QHP, mean_QHY = self._ahead(courses, asked, self._share)
+            logit_QHE = columns_QHP @ self.coef_EP[which_E].T + self.intercept_E[which_E]
+            step_QH = None if time_QH is None else time_QH[rows]
+            found_QHE[rows][..., which_E] = self._over_errors(mean_QHY, logit_QHE, which_E, step_QH)
         return found_QHE
+
+    def _over_errors(
+        self, mean_QHY: Floats, logit_QHE: Floats, which_E: NDArray[np.bool_], time_QH: Floats | None
+    ) -> Floats:
+        """Return the mean probabilities `[Q,H,E]` of ends over courses that lie from the mean one as others did.
+
+        Args:
+            mean_QHY: the mean course of outcomes, or of their logarithms.
+            logit_QHE: of the ends `which_E` along it.
+            which_E: ends of one kind.
+            time_QH: as `time` returns it.
+        """
+        found_QHE = _probabilities(logit_QHE, time_QH)
+        if self.errors is None or logit_QHE.shape[1] < 2:
+            return found_QHE
+        later, steps = np.s_[:, 1:], logit_QHE.shape[1] - 1
+        mean_QHY, time_QH = mean_QHY[later], None if time_QH is None else time_QH[later]
+        rest_QHE = logit_QHE[later] - self._of_outcomes(mean_QHY)[..., which_E]
+        errors = (self.errors.outcome_HKY[:steps], self.errors.logit_HKE[:steps])
+        total_QHE = np.zeros_like(rest_QHE)
+        for error_HY, shift_HE in zip(*(np.swapaxes(values, 0, 1) for values in errors), strict=True):
+            logit_QHE = self._of_outcomes(mean_QHY + error_HY) + shift_HE
+            total_QHE += _probabilities(rest_QHE + logit_QHE[..., which_E], time_QH)
+        found_QHE[later] = total_QHE / MOST_ERRORS
+        return found_QHE
+
+    def _of_outcomes(self, own_QHY: Floats) -> Floats:
+        """Return what a course of outcomes, or of their logarithms, adds to the logits of ends `[Q,H,E]`."""
+        bent_QHP = self._bent(own_QHY)
+        return np.asarray(bent_QHP @ self.coef_EP[:, : bent_QHP.shape[-1]].T)
+
+    def _bent(self, own_QHY: Floats) -> Floats:
+        """Return the columns `[Q,H,...]` that a course of outcomes, or of their logarithms, becomes."""
+        both_QHC = self._both_scales(own_QHY)
+        return Courses(both_QHC[:, :, None], both_QHC[..., :0]).columns(self.knots_KSY)
 
     def time(self, plan: Plans) -> Floats | None:
         """Return how long steps `[...]` are by which rates of terminal ends grow, None where hazards are per step.
@@ -222,153 +347,38 @@ class Hazards:
             [courses.columns(self.knots_KSY), queries.plan @ dose_table(self.schema.treatments)], axis=-1
         )
 
+    def _ahead(
+        self, courses: Courses, queries: Queries, share: Callable[[int, Floats, Floats], Floats]
+    ) -> tuple[Floats, Floats]:
+        """Return the columns `[Q,H,P]` of the mean course, and its outcomes `[Q,H,Y]`, or their logarithms.
+
+        Covariates go on as they do in training, since those of the origin are out of date a step later. Outcomes are
+        those that the model predicts, mixed with the transition's: `share` says in which share at each step.
+        """
+        columns_QHP, outcomes = self._columns(courses, queries), len(self.floor_Y)
+        mean_QHY = self._own_scale(courses.outcome_QHSY[:, :, 0])
+        for h in range(1, queries.horizon if self.transition else 0):
+            next_QC = self.transition.after(columns_QHP[:, h - 1])  # type: ignore[union-attr]
+            next_QY = next_QC[:, :outcomes]
+            mean_QHY[:, h] = next_QY + share(h, mean_QHY[:, h], next_QY) * (mean_QHY[:, h] - next_QY)
+            bent_QP = self._bent(mean_QHY[:, h : h + 1])[:, 0]
+            columns_QHP[:, h, : bent_QP.shape[1]] = bent_QP
+            columns_QHP[:, h, self._covariates] = next_QC[:, outcomes:]
+        return columns_QHP, mean_QHY
+
+    def _share(self, h: int, _model_QY: Floats, _next_QY: Floats) -> Floats:
+        return np.ones(len(self.floor_Y)) if self.errors is None else self.errors.share_HY[h - 1]
+
     def _courses(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> Courses:
         """Return what is known before each step, logarithms as further outcomes."""
         known = panel.outcomes.astype(np.float64)
         both_NTY = np.concatenate([known, _logs(known, self.floor_Y)], axis=-1)
         before_QZ = both_NTY[queries.subject, queries.origin, known.shape[2] :]
         ahead_QHY = np.concatenate([predicted_QHY, self._logs_ahead(predicted_QHY, before_QZ)], axis=-1)
-        scaler = replace(self.scaler, outcomes=np.concatenate([self.scaler.outcomes, self.moments_4Z[:2]], axis=1))
+        scaler = replace(self.scaler, outcomes=self._moments)
         seen = replace(panel, outcomes=both_NTY, outcome_observed=None)
         courses = Courses.of(seen, queries, ahead_QHY, scaler, self.schema.treatments)
         return replace(courses, outcome_QHSY=courses.outcome_QHSY[:, :, :1])  # of means, only that of the last step
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Survival:
-    """The hazards of a model's data, and how right they are on held-out subjects.
-
-    `subjects`, `decisions` and `events` (by end) are what they were fitted to, `domain` says of whom. `held_out` has
-    the mean log loss of a step, that of hazards which are the same at all steps, and the steps; `reliability` the
-    expected and the observed share of steps that end, in tenths of the expected one.
-    """
-
-    hazards: Hazards
-    domain: Domain
-    subjects: int
-    decisions: int
-    events: Mapping[str, int]
-    held_out: Mapping[str, Any]
-    reliability: tuple[Mapping[str, Any], ...]
-
-    def along(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> tuple[Floats, Floats]:
-        """Return how likely a series is to go on through each step of plans, `[Q,H]`, and each end by then, `[Q,H,E]`.
-
-        At the origin the subject is known to go on (spec SURV-4).
-        """
-        ends_QHE = self.hazards.along(panel, queries, predicted_QHY)
-        survival_QH = np.cumprod(1 - ends_QHE.sum(axis=-1), axis=1)
-        before_QH = np.concatenate([np.ones((len(survival_QH), 1)), survival_QH[:, :-1]], axis=1)
-        return survival_QH, np.cumsum(before_QH[..., None] * ends_QHE, axis=1)
-
-    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return the arrays that a model's artifact holds."""
-        held = self.hazards
-        values = (held.floor_Y, held.moments_4Z, held.knots_KSY, held.intercept_E, held.coef_EP)
-        return {ARRAYS + name: array for name, array in zip(FIELDS, values, strict=True)}
-
-    def to_meta(self) -> dict[str, Any]:
-        """Return the facts that it holds beside them."""
-        plain = {name: getattr(self, name) for name in ("domain", "subjects", "decisions")}
-        of = {"events": dict(self.events), "held_out": dict(self.held_out)}
-        return {**plain, **of, "reliability": [dict(row) for row in self.reliability]}
-
-    @classmethod
-    def read(cls, model: FittedModel, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> Self:
-        """Read what `to_meta` and `to_arrays` returned.
-
-        Raises:
-            ValueError: it does not fit the model.
-            KeyError: something is missing.
-            TypeError: something is of another kind.
-        """
-        numbers = (np.asarray(arrays[ARRAYS + name]).astype(np.float64) for name in FIELDS)
-        hazards = Hazards(model.schema, model.scaler, *numbers)
-        hazards.check()
-        if (domain := meta["domain"]) not in ("source", "target"):
-            raise ValueError(f"hazards of an unknown domain, {str(domain)[:40]!r}")
-        rows = tuple(row for row in meta["reliability"] if isinstance(row, Mapping))
-        events = {str(name): int(count) for name, count in dict(meta["events"]).items()}
-        held = dict(meta["held_out"])
-        if held and not np.isfinite([float(held[name]) for name in LOSSES]).all():
-            raise ValueError("log losses that are not finite")
-        return cls(hazards, domain, int(meta["subjects"]), int(meta["decisions"]), events, held, rows)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class GoesOn:
-    """How likely series are to go on through each step of plans, `[Q,H]`, and to have had each end by then, `[Q,H,E]`.
-
-    `events` counts the training subjects that had each terminal end, `tells` says whether hazards do better on held-out
-    subjects than constant ones.
-    """
-
-    survival_QH: Floats
-    ended_QHE: Floats
-    events: Mapping[str, int]
-    tells: bool
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return what the terminal ends are called."""
-        return tuple(self.events)
-
-    @property
-    def columns(self) -> dict[str, Floats]:
-        """Return what tables of answers have, `[Q,H]` by name: ends on their own where there are several."""
-        several = {f"ended_{name}": self.ended_QHE[..., e] for e, name in enumerate(self.names) if len(self.names) > 1}
-        return {"survival": self.survival_QH} | several
-
-
-def goes_on(model: FittedModel, panel: Panel, queries: Queries, predicted_QHY: Floats) -> GoesOn | None:
-    """Return how likely the series of queries are to go on, None where a model knows of no terminal end."""
-    found = survival_of(model)
-    terminal = [e for e, end in enumerate(model.schema.ends) if end.terminal]
-    if found is None or not terminal:
-        return None
-    survival_QH, ended_QHE = found.along(panel, queries, predicted_QHY)
-    names = (model.schema.ends[e].name for e in terminal)
-    events, held = {name: found.events.get(name, 0) for name in names}, found.held_out
-    tells = not held or float(held[LOSSES[0]]) < float(held[LOSSES[1]])
-    return GoesOn(survival_QH, ended_QHE[..., terminal], events, tells)
-
-
-def learn_survival(
-    model: FittedModel, train: Panel, held: Panel, facts: OutcomeFacts, *, domain: Domain
-) -> Survival | None:
-    """Fit hazards to a model's training subjects and see how right they are on others; None where series have no ends.
-
-    Args:
-        model: just fitted.
-        train: the subjects that it was fitted to.
-        held: others.
-        facts: of the outcomes.
-        domain: of all these subjects.
-    """
-    schema = model.schema
-    hazards = Hazards.fit(train, schema, model.scaler, facts) if schema.ends else None
-    if hazards is None:
-        return None
-    events = {end.name: int((train.ends == code).sum()) for code, end in enumerate(schema.ends, start=1)}
-    decisions = int((train.length - 1).sum())
-    time_NT = hazards.time(train.treatments)
-    share_E = np.array([events[end.name] * end.terminal for end in schema.ends])
-    share_E = share_E / (decisions if time_NT is None else time_NT[train.decided].sum())
-    told, rows = _held_out(hazards, held, share_E)
-    return Survival(hazards, domain, train.n_subjects, decisions, events, told, tuple(rows))
-
-
-def survival_of(model: FittedModel) -> Survival | None:
-    """Return the hazards that travel with a model, None where it has none.
-
-    Raises:
-        ArtifactError: what its file holds does not fit it.
-    """
-    meta = model.meta.get("survival")
-    if not meta:
-        return None
-    with reading(model, "survival"):
-        return Survival.read(model, meta, getattr(model, "attached", {}))
 
 
 def log_loss(probability_ME: Floats, ended_ME: NDArray[np.bool_]) -> Floats:
@@ -378,31 +388,34 @@ def log_loss(probability_ME: Floats, ended_ME: NDArray[np.bool_]) -> Floats:
     return np.asarray(-of_ends_M - xlogy(~ended_ME.any(axis=-1), np.maximum(none_M, tiny)))
 
 
-def _held_out(hazards: Hazards, panel: Panel, share_E: Floats) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the log loss of terminal ends on other subjects, and expected beside observed shares in tenths."""
-    risk = AtRisk.of(panel, hazards.schema, terminal=True)
-    if not len(risk.queries):
-        return {}, []
-    expected_ME = hazards.along(panel, risk.queries, nothing_ahead(panel, risk.queries))[:, 0]
-    constant_ME = np.broadcast_to(np.maximum(share_E, 1e-12), expected_ME.shape)
-    time_QH, rank_ME = hazards.time(risk.queries.plan), expected_ME
-    if time_QH is None:
-        losses = [float(log_loss(p_ME, risk.ended_ME).mean()) for p_ME in (expected_ME, constant_ME)]
-    else:
-        expected_ME = expected_ends(expected_ME)
-        rank_ME = expected_ME / time_QH
-        losses = [float(loss_of_rates(rate_ME, time_QH, risk.ended_ME).mean()) for rate_ME in (rank_ME, constant_ME)]
-    told = dict(zip(LOSSES, losses, strict=True)) | {"decisions": len(expected_ME)}
-    rows = []
-    for e in (e for e, end in enumerate(hazards.schema.ends) if end.terminal):
-        expected_M, ended_M = expected_ME[:, e], risk.ended_ME[:, e]
-        for part_M in np.array_split(np.argsort(rank_ME[:, e], kind="stable"), min(BINS, len(expected_M))):
-            shares = {"expected": float(expected_M[part_M].mean()), "observed": float(ended_M[part_M].mean())}
-            rows.append({"end": hazards.schema.ends[e].name, **shares, "decisions": len(part_M)})
-    return told, rows
-
-
 def _logs(values: NDArray[np.floating], floor_Y: Floats) -> Floats:
     """Return the logarithm `[...,Z]` of outcomes that have one."""
     has_Y = floor_Y > 0
     return np.asarray(np.log(np.maximum(values[..., has_Y].astype(np.float64), floor_Y[has_Y])))
+
+
+def _move(logit_M: Floats, ended_M: NDArray[np.bool_], time_M: Floats | None) -> float:
+    """Return by how much logits, or logarithms of rates over times, are to be moved to fit ends, by Newton's method."""
+    moved = 0.0
+    for _ in range(ANCHOR_STEPS):
+        if time_M is None:
+            expected_M = expit(logit_M + moved)
+            curve = float((expected_M * (1 - expected_M)).sum())
+        else:
+            expected_M = np.exp(np.minimum(logit_M + moved, MOST_LOG)) * time_M
+            curve = float(expected_M.sum())
+        slope = float(expected_M.sum() - ended_M.sum()) + moved / ANCHOR_SD**2
+        moved -= float(np.clip(slope / (curve + 1 / ANCHOR_SD**2), -1.0, 1.0))
+    return moved
+
+
+def _probabilities(logit_QHE: Floats, time_QH: Floats | None) -> Floats:
+    """Return the probability `[Q,H,E]` of each end, of logits in a chain, or of logarithms of rates over a time."""
+    if time_QH is not None:
+        return ends_in(logit_QHE, time_QH)
+    hazard_QHE, goes_on_QH = expit(logit_QHE), np.ones(logit_QHE.shape[:2])
+    for e in range(hazard_QHE.shape[2]):
+        own_QH = hazard_QHE[..., e].copy()
+        hazard_QHE[..., e] *= goes_on_QH
+        goes_on_QH *= 1 - own_QH
+    return np.asarray(hazard_QHE)

@@ -1,0 +1,127 @@
+"""Hazards steps ahead agree with what came, whatever the method, and with the truth under plans (spec SURV-10)."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costar_cli.config.models import FinetuneConfig
+from costar_cli.errors import ArtifactError
+from costar_cli.methods import METHODS
+from costar_cli.methods.base import FittedModel
+from costar_cli.panel import Dataset, Panel, Part, Queries
+from costar_cli.uncertainty import survival_of
+from costar_cli.uncertainty.course_errors import CourseErrors, least_squares_share
+from costar_cli.uncertainty.survival_fit import survival_windows
+from tests.fits import fit_method, model_of
+from tests.mortal_world import mortal_dataset, true_ends
+
+HORIZON = 5
+QUICK = FinetuneConfig(epochs=2, members=1, batch_size=256)
+CLOSED = [method.name for method in METHODS.values() if method.closed_form]
+NETWORKS = [name for name in METHODS if name not in (*CLOSED, "growth")]
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Dataset:
+    return mortal_dataset((4_000, 1_000, 4_000, 40, 40, 40), horizon=HORIZON)
+
+
+def survival_by(dataset: Dataset, method: str) -> tuple[FittedModel, Panel]:
+    return model_of(fit_method(dataset, method, None, QUICK)), dataset.panels[Part("source", "test")]
+
+
+def predicted_and_came(model: FittedModel, panel: Panel) -> tuple[np.ndarray, np.ndarray]:
+    """Sums over subjects at risk `[H,E]`, from every origin that follows a whole horizon, under treatments given."""
+    survival, queries = survival_of(model), survival_windows(panel, HORIZON)
+    assert survival is not None
+    assert queries is not None
+    hazard_QHE = survival.hazards.along(panel, queries, model.rollout(panel, queries).mean(axis=0, dtype=np.float64))
+    step_QH, last_Q1 = queries.origin[:, None] + np.arange(HORIZON), panel.length[queries.subject, None] - 2
+    at_risk_QH, end_Q1 = step_QH <= last_Q1, panel.ends[queries.subject, None]
+    came_QHE = np.stack([(step_QH == last_Q1) & (end_Q1 == code) for code in (1, 2)], axis=-1)
+    return (hazard_QHE * at_risk_QH[..., None]).sum(axis=0), came_QHE.sum(axis=0)
+
+
+@pytest.mark.parametrize("method", [*CLOSED, "growth", *(pytest.param(n, marks=pytest.mark.slow) for n in NETWORKS)])
+def test_as_many_ends_are_predicted_as_came_at_each_step_ahead(mortal: Dataset, method: str) -> None:
+    predicted_HE, came_HE = predicted_and_came(*survival_by(mortal, method))
+    assert (np.abs(predicted_HE - came_HE) < 3 * np.sqrt(2 * came_HE)).all()  # as many subjects to learn from
+    later, came = predicted_HE[1:].sum(axis=0), came_HE[1:].sum(axis=0)
+    assert (np.abs(later - came) < 3 * np.sqrt(2 * came)).all()
+
+
+@pytest.mark.parametrize("plan", [(0, 0, 0, 0, 0), (1, 1, 1, 1, 1), (0, 0, 1, 1, 1)])
+def test_ends_under_plans_agree_with_the_truth(mortal: Dataset, plan: tuple[int, ...]) -> None:
+    model, panel = survival_by(mortal, "mean")  # its predictions ignore plans: covariates and hazards do not
+    rows = np.flatnonzero(panel.length > 3).astype(np.int32)
+    asked = Queries(
+        rows, np.full(len(rows), 2, np.int16), np.tile(np.array(plan, np.uint8)[:, None], (len(rows), 1, 1))
+    )
+    survival = survival_of(model)
+    assert survival is not None
+    found = survival.along(panel, asked, model.rollout(panel, asked).mean(axis=0, dtype=np.float64))
+    truth = true_ends(panel.covariates[rows, 2, 0], panel.outcomes[rows, 2, 0], plan)
+    for estimate, true in zip(found, truth, strict=True):
+        np.testing.assert_allclose(
+            estimate.mean(axis=0), true, atol=0.05
+        )  # the course held at its mean and its start: up to .14 off
+
+
+def test_hazards_of_files_without_courses_ahead_are_read_as_they_were(mortal: Dataset) -> None:
+    trained = fit_method(mortal, "mean", None, QUICK)
+    later = ("survival/next", "survival/errors")
+    old = replace(trained, arrays={k: v for k, v in trained.arrays.items() if not k.startswith(later)})
+    new, survival = (survival_of(model_of(one)) for one in (trained, old))
+    assert new is not None
+    assert survival is not None
+    assert new.hazards.errors is not None
+    assert (survival.hazards.transition, survival.hazards.errors) == (None, None)
+    panel = mortal.panels[Part("source", "val")]
+    queries = survival_windows(panel, HORIZON)
+    assert queries is not None
+    both = [one.hazards.along(panel, queries, np.zeros((len(queries), HORIZON, 1))) for one in (new, survival)]
+    np.testing.assert_allclose(both[0][:, 0], both[1][:, 0], rtol=1e-9)  # one step ahead there is nothing to continue
+    assert not np.allclose(both[0][:, 1], both[1][:, 1], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("errors_logits", lambda a: a[:-1]),
+        ("errors_outcomes", lambda a: np.full_like(a, np.nan)),
+        ("errors_share", None),
+        ("next_coef", lambda a: a[:, :-1]),
+        ("next_range", None),
+    ],
+)
+def test_damaged_courses_ahead_are_refused(mortal: Dataset, name: str, damage) -> None:
+    trained = fit_method(mortal, "mean", None, QUICK)
+    arrays = dict(trained.arrays)
+    whole = arrays.pop(f"survival/{name}")
+    if damage:
+        arrays[f"survival/{name}"] = damage(whole)
+    with pytest.raises(ArtifactError, match="survival is damaged"):
+        survival_of(model_of(replace(trained, arrays=arrays)))
+
+
+def test_the_share_of_a_model_is_the_one_of_least_squares() -> None:
+    rng = np.random.default_rng(0)
+    model, other = rng.normal(size=(2, 400, 3))
+    known = other + np.array([0.3, -0.5, 1.7]) * (model - other)
+    np.testing.assert_allclose(least_squares_share(model, other, known), [0.3, 0.0, 1.0])
+    np.testing.assert_array_equal(least_squares_share(other, other, known), 1.0)
+
+
+def test_kept_errors_are_quantiles_of_those_that_count_and_of_the_last_step_that_has_some() -> None:
+    error_QH = np.arange(30.0).reshape(10, 3)
+    counts_QH = np.tile([[True, True, False]], (10, 1))
+    counts_QH[:5, 1] = False
+    kept = CourseErrors.of(np.ones((3, 1)), error_QH[..., None], -error_QH[..., None], counts_QH, error_QH)
+    assert kept is not None
+    np.testing.assert_array_equal(np.unique(kept.outcome_HKY[0, :, 0]), error_QH[:, 0])
+    np.testing.assert_array_equal(np.unique(kept.outcome_HKY[1, :, 0]), error_QH[5:, 1])
+    np.testing.assert_array_equal(np.unique(kept.outcome_HKY[2, :, 0]), error_QH[5:, 1])
+    np.testing.assert_array_equal(kept.logit_HKE, -kept.outcome_HKY)
+    none = np.zeros_like(counts_QH)
+    assert CourseErrors.of(np.ones((3, 1)), error_QH[..., None], error_QH[..., None], none, error_QH) is None
