@@ -229,7 +229,10 @@ def finetune(
     if any(outcome.transform for outcome in dataset.schema.outcomes):
         for said in on_transforms(run.model(selected.fitted, meta["settings"])):
             reporter.note(said)
-    attached, facts = _judge(dataset, run, selected, meta, calibrating, apart=apart) if judged else ({}, {})
+    attached, facts, doubt = _judge(dataset, run, selected, meta, calibrating, apart=apart) if judged else ({}, {}, "")
+    if doubt:
+        reporter.warn(doubt)
+        warnings.append(doubt)
     meta |= facts
     meta |= {"support": support.to_meta()} if support else {}
     doubtful = suspects(indications(dataset.panel(domain, "train"), dataset.schema))
@@ -248,12 +251,11 @@ def _pretrained_on(start: FittedModel | None, domain: Domain) -> bool:
 
 def _judge(
     dataset: Dataset, run: FitRun, selected: Selected, meta: Mapping[str, Any], panel: Panel, *, apart: bool
-) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
-    """Return what held-out subjects say of the answers of what a fit ends with: arrays and facts of its file.
+) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any], str]:
+    """Return what held-out subjects say of what a fit ends with: arrays and facts of its file, and what is doubtful.
 
     They are the calibration of its intervals (spec BAND-3), the support of plans (spec SUPPORT-6) and the hazards of
-    ends (spec SURV-2), which in few-shot training are the source's. Facts about outcomes stand in the calibration, or,
-    where there is none, in the support.
+    ends (spec SURV-2, SURV-11). Facts about outcomes stand in the calibration, or, where there is none, in the support.
     """
     task = run.task
     facts = facts_of(task.start) if task.start else None
@@ -266,8 +268,8 @@ def _judge(
     practice = support.practice if support else None
     calibration = calibrate(model, held, facts, domain=task.domain, apart=apart, practice=practice)
     same_ends = task.start is not None and task.start.schema.ends == dataset.schema.ends
-    survival = survival_of(task.start) if task.start and same_ends else None
-    survival = survival or learn_survival(model, task.panels[task.train], panel, facts, domain=task.domain)
+    start = survival_of(task.start) if task.start and same_ends and run.few_shot else None
+    survival, doubt = learn_survival(model, task.panels[task.train], panel, facts, domain=task.domain, start=start)
     arrays: dict[str, NDArray[np.generic]] = {}
     for found in (calibration, support, survival):
         arrays |= found.to_arrays() if found else {}
@@ -276,7 +278,7 @@ def _judge(
         told["practice"] = support.to_meta() | ({} if calibration else {"facts": facts.to_meta()})
     if survival:
         told["survival"] = survival.to_meta()
-    return arrays, told
+    return arrays, told, doubt
 
 
 def _fit_meta(dataset: Dataset, run: FitRun, selected: Selected) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from costar_cli.uncertainty.rates import expected_ends, loss_of_rates
 from costar_cli.uncertainty.survival import Hazards, log_loss
 
 BINS: Final = 10
+BASES: Final = ("fitted", "anchored", "source")
 LOSSES: Final = ("log_loss", "constant_log_loss")  # per step, of the hazards and of those that are always the same
 
 Floats = NDArray[np.float64]
@@ -32,7 +33,9 @@ class Survival:
 
     `subjects`, `decisions` and `events` (by end) are what they were fitted to, `domain` says of whom. `held_out` has
     the mean log loss of a step, that of hazards which are the same at all steps, and the steps; `reliability` the
-    expected and the observed share of steps that end, in tenths of the expected one.
+    expected and the observed share of steps that end, in tenths of the expected one. `basis` says what hazards of
+    few-shot models are: `fitted` to the target's subjects, or the source's, `anchored` at how often these ended, or as
+    they are (spec SURV-11).
     """
 
     hazards: Hazards
@@ -42,6 +45,7 @@ class Survival:
     events: Mapping[str, int]
     held_out: Mapping[str, Any]
     reliability: tuple[Mapping[str, Any], ...]
+    basis: str = "fitted"
 
     def along(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> tuple[Floats, Floats]:
         """Return how likely a series is to go on through each step of plans, `[Q,H]`, and each end by then, `[Q,H,E]`.
@@ -59,7 +63,7 @@ class Survival:
 
     def to_meta(self) -> dict[str, Any]:
         """Return the facts that it holds beside them."""
-        plain = {name: getattr(self, name) for name in ("domain", "subjects", "decisions")}
+        plain = {name: getattr(self, name) for name in ("domain", "basis", "subjects", "decisions")}
         of = {"events": dict(self.events), "held_out": dict(self.held_out)}
         return {**plain, **of, "reliability": [dict(row) for row in self.reliability]}
 
@@ -75,12 +79,14 @@ class Survival:
         hazards = Hazards.read(model, arrays)
         if (domain := meta["domain"]) not in ("source", "target"):
             raise ValueError(f"hazards of an unknown domain, {str(domain)[:40]!r}")
+        if (basis := meta.get("basis", "fitted")) not in BASES:
+            raise ValueError(f"hazards on an unknown basis, {str(basis)[:40]!r}")
         rows = tuple(row for row in meta["reliability"] if isinstance(row, Mapping))
         events = {str(name): int(count) for name, count in dict(meta["events"]).items()}
         held = dict(meta["held_out"])
         if held and not np.isfinite([float(held[name]) for name in LOSSES]).all():
             raise ValueError("log losses that are not finite")
-        return cls(hazards, domain, int(meta["subjects"]), int(meta["decisions"]), events, held, rows)
+        return cls(hazards, domain, int(meta["subjects"]), int(meta["decisions"]), events, held, rows, basis)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -122,9 +128,15 @@ def goes_on(model: FittedModel, panel: Panel, queries: Queries, predicted_QHY: F
 
 
 def learn_survival(
-    model: FittedModel, train: Panel, held: Panel, facts: OutcomeFacts, *, domain: Domain
-) -> Survival | None:
-    """Fit hazards to a model's training subjects and see how right they are on others; None where series have no ends.
+    model: FittedModel,
+    train: Panel,
+    held: Panel,
+    facts: OutcomeFacts,
+    *,
+    domain: Domain,
+    start: Survival | None = None,
+) -> tuple[Survival | None, str]:
+    """Fit hazards to a model's training subjects and see how right they are on others.
 
     Args:
         model: just fitted.
@@ -132,21 +144,53 @@ def learn_survival(
         held: others.
         facts: of the outcomes.
         domain: of all these subjects.
+        start: what the model started from knows of the same ends.
+
+    Returns:
+        The hazards, None where series have no ends; and what makes them doubtful, nothing otherwise.
     """
     schema = model.schema
     hazards = Hazards.fit(train, schema, model.scaler, facts) if schema.ends else None
     if hazards is None:
-        return None
+        return start, ""
     events = {end.name: int((train.ends == code).sum()) for code, end in enumerate(schema.ends, start=1)}
-    decisions = int((train.length - 1).sum())
-    time_NT = hazards.time(train.treatments)
+    decisions, time_NT = int((train.length - 1).sum()), hazards.time(train.treatments)
     share_E = np.array([events[end.name] * end.terminal for end in schema.ends])
     share_E = share_E / (decisions if time_NT is None else time_NT[train.decided].sum())
+    basis, doubt = "fitted", ""
+    if start is not None:
+        candidates = {"fitted": hazards, "anchored": start.hazards.anchored(train), "source": start.hazards}
+        basis, doubt = _best(candidates, train, held, share_E)
+        hazards = candidates[basis]
     told, rows = _held_out(hazards, held, share_E)
     if (queries := survival_windows(held, model.horizon, every=1)) is not None:
         queries = queries.take(np.unique(np.linspace(0, len(queries) - 1, MOST_WINDOWS).round().astype(np.int64)))
         hazards = hazards.with_errors(held, queries, model.rollout(held, queries).mean(axis=0, dtype=np.float64))
-    return Survival(hazards, domain, train.n_subjects, decisions, events, told, tuple(rows))
+    if start is not None and basis == "source":
+        domain, events, decisions, subjects = start.domain, dict(start.events), start.decisions, start.subjects
+    else:
+        subjects = train.n_subjects
+    return Survival(hazards, domain, subjects, decisions, events, told, tuple(rows), basis), doubt
+
+
+def _best(candidates: Mapping[str, Hazards], train: Panel, held: Panel, share_E: Floats) -> tuple[str, str]:
+    """Return which hazards a few-shot model has (spec SURV-11), and what is doubtful about that."""
+    terminal = [code for code, end in enumerate(candidates["source"].schema.ends, start=1) if end.terminal]
+    ended, ended_held = (int(np.isin(panel.ends, terminal).sum()) for panel in (train, held))
+    if not terminal:
+        return "source", ""
+    if not ended:
+        return "source", (
+            f"survival is that of the source: none of the {train.n_subjects} training subjects of the target had a "
+            "terminal event, and it may be another there"
+        )
+    if not ended_held:
+        return "anchored", (
+            "survival is that of the source, moved to how often the target's training subjects ended: none of "
+            f"{held.n_subjects} held-out subjects had a terminal event, by which it could be checked"
+        )
+    losses = {name: _held_out(hazards, held, share_E)[0][LOSSES[0]] for name, hazards in candidates.items()}
+    return min(losses, key=losses.__getitem__), ""
 
 
 def survival_windows(panel: Panel, horizon: int, *, every: int | None = None) -> Queries | None:
