@@ -244,7 +244,7 @@ WORLDS = {
     "aids": World(aids, {
         "patient": "subject", "Time": "out?", "death": "out?", "CD4": "outcome?", "obstime": "time?",
         "drug": "treatment?", "gender": "static", "prevOI": "static", "AZT": "static?", "start": "covariate",
-        "stop": "out?", "event": "event?",
+        "event": "event?",  # and `stop` is the end of its intervals
     }),
     "m5": World(m5, {
         "id": "subject", "item_id": "cluster?", "dept_id": "static", "store_id": "static?", "date": "time",

@@ -51,6 +51,13 @@ class Table:
         """Return the time of each row of the long table."""
         return self.rows.series(self.time).to_numpy()
 
+    @property
+    def last_rows(self) -> Ints:
+        """Return the last cell `[N]` of each subject that has a row."""
+        cells, last = np.flatnonzero(self.keys.row >= 0), np.zeros(len(self.keys.subjects), dtype=np.int64)
+        last[self.keys.subject[cells]] = cells
+        return last
+
     def keep(self, kept: Mask) -> "Table":
         """Return the table of some subjects `[N]`."""
         return replace(self, keys=self.keys.keep(kept), wide_row=self.wide_row[kept])
@@ -244,6 +251,8 @@ def cell_times(table: Table, schema: TableSchema) -> Times:
         return table.times[keys.row]
     if clock.by_row:  # each cell without a row is the end of its subject, which has one alone
         when: Times = table.times[keys.row]
+        if clock.stop:
+            when = np.where(bare, table.column(clock.stop).to_numpy()[table.last_rows[keys.subject]], when)
         for name in (name for name in schema.named(*ENDS) if schema.columns[name].at):
             values, _ = table.subject_values(name)
             theirs = bare & values.is_not_null().to_numpy()[keys.subject]

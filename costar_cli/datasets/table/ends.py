@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from costar_cli.datasets.table.context import Table
 from costar_cli.datasets.table.index import LONGEST, TOLERANCE, Ints, refuse_long
+from costar_cli.datasets.table.intervals import at_stops, wrong_intervals
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_column import ENDS
 from costar_cli.panel.findings import Finding, counted
@@ -35,25 +36,27 @@ class Ends:
 
 def place_ends(table: Table, schema: TableSchema) -> tuple[Table, list[Finding]]:
     """Return a table with a cell for each end whose time a column tells, and what is wrong with these times."""
-    length, findings = table.keys.length.copy(), list[Finding]()
-    for name in (name for name in schema.named(*ENDS) if schema.columns[name].at):
+    length, findings = table.keys.length.copy(), wrong_intervals(table, schema)
+    stop = [schema.time.stop] if schema.time.stop and not findings else []
+    for name in [*stop, *(name for name in schema.named(*ENDS) if schema.columns[name].at)]:
+        one = "interval" if name in stop else "event"
         at, early, changes = _steps(table, schema, name)
         findings += changes
         later = (at >= 0) & (table.keys.length - 1 > at)
         rows = table.keys.step > np.where(later, at, table.keys.length)[table.keys.subject]
         distant = (at > table.keys.length) & (schema.time.gaps == "error")
         if early.any():
-            findings.append(_wrong(table, name, early, "before the first visit", "correct the times"))
+            findings.append(_wrong(table, name, early, one, "before the first visit", "correct the times"))
         if later.any():
             what = f"column '{name}': {counted(int(rows.sum()), 'row')} after the end of the subject's series"
             place = f"first in {table.place(int(rows.argmax()))}"
             findings.append(Finding("error", what, place, "correct the times, or leave the rows out"))
         if (far := at >= LONGEST).any():
             what = f"more than {LONGEST:,} steps after the subject's first row"
-            findings.append(_wrong(table, name, far, what, "correct the times, or give `max_length`"))
+            findings.append(_wrong(table, name, far, one, what, "correct the times, or give `max_length`"))
         elif distant.any():
             fix = 'correct the times, or choose `gaps = "fill"` or "ignore" in [time]'
-            findings.append(_wrong(table, name, distant, "more than a step after the subject's last row", fix))
+            findings.append(_wrong(table, name, distant, one, "more than a step after the subject's last row", fix))
         length = np.where(~later & ~distant, np.maximum(length, at + 1), length)
     if findings:
         return table, findings
@@ -130,13 +133,14 @@ def _said(table: Table, schema: TableSchema, name: str) -> tuple[list[str], Ints
     said = named.to_series()
     names = sorted(str(text) for text in said.drop_nulls().unique().to_list())
     places = said.replace_strict(names, list(range(len(names))), default=NEVER, return_dtype=pl.Int64)
-    return names or [name], places.fill_null(NEVER).to_numpy().astype(np.int64)
+    code_M = places.fill_null(NEVER).to_numpy().astype(np.int64)
+    return names or [name], at_stops(table, code_M, NEVER) if schema.time.stop else code_M
 
 
 def _steps(table: Table, schema: TableSchema, name: str) -> tuple[Ints, NDArray[np.bool_], list[Finding]]:
     """Return the step `[N]` at which an end first shows, by its time, `NEVER` for none; whose time is too early."""
     keys = table.keys
-    values, findings = table.subject_values(name)
+    values, findings = table.subject_values(name) if name != schema.time.stop else (_stops(table, name), [])
     known = values.is_not_null().to_numpy()
     when = values.fill_null(0).to_numpy()
     times = table.times
@@ -152,6 +156,11 @@ def _steps(table: Table, schema: TableSchema, name: str) -> tuple[Ints, NDArray[
     return np.where(inside, at, NEVER).astype(np.int64), early, findings
 
 
-def _wrong(table: Table, name: str, wrong: NDArray[np.bool_], what: str, fix: str) -> Finding:
-    problem = f"column '{name}': {counted(int(wrong.sum()), 'event')} {what}"
+def _stops(table: Table, name: str) -> pl.Series:
+    """Return when the last interval of each subject `[N]` ends."""
+    return table.column(name).gather(pl.Series(table.last_rows))
+
+
+def _wrong(table: Table, name: str, wrong: NDArray[np.bool_], one: str, what: str, fix: str) -> Finding:
+    problem = f"column '{name}': {counted(int(wrong.sum()), one)} {what}"
     return Finding("error", problem, f"first in {table.subject_place(name, int(wrong.argmax()))}", fix)

@@ -12,6 +12,7 @@ from costar_cli.datasets.registry import RESERVED_NAMES
 from costar_cli.datasets.table.files import open_files, without_rows
 from costar_cli.datasets.table.guess_cells import cells_in_doubt
 from costar_cli.datasets.table.guess_events import find_log
+from costar_cli.datasets.table.guess_intervals import find_intervals
 from costar_cli.datasets.table.guess_keys import Guess, doubt_keys, find_keys, find_steps, ordered
 from costar_cli.datasets.table.guess_roles import find_roles, role_in_doubt
 from costar_cli.datasets.table.guess_wide import refuse_wide
@@ -49,6 +50,7 @@ def guess_schema(paths: Sequence[Path], statics: Path | None = None) -> GuessedS
     else:
         find_keys(guess)
         refuse_wide(guess, paths[0])
+        find_intervals(guess)
         find_roles(guess)
         find_steps(guess)
     for name, entry in guess.entries.items():
@@ -125,6 +127,8 @@ def _time_lines(guess: Guess) -> Iterator[str]:
     yield f"step = {toml_value(spacing.step)}" + (f"  # {spacing.remark}" if spacing.remark else "")
     if spacing.unit:
         yield f"unit = {toml_value(spacing.unit)}  # what results call a step"
+    if guess.stop:
+        yield f"stop = {toml_value(guess.stop)}  # the end of each row's interval, at which an event of the row came"
     if guess.time is not None and (formats := guess.facts(guess.time).date_formats) and formats[0]:
         yield f"format = {toml_value(formats[0])}"
     remarks = {"fill": "a step without a row is a missing value", "elapsed": "visits at any time"}

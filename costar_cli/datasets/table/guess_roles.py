@@ -48,7 +48,7 @@ def find_roles(guess: Guess) -> None:
     changing, steady = [], []
     _find_cluster(guess)
     for column in guess.sample.columns.values():
-        if column.name in guess.entries or column.name in guess.left_out or _left_out(guess, column):
+        if column.name in (guess.stop, *guess.entries, *guess.left_out) or _left_out(guess, column):
             continue
         if not _is_static(guess, column):
             changing.append(column)
@@ -112,7 +112,8 @@ def _end(guess: Guess, column: Facts) -> str:
 
     Other rows say no, or nothing.
     """
-    named = "event" if is_death(column.words) or column.words & EVENT else "censored" * is_follow_up(column.words)
+    comes = is_death(column.words) or column.words & EVENT or (guess.stop and "status" in column.words)
+    named = "event" if comes else "censored" * is_follow_up(column.words)
     if not named:
         return ""
     marks, yes = {value.lower() for value in column.values}, {*YES, "1.0"}

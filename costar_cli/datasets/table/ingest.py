@@ -12,6 +12,7 @@ from costar_cli.datasets.table.context import EncodingContext, Mask
 from costar_cli.datasets.table.ends import ends_of
 from costar_cli.datasets.table.index import Ints, Keys
 from costar_cli.datasets.table.inputs import TableInputs, read_table
+from costar_cli.datasets.table.intervals import added_ends
 from costar_cli.datasets.table.known_queries import read_queries
 from costar_cli.datasets.table.preprocessing import KEY, to_json
 from costar_cli.datasets.table.schema import TableSchema
@@ -185,8 +186,9 @@ def encode_columns(context: EncodingContext) -> tuple[PanelSchema, Arrays, Array
     context.room.require()
     ended, found = ends_of(table, schema)
     context.findings += found
+    context.final = added_ends(table) if schema.time.stop else None
     if ended:
-        context.final = ended.final
+        context.final = ended.final if context.final is None else context.final | ended.final
         marked = [name for name in ended.names if schema.columns[name].role == "event" and not schema.columns[name].at]
         context.learned.categories.update({name: ended.names[name] for name in marked})
     covariates, masks = encode_variables(context, "covariate")

@@ -17,6 +17,7 @@ from costar_cli.datasets.table.ends import place_ends
 from costar_cli.datasets.table.events import EventLog
 from costar_cli.datasets.table.files import TableFile, open_files, without_rows
 from costar_cli.datasets.table.index import Ints, long_enough, number_subjects, read_keys, usable_rows
+from costar_cli.datasets.table.intervals import tell_of_unused
 from costar_cli.datasets.table.parse import As, Reading, Rows, as_read, read_rows, unreadable, unusable, wrong_values
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_column import ENDS, OF_STEPS
@@ -75,6 +76,7 @@ def read_table(
         DataError: files or columns that are missing or cannot be read, subjects and times that make no panel.
     """
     tables, wide = _opened(inputs, schema)
+    tell_of_unused(tables[0].columns, schema, reporter)
     long_readings, wide_readings, found = _readings(schema, tables, wide)
     subject = Reading(schema.named("subject")[0], "text")
     on = Reading(schema.statics.on, "text") if wide is not None and schema.statics.on else subject
@@ -105,7 +107,7 @@ def read_table(
     found = [*findings, *unplaced]
     raise_errors([] if rows.height else [*found, *levels], what="the table")
     whole = not unplaced
-    timed = any(column.at for column in schema.columns.values())
+    timed = bool(schema.time.stop) or any(column.at for column in schema.columns.values())
     of_any_length = schema.model_copy(update={"min_length": 1}) if timed else schema
     keys = read_keys(
         rows, subject, time, of_any_length, reporter, findings=found, also=levels, wrong=wrong, whole=whole
@@ -142,7 +144,7 @@ def _opened(inputs: TableInputs, schema: TableSchema) -> tuple[list[TableFile], 
 
 def _with_ends(table: Table, schema: TableSchema, reporter: Reporter, wrong: list[Finding] | None) -> Table:
     """Return a table with the cells of ends whose time a column tells, of the subjects that are then long enough."""
-    table, found = place_ends(table, schema)
+    table, found = place_ends(table, schema)  # after a subject's last row, which may be its first
     if wrong is None:
         raise_errors(found, what="the table")
     else:
@@ -226,6 +228,8 @@ def _readings(
             problem = f"[domain] compares '{name}' with {reading.as_}s, its kind says otherwise"
             raise DataError(problem, where="[domain]", fix="compare it with a constant of its kind")
         asked.setdefault(name, reading)
+    if schema.time.stop:
+        asked[schema.time.stop] = Reading.of_time(schema.time.stop, schema.time)
     findings: list[Finding] = []
     in_wide: dict[str, Reading] = {}
     subjects = schema.subject or schema.named("subject")
@@ -237,6 +241,7 @@ def _readings(
         lacking = [table for table in tables if called not in table.columns]
         in_time = name in schema.columns and schema.columns[name].role not in (*PER_SUBJECT, "subject")
         in_time &= name not in schema.columns or not schema.columns[name].at
+        in_time |= name == schema.time.stop
         is_key = name not in asked or name in (*on, *subjects)
         if wide is not None and called in wide.columns and not is_key and not in_time:
             if not lacking:

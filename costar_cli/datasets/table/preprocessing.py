@@ -199,6 +199,8 @@ class Preprocessing:
         changed: dict[str, Any] = {"columns": made, "min_length": 1, "queries": QueriesSchema(), "subject": joint}
         if not set(condition_readings(schema)) <= set(columns):
             changed["domain"] = DomainSchema()
+        if schema.time.stop and schema.time.stop not in columns:
+            changed["time"] = schema.time.model_copy(update={"stop": None})
         return schema.model_copy(update=changed | ({} if clock is None else {"time": clock}))
 
     def _of_variables(self, columns: Collection[str]) -> TableSchema:

@@ -220,7 +220,7 @@ class TableSchema(Section):
         log = self.events
         keys = (*(self.subject or ()), self.statics.on, *((log.code, log.value) if log else ()))
         plain = set(self.columns) - set(self.named(*OF_STEPS) if log else ())
-        return {key for key in keys if key} | {self.in_file(name) for name in plain}
+        return {key for key in (*keys, self.time.stop) if key} | {self.in_file(name) for name in plain}
 
     @property
     def leveled(self) -> list[str]:

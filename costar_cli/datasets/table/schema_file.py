@@ -119,6 +119,7 @@ def _schema_problems(schema: TableSchema) -> Iterator[str]:
     if schema.max_length is not None and schema.max_length < schema.min_length:
         yield f"max_length {schema.max_length} is below min_length {schema.min_length}"
     yield from _log_problems(schema)
+    yield from _interval_problems(schema)
     if schema.time.bin:
         yield from _bin_problems(schema)
     yield from _outcome_problems(schema)
@@ -148,6 +149,15 @@ def _log_problems(schema: TableSchema) -> Iterator[str]:
                 f"{key_path(('columns', name))}: named levels are `any`, `count`, `first` or `last`; a sum is a dose: "
                 '`kind = "continuous"`'
             )
+
+
+def _interval_problems(schema: TableSchema) -> Iterator[str]:
+    """Find ends of intervals that are something else, too, or that no row has."""
+    stop = schema.time.stop
+    if stop and stop in {schema.in_file(name) for name in schema.columns}:
+        yield f"time.stop: '{stop}' is in [columns], too: keep one of the two"
+    if stop and schema.events:
+        yield "time.stop: the rows of a log are no intervals: leave it out"
 
 
 def _bin_problems(schema: TableSchema) -> Iterator[str]:

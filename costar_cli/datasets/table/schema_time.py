@@ -8,7 +8,7 @@ from zoneinfo import available_timezones
 import numpy as np
 from pydantic import Field, model_validator
 
-from costar_cli.datasets.table.schema_column import Section
+from costar_cli.datasets.table.schema_column import Line, Section
 from costar_cli.panel.calendar import Date
 
 
@@ -68,6 +68,11 @@ class TimeSchema(Section):
         description="`fill`: steps without a row are missing values; `ignore`: each row is the next step, as if all "
         "were as long; `elapsed`: each row is the next step, and models are told how long it is until then",
     )
+    stop: Line | None = Field(
+        None,
+        description="Column with the end of each row's interval, of which the column of role `time` is the start: the "
+        "row's treatment was given in it, and an event that the row marks came at its end",
+    )
     bin: bool = Field(
         False,
         description="Rows in the same step become one row, as the `aggregate` of each column says, with a warning; "
@@ -96,6 +101,8 @@ class TimeSchema(Section):
             problems.append(f"`zone = {self.zone!r}` is not a time zone such as `Europe/Berlin`")
         if self.bin and self.by_row:
             problems.append(f'`bin` makes steps of one length, and `gaps = "{self.gaps}"` has none: choose one of them')
+        if self.bin and self.stop:
+            problems.append("`bin` makes one row of several, of which `stop` says that each is an interval: choose one")
         if self.gaps == "elapsed" and months:
             problems.append('`gaps = "elapsed"` needs steps of one length: give `step` in days, for example `30d`')
         without = {"hour": days, "weekday": months, "month": False}
