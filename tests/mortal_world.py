@@ -26,7 +26,7 @@ MORTAL = PanelSchema(
 
 def _risks(x: Floats, y: Floats, a: Floats, harsher: float = 0.0) -> tuple[Floats, Floats]:
     """Return the probabilities of death, and of recovery without it."""
-    death = expit(-2.5 + harsher + 1.2 * x + 0.3 * y - 0.9 * a)
+    death = expit(-3.2 + harsher + 1.8 * x + 0.3 * y - 0.9 * a)
     return death, (1 - death) * expit(-3 - 0.6 * x + 0.7 * a)
 
 

@@ -19,7 +19,7 @@ from tests.mortal_world import mortal_dataset, true_ends
 from tests.uncertainty.test_rates import fitted as fitted_rates
 from tests.uncertainty.test_rates import visited
 
-HARSHER, CONFIG = 1.5, FinetuneConfig()
+HARSHER, CONFIG = 2.2, FinetuneConfig()
 SIZES = (2_000, 500, 10, 150, 80, 2_000)
 
 
