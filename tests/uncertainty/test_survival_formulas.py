@@ -27,7 +27,7 @@ def of_the_logarithm() -> Hazards:
     scaler = Scaler(np.zeros((2, 0)), np.array([[4.0], [2.0]]), np.zeros((2, 0)))
     moments = np.array([[MEAN], [SD], [DOWN], [UP]])
     hazards = Hazards(SCHEMA, scaler, np.array([FLOOR]), moments, np.zeros((knots, 1, 2)), np.array([INTERCEPT]), coef)
-    hazards.check()
+    hazards._check(4)
     return hazards
 
 
