@@ -10,6 +10,7 @@ import pytest
 from costar_cli.datasets.table import TableInputs, ingest_table
 from costar_cli.datasets.table.export import export_dataset
 from costar_cli.datasets.table.files import frame_as_file
+from costar_cli.datasets.table.guess import guess_schema
 from costar_cli.datasets.table.new_subjects import ingest_new
 from costar_cli.datasets.table.preprocessing import Preprocessing
 from costar_cli.datasets.table.schema_file import read_schema
@@ -17,7 +18,7 @@ from costar_cli.errors import DataError, UsageError
 from costar_cli.panel import Part
 from costar_cli.panel.store import made_from
 from costar_cli.reporting import NullReporter
-from tests.datasets.table_worlds import ingest, make_schema, problems, ward
+from tests.datasets.table_worlds import Listener, ingest, make_schema, of, problems, save, ward
 
 MG: dict[str, Any] = {"role": "treatment", "kind": "continuous", "unit": "mg"}
 
@@ -118,3 +119,81 @@ def test_ordinal_doses_take_their_levels_alone(tmp_path: Path) -> None:
 def test_a_schema_of_a_dose_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="drug"):
         make_schema({"drug": {"role": "treatment", **wrong}})
+
+
+def gaps_in_doses() -> tuple[pl.DataFrame, pl.Series]:
+    """Doses with one missing on days 1 and 2 of every subject, and on day 0 of the second; and what goes on there."""
+    frame = dosed()
+    lacking = pl.col("day").is_in([1, 2]) | ((pl.col("patient") == "p02") & (pl.col("day") == 0))
+    holes = frame.with_columns(drug=pl.when(~lacking).then(pl.col("drug")))
+    return holes, holes.select(pl.col("drug").forward_fill().over("patient").fill_null(0.0)).to_series()
+
+
+def test_a_missing_dose_goes_on_where_the_schema_says_so_and_how_many_did_is_noted(tmp_path: Path) -> None:
+    frame, whole = gaps_in_doses()
+    listener = Listener()
+    data = ingest(frame, make_schema({"drug": {**MG, "missing": "carry"}}), folder=tmp_path, listener=listener)
+    for number, name in enumerate(("p01", "p02", "p05")):
+        panel, row = of(data, name)
+        given = data.schema.treatments.decode(panel.treatments[row])[:, 0]
+        assert np.allclose(given, whole.filter(frame["patient"] == name).to_numpy(), atol=1e-5), number
+    told = "58 missing values are carried forward from the subject's last one, 3 missing values count as not given"
+    assert f"treatment 'drug': {told}" in listener.notes
+
+
+def test_what_goes_on_teaches_no_dose(tmp_path: Path) -> None:
+    frame, _ = gaps_in_doses()
+    carried = ingest(frame, make_schema({"drug": {**MG, "missing": "carry"}}), folder=tmp_path)
+    filled = ingest(frame, make_schema({"drug": {**MG, "missing": "fill"}}), folder=tmp_path)
+    assert carried.schema.treatments.doses == filled.schema.treatments.doses
+
+
+def test_a_missing_level_goes_on_too_over_steps_without_a_row(tmp_path: Path) -> None:
+    rows = pl.col("day").is_in([0, 1, 3, 4, 5])
+    drug = {"role": "treatment", "levels": ["none", "low", "high"], "missing": "carry"}
+    frame = ward().with_columns(drug=pl.when(pl.col("day") != 1).then("drug"))
+    columns = {"drug": drug, "pressure": {"role": "outcome", "missing": "fill"},
+               "heart rate": {"role": "covariate", "missing": "fill"}}  # fmt: skip
+    listener = Listener()
+    data = ingest(frame.filter(rows), make_schema(columns, time={"gaps": "fill"}), folder=tmp_path, listener=listener)
+    panel, row = of(data, "p01")
+    level = data.schema.treatments.classes
+    given = [level[int(step.argmax())][0] for step in panel.treatments[row]]
+    want = ward().filter(pl.col("patient") == "p01")["drug"].replace_strict({"none": 0, "low": 1, "high": 2}).to_list()
+    assert given == [want[0], want[0], want[0], *want[3:]]
+    assert not any("count as not treated" in warning for warning in listener.warnings)
+
+
+def test_what_each_choice_makes_of_missing_doses_is_said(tmp_path: Path) -> None:
+    frame, _ = gaps_in_doses()
+    (told,) = problems(frame, make_schema({"drug": MG}), folder=tmp_path)
+    assert "column 'drug': 61 doses missing" in told
+    assert '`missing = "carry"` if the last one goes on (3 before any count as not given)' in told
+    assert '`missing = "fill"` if that means not given (a dose of 0)' in told
+
+
+def test_new_subjects_have_their_doses_carried_as_training_had(tmp_path: Path) -> None:
+    frame, whole = gaps_in_doses()
+    data = ingest(frame, make_schema({"drug": {**MG, "missing": "carry"}}), folder=tmp_path)
+    inputs = TableInputs([frame_as_file(frame.with_columns(patient="new" + pl.col("patient")), "new.csv")])
+    new = ingest_new(inputs, Preprocessing.of_dataset(made_from(data, config={})), NullReporter())
+    panel, row = of(new, "newp05")
+    given = new.schema.treatments.decode(panel.treatments[row])[:, 0]
+    assert np.allclose(given, whole.filter(frame["patient"] == "p05").to_numpy(), atol=1e-5)
+
+
+def test_carry_belongs_to_treatments() -> None:
+    with pytest.raises(UsageError, match="belongs to a treatment"):
+        make_schema({"age": {"role": "static", "missing": "carry"}})
+
+
+def test_a_guess_asks_what_missing_doses_mean_and_says_what_each_choice_does(tmp_path: Path) -> None:
+    frame, _ = gaps_in_doses()
+    text = guess_schema([save(frame, tmp_path / "ward.csv")]).text
+    line = next(line for line in text.splitlines() if line.startswith("drug = "))
+    assert '61 values missing: is none given (`missing = "fill"`), or does the last one go on' in line
+    assert '(`missing = "carry"`, but for 3 before any)?' in line
+    zero = frame.with_columns(drug=pl.when(pl.col("day") == 4).then(0.0).otherwise("drug"))
+    text = guess_schema([save(zero, tmp_path / "ward.csv")]).text
+    line = next(line for line in text.splitlines() if line.startswith("drug = "))
+    assert '61 values missing: does the last one go on (`missing = "carry"`' in line

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.datasets.table.index import Ints, Keys, Times
-from costar_cli.datasets.table.parse import Reading, Rows
+from costar_cli.datasets.table.parse import Reading, Rows, wrong_values
 from costar_cli.datasets.table.room import Room
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_column import ENDS
@@ -200,11 +200,33 @@ class EncodingContext:
         steps = {part: self.steps_of(number) for number, part in enumerate(Part.all())}
         return Room(self.table.keys, steps, self.schema, asks=self.asks)
 
-    def fill_treatment(self, name: str, holes: Mask) -> None:
-        """Note that a treatment counts as not given in some cells `[M]`, and keep how many of them have no row."""
-        count = counted(int(holes.sum()), "missing value counts", "missing values count")
-        self.reporter.note(f"treatment '{name}': {count} as not given")
-        self.bare[name] = int((holes & (self.table.keys.row < 0)).sum())
+    def fill_treatment(self, name: str, holes: Mask, observed: Mask) -> Ints:
+        """Return the cell whose treatment goes on in each of the holes of a mask `[M]`, -1 where none is given.
+
+        How many there are of both is noted, and of the latter, how many have no row.
+        """
+        source = np.where(self.schema.columns[name].missing == "carry", self.table.carried(observed), -1)
+        goes_on, filled = holes & (source >= 0), holes & (source < 0)
+        notes = []
+        if goes_on.any():
+            count = counted(int(goes_on.sum()), "missing value is", "missing values are")
+            notes.append(f"{count} carried forward from the subject's last one")
+        if filled.any():
+            count = counted(int(filled.sum()), "missing value counts", "missing values count")
+            notes.append(f"{count} as not given")
+        self.reporter.note(f"treatment '{name}': {', '.join(notes)}")
+        self.bare[name] = int((filled & (self.table.keys.row < 0)).sum())
+        return source[holes]
+
+    def missing_treatment(self, name: str, holes: Mask, observed: Mask, *, one: str) -> Finding:
+        """Say that a treatment is missing in some cells `[M]`, and what each choice makes of how many of them."""
+        ahead = int((holes & (self.table.carried(observed) < 0)).sum())
+        first = f" ({ahead:,} before any count as not given)" if ahead else ""
+        fix = (
+            f'declare `missing = "carry"` if the last one goes on{first}, or `missing = "fill"` if that means not '
+            "given (a dose of 0), or give them; a subject's last row may have none"
+        )
+        return wrong_values(name, holes, "missing", self.table.place, fix, one=one)
 
     def steps_of(self, part: int) -> Ints:
         """Return how many steps `[N]` of each subject a part has, 0 of those who are not in it."""

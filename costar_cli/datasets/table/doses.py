@@ -29,19 +29,21 @@ def read_doses(context: EncodingContext) -> tuple[list[str], Floats]:
 
 
 def learn_doses(context: EncodingContext, names: Sequence[str], dose_MD: Floats, unrecorded: Mask) -> list[Dose]:
-    """Return the doses as source-train was given them, or as they are known; what is missing in `dose_MD` becomes 0.
+    """Return the doses as source-train was given them, or as they are known.
 
-    What is wrong goes to the context's findings; those doses are left out.
+    What is missing in `dose_MD` becomes 0, or the subject's last dose where the schema says that it goes on. What is
+    wrong goes to the context's findings; those doses are left out.
     """
     learned = []
     for i, name in enumerate(names):
         column, values = context.schema.columns[name], dose_MD[:, i]
-        holes = context.table.column(name).is_null().to_numpy() & ~unrecorded  # what cannot be read is told elsewhere
-        if holes.any() and column.missing != "fill":
-            fix = 'give them, or declare `missing = "fill"` if that means 0; a subject\'s last row may have none'
-            context.findings.append(wrong_values(name, holes, "missing", context.table.place, fix, one="dose"))
+        empty = context.table.column(name).is_null().to_numpy()  # what cannot be read is told elsewhere
+        holes = empty & ~unrecorded
+        source = np.full(int(holes.sum()), -1)
+        if holes.any() and column.missing not in ("fill", "carry"):
+            context.findings.append(context.missing_treatment(name, holes, ~empty, one="dose"))
         elif holes.any():
-            context.fill_treatment(name, holes)
+            source = context.fill_treatment(name, holes, ~empty)
         known = None if context.known is None else context.known.doses.get(name)
         train = values[context.train_cells & ~np.isnan(values)]
         if wrong := list(_impossible(context, name, values, train, known)):
@@ -50,6 +52,7 @@ def learn_doses(context: EncodingContext, names: Sequence[str], dose_MD: Floats,
             learned.append(known)
         else:
             learned += _learned(context, name, train)
+        values[holes] = np.where(source < 0, 0.0, values[source])  # after learning: what goes on is no dose of its own
         dose_MD[:, i] = np.nan_to_num(values)
     return learned
 

@@ -308,9 +308,9 @@ def _as_treatment(guess: Guess, column: Facts, role: str) -> str:
 
 def _treatment_in_doubt(guess: Guess, column: Facts, *, by_name: bool) -> str:
     if _is_dose(column):
-        lacking = f' {counted(column.missing, "value")} missing: does that mean 0 (`missing = "fill"`)?'
         asked = "guessed by its name: is it a dose that is given after its row was measured, 0 where none is?"
-        return f"{asked}{lacking if _holes(guess, column) else ''}"
+        zeros = column.numbers is not None and column.numbers.min() == 0
+        return asked + _missing_treatment(guess, column, given_not=zeros)
     counts = {str(text): int(rows) for text, rows in column.known.value_counts().rows()}
     levels, is_told = guessed_levels(counts)
     text = f"guessed {'by its name' if by_name else 'by its values'}: is it given after its row was measured, and is "
@@ -318,16 +318,24 @@ def _treatment_in_doubt(guess: Guess, column: Facts, *, by_name: bool) -> str:
     text += "" if is_told else " It is only the most frequent: `levels` names the reference first."
     if guess.subject is not None and not _changes(guess, column):
         text += " It never changes within a subject."
-    if holes := _holes(guess, column):
-        text += f' {counted(holes, "value")} missing: does that mean not given (`missing = "fill"`)?'
-    return text
+    return text + _missing_treatment(guess, column, given_not=is_told)
 
 
-def _holes(guess: Guess, column: Facts) -> int:
-    """Return how many values of a treatment are missing elsewhere than at the last row of a subject."""
+def _missing_treatment(guess: Guess, column: Facts, *, given_not: bool) -> str:
+    """Return the question what missing values of a treatment mean; nothing where only last rows of subjects have some.
+
+    `given_not` says that it is written where none is given: a blank is then less likely to mean that.
+    """
     if not column.missing or guess.subject is None or guess.time is None:
-        return column.missing
+        return ""
     when = ordered(guess.facts(guess.time))
-    frame = pl.DataFrame({"s": guess.facts(guess.subject).text, "t": when, "missing": column.text.is_null()})
-    last = frame.select(pl.col("t") == pl.col("t").max().over("s")).to_series().fill_null(value=False)
-    return int((frame["missing"] & ~last).sum())
+    frame = pl.DataFrame({"s": guess.facts(guess.subject).text, "t": when, "x": column.text})
+    frame = frame.drop_nulls(["s", "t"]).sort("s", "t", maintain_order=True)
+    inner = frame.filter(pl.col("t") < pl.col("t").max().over("s"))
+    holes = inner.filter(pl.col("x").is_null()).height
+    if not holes:
+        return ""
+    first = inner.filter(pl.col("x").forward_fill().over("s").is_null()).height
+    ahead = f", but for {first:,} before any" if first else ""
+    ways = [f'does the last one go on (`missing = "carry"`{ahead})', 'is none given (`missing = "fill"`)']
+    return f" {counted(holes, 'value')} missing: {', or '.join(ways if given_not else reversed(ways))}?"

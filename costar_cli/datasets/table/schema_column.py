@@ -93,12 +93,12 @@ class ColumnSchema(Section):
         description="What models see of a covariate, static or outcome: its logarithm, that of 1 + value, or the "
         "difference from the step before; of outcomes it is undone in all answers",
     )
-    missing: Literal["error", "fill"] | None = Field(
+    missing: Literal["error", "fill", "carry"] | None = Field(
         None,
         description="How a missing value is treated. `error`: it is refused; `fill`: the subject's "
-        "last value, then source-train's mean, with a 0/1 column `NAME_observed`; of a treatment, its reference level. "
-        "Covariates and statics: the table's `missing`; "
-        "outcomes and treatments: `error`",
+        "last value, then source-train's mean, with a 0/1 column `NAME_observed`; of a treatment, its reference level "
+        "or dose 0: not given. `carry`, of a treatment: the subject's last level or dose goes on; before the first "
+        "one, none is given. Covariates and statics: the table's `missing`; outcomes and treatments: `error`",
     )
     indicator: bool = Field(True, description="Whether a filled column gets the 0/1 column `NAME_observed`")
     standardize: bool | None = Field(
@@ -140,6 +140,8 @@ class ColumnSchema(Section):
                 "the lag of an outcome is known before it is predicted: make it a covariate beside the outcome, with "
                 "its `column` and `shift = 1`"
             )
+        of_others = '`missing = "carry"` belongs to a treatment: `fill` carries the last value of others'
+        problems += [of_others] * (self.missing == "carry" and self.role != "treatment")
         if self.role == "outcome" and self.kind == "categorical":
             problems.append("an outcome is a number, not categorical")
         if self.role == "treatment":

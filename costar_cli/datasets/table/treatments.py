@@ -157,17 +157,20 @@ def _unrecorded(context: EncodingContext, names: Sequence[str], missing_MN: Mask
 
 
 def _check_missing(context: EncodingContext, names: Sequence[str], code: Ints, unrecorded: Mask) -> None:
-    """Put the reference where the schema says so; find other missing levels but in last cells without treatment."""
+    """Put the reference, or the last level, where the schema says so; find other levels that are missing.
+
+    Last cells of subjects may have none.
+    """
     for i, name in enumerate(names):
         holes = (code[:, i] == MISSING) & ~unrecorded
         if not holes.any():
             continue
-        if context.schema.columns[name].missing == "fill":
-            code[holes, i] = 0
-            context.fill_treatment(name, holes)
-            continue
-        fix = 'give them, or declare `missing = "fill"` if that means not given; a subject\'s last row may have none'
-        context.findings.append(wrong_values(name, holes, "missing", context.table.place, fix, one="treatment"))
+        observed = code[:, i] != MISSING
+        if context.schema.columns[name].missing in ("fill", "carry"):
+            source = context.fill_treatment(name, holes, observed)
+            code[holes, i] = np.where(source < 0, 0, np.maximum(code[source, i], 0))
+        else:
+            context.findings.append(context.missing_treatment(name, holes, observed, one="treatment"))
 
 
 def unknown_level(
