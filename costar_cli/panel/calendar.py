@@ -6,6 +6,8 @@ Dates have no zone: they are as the table has them, and UTC where it tells a zon
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
+from functools import lru_cache
 from typing import Any, Final, Literal, Self
 
 import numpy as np
@@ -24,16 +26,35 @@ FIRST: Final = {unit: int(np.datetime64("0001-01-01").astype(f"M8[{unit}]").asty
 UNITS: Final[tuple[tuple[int, Precision], ...]] = (
     (86_400_000_000, "D"), (60_000_000, "m"), (1_000_000, "s"), (1, "us"),
 )  # fmt: skip
+IN_WORDS: Final = ("%YQ%q", "%Y-Q%q", "%Yq%q", "%G-W%V", "%GW%V", "%YM%m", "%Ym%m")  # which nothing else looks like
+FORMS: Final = (*IN_WORDS, "%Y%m", "%Y0%q", "%Y%q", "%G%V", "%Y")  # in which answers write periods
+_PARTS: Final = {"Y": r"\d{4}", "G": r"\d{4}", "m": "0[1-9]|1[0-2]", "q": "[1-4]", "V": r"0[1-9]|[1-4]\d|5[0-3]"}
+_MONTHS: Final = {"m": 1, "q": 3, "Y": 12}  # of a period, by the shortest of its parts
+
+
+@lru_cache
+def period_pattern(form: str) -> str | None:
+    """Return the regular expression of periods in a form, a group for each part; None where parts make no period.
+
+    Periods are years `%Y` with months `%m` or quarters `%q`, years alone, and weeks `%V` of their years `%G`.
+    """
+    pieces = re.split("%(.)", form)
+    texts, parts = pieces[::2], pieces[1::2]
+    if tuple(sorted(parts)) not in {("Y",), ("Y", "m"), ("Y", "q"), ("G", "V")}:
+        return None
+    bare = not "".join(texts).strip()  # of digits alone, each part has all of its own
+    known = _PARTS if bare else {**_PARTS, "m": "1[0-2]|0?[1-9]"}
+    return "".join(re.escape(text) if i % 2 == 0 else f"(?P<{text}>{known[text]})" for i, text in enumerate(pieces))
 
 
 @dataclass(frozen=True, slots=True)
 class Date:
-    """A date that somebody wrote: a month, a day, or a time of day.
+    """A date that somebody wrote: a year, quarter, month or week, a day, or a time of day.
 
     Attributes:
         text: as it was written.
         begin: its first microsecond.
-        last: its last one: of a day or a month, when that ends.
+        last: its last one: of a day or a longer period, when that ends.
     """
 
     text: str
@@ -44,9 +65,20 @@ class Date:
         return self.text
 
     @classmethod
-    def parse(cls, text: object) -> "Date | None":
-        """Return the date that a text spells in ISO form, None where it spells none."""
-        if not isinstance(text, str) or not DATE.fullmatch(word := text.strip()):
+    def parse(cls, text: object, form: str = "") -> "Date | None":
+        """Return the date that a text spells in ISO form, or as a period; None where it spells none.
+
+        Where `form` is one of periods, a text or number in that form is one, too: 202312 or 2023.
+        """
+        if isinstance(text, int) and not isinstance(text, bool):
+            text = str(text) if form else None
+        if not isinstance(text, str):
+            return None
+        word = text.strip()
+        for known in dict.fromkeys([*([form] if form else []), *IN_WORDS]):
+            if (pattern := period_pattern(known)) and (found := re.fullmatch(pattern, word, re.IGNORECASE)):
+                return cls._of_period(word, found.groupdict())
+        if not DATE.fullmatch(word):
             return None
         try:
             written = np.datetime64(word.removesuffix("Z").replace(" ", "T"))
@@ -54,6 +86,22 @@ class Date:
             return None
         begin, instant = written.astype("M8[us]"), len(word) > len("2024-03-01Z")
         return cls(word, begin, begin if instant else (written + 1).astype("M8[us]") - np.timedelta64(1, "us"))
+
+    @classmethod
+    def _of_period(cls, word: str, parts: dict[str, str]) -> "Date | None":
+        """Return the period with these parts, None for a week 53 of a year that has 52, and for the year 0."""
+        try:
+            if "V" in parts:
+                begin = np.datetime64(date.fromisocalendar(int(parts["G"]), int(parts["V"]), 1))
+                end = begin + np.timedelta64(7, "D")
+            else:
+                month = int(parts["m"]) if "m" in parts else 3 * int(parts.get("q", 1)) - 2
+                begin = np.datetime64(date(int(parts["Y"]), month, 1))
+                length = next(months for part, months in _MONTHS.items() if part in parts)
+                end = begin.astype("M8[M]") + np.timedelta64(length, "M")
+        except ValueError:
+            return None
+        return cls(word, begin.astype("M8[us]"), end.astype("M8[us]") - np.timedelta64(1, "us"))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,12 +114,14 @@ class Calendar:
         unit: microseconds (`us`) or months (`M`).
         size: of a step; None where each row is a step, whatever its time.
         written: the unit in which all times can be written; some of the subjects have theirs written as all have.
+        form: of `FORMS`, the one in which the data write their periods; empty where times are ISO dates.
     """
 
     time_NK: Ints
     unit: Unit
     size: int | None
     written: Precision | None = None
+    form: str = ""
 
     def __post_init__(self) -> None:
         if self.written is None:
@@ -86,7 +136,7 @@ class Calendar:
     @property
     def kind(self) -> dict[str, Any]:
         """Return what the calendars of all parts of a data set share, as plain JSON data."""
-        return {"unit": self.unit, "size": self.size}
+        return {"unit": self.unit, "size": self.size} | ({"form": self.form} if self.form else {})
 
     def take(self, rows: Any) -> Self:  # noqa: ANN401 - whatever selects rows
         """Return the calendar of some subjects."""
@@ -119,9 +169,14 @@ class Calendar:
     def texts(
         self, subject_Q: NDArray[np.integer], step_Q: NDArray[np.integer], length_Q: NDArray[np.integer]
     ) -> NDArray[np.object_]:
-        """Return when steps of subjects are, as text (`2024-03-01`, `2024-03-01 14:00`), None where it is not known."""
+        """Return when steps of subjects are, as text (`2024-03-01`, `2024-03-01 14:00`), None where it is not known.
+
+        Periods are written as the data have them: `2019Q3`.
+        """
         distinct, place_Q = np.unique(self.at(subject_Q, step_Q, length_Q), return_inverse=True)
         texts = np.datetime_as_string(distinct, unit=self.written).astype(object)
+        if self.form:
+            texts[~np.isnat(distinct)] = [_in_form(day, self.form) for day in distinct[~np.isnat(distinct)]]
         texts = np.array([None if text == "NaT" else text.replace("T", " ") for text in texts], dtype=object)
         return texts[place_Q]
 
@@ -149,3 +204,13 @@ class Calendar:
         if self.unit == "M":
             return "M"
         return next(name for size, name in UNITS if not (self.time_NK % size).any() and not (self.size or 0) % size)
+
+
+def _in_form(moment: np.datetime64, form: str) -> str:
+    """Return a moment as the period that it is in."""
+    day: date = moment.astype("M8[D]").item()
+    iso = day.isocalendar()
+    parts = {"%Y": f"{day.year:04}", "%m": f"{day.month:02}", "%q": f"{(day.month + 2) // 3}"}
+    for part, text in (parts | {"%G": f"{iso.year:04}", "%V": f"{iso.week:02}"}).items():
+        form = form.replace(part, text)
+    return form

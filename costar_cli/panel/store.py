@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from costar_cli.artifact import Artifact, content_digest, describe, fingerprint, read_artifact, write_artifact
 from costar_cli.errors import ArtifactError, DataError, complaints
+from costar_cli.panel.calendar import FORMS
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.findings import broken_invariants, not_finite, not_finite_answers, raise_errors
 from costar_cli.panel.panel import Panel
@@ -236,10 +237,16 @@ def _clock(meta: Mapping[str, Any]) -> dict[str, Any] | None:
     if clock is None:
         return None
     size = clock.get("size") if isinstance(clock, Mapping) else 0
-    if not isinstance(clock, Mapping) or clock.get("unit") not in ("us", "M") or set(clock) != {"unit", "size"}:
+    if (
+        not isinstance(clock, Mapping)
+        or clock.get("unit") not in ("us", "M")
+        or set(clock) - {"form"} != {"unit", "size"}
+    ):
         raise ArtifactError("the calendar of the data set is not valid")
     if size is not None and (not isinstance(size, int) or isinstance(size, bool) or not 0 < size < 2**53):
         raise ArtifactError(f"the calendar's steps must be of a positive size, not {size!r}")
+    if clock.get("form", "") not in ("", *FORMS):
+        raise ArtifactError("the calendar of the data set writes its periods in an unknown form")
     return dict(clock)
 
 

@@ -45,10 +45,11 @@ class Moments:
         if origin == "all":
             return cls(panel, *np.nonzero(panel.observed))
         every_N, last_N = np.arange(panel.n_subjects), panel.length - 1
-        if isinstance(origin, Date):
+        if (date := date_of(panel, origin)) is not None:
             if panel.calendar is None:
-                raise UsageError(f"the origin {origin} is a date, and {NO_DATES}", where=where, fix=KEEPS_DATES)
-            return cls(panel, every_N, panel.calendar.find(origin, panel.length))
+                raise UsageError(f"the origin {date} is a date, and {NO_DATES}", where=where, fix=KEEPS_DATES)
+            return cls(panel, every_N, panel.calendar.find(date, panel.length))
+        assert not isinstance(origin, Date)  # noqa: S101 - it would be the date
         if origin == "last":
             return cls(panel, every_N, last_N)
         step = max(-FURTHEST, min(origin, FURTHEST))
@@ -98,6 +99,11 @@ class Moments:
         return steps
 
 
+def date_of(panel: Panel, said: object) -> Date | None:
+    """Return the date that something says of a panel, where numbers may be periods, as its data write them: 2015."""
+    return said if isinstance(said, Date) else Date.parse(said, panel.calendar.form if panel.calendar else "")
+
+
 def step_of(panel: Panel, origin: Origin, *, where: str = "--origin") -> int:
     """Return the step that an origin is in the series of a panel's first subject; it may be beyond the last one.
 
@@ -107,12 +113,12 @@ def step_of(panel: Panel, origin: Origin, *, where: str = "--origin") -> int:
     if origin == "all":
         fix = "give `last`, a step, -K for K steps before the last, or a date, or ask about a cohort"
         raise UsageError("one subject is asked about from one origin", where=where, fix=fix)
-    if isinstance(origin, int) and origin >= 0:
+    if isinstance(origin, int) and origin >= 0 and date_of(panel, origin) is None:
         return origin
     moments = Moments.of(panel, origin, where=where)
     if moments.outside_Q[0]:
         problem = f"origin {origin} is outside the series of subject {panel.names[0]}: {moments.series_of(0)}"
-        fix = "choose a date in it" if isinstance(origin, Date) else f"go back {panel.length[0] - 1} steps at most"
+        fix = "choose a date in it" if date_of(panel, origin) else f"go back {panel.length[0] - 1} steps at most"
         raise UsageError(problem, where=where, fix=f"{fix}, or `last`")
     return int(moments.origin_Q[0])
 

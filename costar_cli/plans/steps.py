@@ -8,7 +8,7 @@ from costar_cli.panel import PanelSchema, TreatmentEncoding
 from costar_cli.panel.calendar import Date
 from costar_cli.panel.dose import Dose
 from costar_cli.panel.levels import are_doses, as_number, find_level, known_levels
-from costar_cli.plans.moments import KEEPS_DATES, Moments
+from costar_cli.plans.moments import KEEPS_DATES, Moments, date_of
 from costar_cli.plans.untrusted import JsonObject, Problems, shown
 
 FEW: Final = 6  # alternatives that fit in one line of a message
@@ -78,12 +78,13 @@ class StepReader:
 
     def ahead(self, said: object, what: str, where: str, *, end: bool = False) -> int | None:
         """Return how many steps after the origin a step or a date, or its `end`, is, None where that is not known."""
-        if isinstance(said, int) and not isinstance(said, bool):
+        date = Date.parse(said) if self.moments is None else date_of(self.moments.panel, said)
+        if date is None and isinstance(said, int) and not isinstance(said, bool):
             if self.start is None:
                 fix = 'add "origin" to the file or --origin to the command, or write "times"'
                 self.problems.add(f"{what} means nothing where each subject has its own origin", where, fix=fix)
             return None if self.start is None else said - self.start
-        if (date := Date.parse(said)) is None:
+        if date is None:
             forms = ["the number of a step", 'a date such as "2024-03-01"', *['"end"'] * end]
             problem = f"{what} must be {' or '.join(forms)}, not {shown(said)}"
             fix = f"give {' or '.join(forms)}"

@@ -93,7 +93,8 @@ def _numbers(frame: pl.DataFrame, moments: Moments | None, problems: Problems) -
     The dates of a subject that is not among the moments are counted as they come: it is refused, or left out, later.
     """
     written = frame["step"]
-    dates = {text: date for text in written.unique(maintain_order=True) if (date := Date.parse(text))}
+    form = moments.panel.calendar.form if moments is not None and moments.panel.calendar else ""
+    dates = {text: date for text in written.unique(maintain_order=True) if (date := Date.parse(text, form))}
     number = written.cast(pl.Int64, strict=False)
     if not dates:
         return number

@@ -48,6 +48,8 @@ class ExportTimes:
         gap = elapsed_dose(encoding)
         keys = {"step": step} if step else {}
         keys["unit"] = gap.unit if gap else dataset.schema.step
+        forms = {panel.calendar.form for panel in dataset.panels.values() if panel.calendar} if step else set()
+        keys |= {"format": min(forms)} if any(forms) else {}
         if gap is not None:
             keys["gaps"] = "elapsed"
         elif step and any(_size(panel) is None for panel in dataset.panels.values()):
@@ -59,7 +61,7 @@ class ExportTimes:
         """Return when steps of subjects are: dates as text, time since the first visit, or the steps themselves."""
         if self.dated and panel.calendar is not None:
             texts = panel.calendar.texts(row_M, step_M, panel.length[row_M])
-            day = "-01" if panel.calendar.unit == "M" else ""
+            day = "-01" if panel.calendar.unit == "M" and not panel.calendar.form else ""
             return pl.Series([f"{text}{day}" for text in texts], dtype=pl.String)
         if self.gap is None:
             return pl.Series(step_M, dtype=pl.Int64)

@@ -129,8 +129,9 @@ def _time_lines(guess: Guess) -> Iterator[str]:
         yield f"unit = {toml_value(spacing.unit)}  # what results call a step"
     if guess.stop:
         yield f"stop = {toml_value(guess.stop)}  # the end of each row's interval, at which an event of the row came"
-    if guess.time is not None and (formats := guess.facts(guess.time).date_formats) and formats[0]:
-        yield f"format = {toml_value(formats[0])}"
+    formats = guess.facts(guess.time).date_formats if guess.time is not None else ()
+    if written := spacing.format or next(iter(formats), ""):
+        yield f"format = {toml_value(written)}"
     remarks = {"fill": "a step without a row is a missing value", "elapsed": "visits at any time"}
     if spacing.gaps in remarks:
         yield f"gaps = {toml_value(spacing.gaps)}  # {remarks[spacing.gaps]}"

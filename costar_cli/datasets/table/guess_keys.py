@@ -35,17 +35,20 @@ SHORTEST_MONTH_US: Final = 28 * DAY
 FEWEST_ROWS: Final = 0.5  # of the steps between the first row and the last, else times are no steps
 SLIPS: Final = 20  # one distance in so many may be a slip
 TOLERANCE: Final = 1e-6  # of a step
+YEAR: Final = frozenset({"year", "years", "yr", "date", "period", "time"})
+YEARS: Final = (1900, 2100)
 
 
 @dataclass(frozen=True, slots=True)
 class Spacing:
-    """The step of `[time]`, what its gaps should be, what a step is called, what is doubtful, a remark on it."""
+    """The step of `[time]`, its gaps, what a step is called, what is doubtful, a remark, a format that numbers hide."""
 
     step: int | float | str
     gaps: str
     unit: str = ""
     doubt: str = ""
     remark: str = ""
+    format: str = ""
 
 
 def ordered(time: Facts) -> pl.Series:
@@ -71,12 +74,24 @@ def _spacing_of(subject: pl.Series, time: Facts) -> Spacing:
         months = moments.dt.year().cast(pl.Int64) * MONTHS + moments.dt.month().cast(pl.Int64)
         size = float(_common(months))
         step = f"{int(size) // MONTHS}y" if size % MONTHS == 0 else f"{int(size)}mo"
-        return _regular(_apart(subject, months.cast(pl.Float64)), size, step, time) or _irregular(apart, time)
+        unit = "quarter" if step == "3mo" and "%q" in time.date_formats[0] else ""
+        found = _regular(_apart(subject, months.cast(pl.Float64)), size, step, time)
+        return replace(found, unit=unit) if found else _irregular(apart, time)
     for size in (smallest, commonest):
         step_of_size = (int(size) if size.is_integer() else size) if moments is None else _duration(int(size))
         if found := _regular(apart, size, step_of_size, time):
-            return found
+            years = isinstance(step_of_size, int) and _are_years(time)
+            return replace(found, step=f"{step_of_size}y", format="%Y") if years else found
     return _irregular(apart, time)
+
+
+def _are_years(time: Facts) -> bool:
+    """Return whether times are the numbers of years, and called so."""
+    numbers = time.numbers
+    if numbers is None or not time.words & YEAR:
+        return False
+    known = numbers.drop_nulls()
+    return bool((known.is_between(*YEARS) & (known % 1 == 0)).all()) and known.null_count() == 0
 
 
 def _regular(apart: pl.Series, size: float, step: float | str, time: Facts) -> Spacing | None:

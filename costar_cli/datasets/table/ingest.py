@@ -32,6 +32,7 @@ from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding
 from costar_cli.reporting import Reporter
 
 ROLLING: Final = "rolling_origin"
+FIRST_YEAR: Final = 1000
 FEW_BARE: Final = 0.01  # of the steps, share that may lack a row without moving effects much
 
 
@@ -308,19 +309,24 @@ def _place(keys: Keys, steps: Ints, cells: Mask) -> tuple[Ints, Ints]:
 def _calendar(context: EncodingContext, steps: Ints) -> Calendar | None:
     """Return when so many steps `[N]` of each subject were, of those with any.
 
-    None where times are numbers, or of no year from 1 to 9999.
+    None where times are numbers, other than years, or of no year from 1 to 9999.
     """
-    keys, clock = context.table.keys, context.schema.time
-    if clock.parsed.scale == "number" or not context.table.rows.height:
+    keys, clock, factor = context.table.keys, context.schema.time, 1
+    if not context.table.rows.height:
         return None
     members, length = steps > 0, steps[steps > 0]
-    time_M = context.times.astype(np.int64)
-    if clock.parsed.scale == "month":
+    if clock.parsed.scale == "number":  # years that are called so, and are no years since something
+        if not clock.form or context.times.min() < FIRST_YEAR or (context.times % 1).any():
+            return None
+        factor = MONTHS
+    time_M = context.times.astype(np.int64) * factor
+    if clock.parsed.scale != "us":
         time_M -= 1970 * MONTHS
-    unit: Unit = "M" if clock.parsed.scale == "month" else "us"
+    unit: Unit = "us" if clock.parsed.scale == "us" else "M"
     if clock.by_row:
         cells = keys.step < steps[keys.subject]
-        calendar = Calendar(_padded(time_M[cells], _place(keys, steps, cells), length), unit, None)
+        calendar = Calendar(_padded(time_M[cells], _place(keys, steps, cells), length), unit, None, form=clock.form)
     else:
-        calendar = Calendar(time_M[keys.first][members][:, None], unit, int(clock.parsed.size))
+        size = int(clock.parsed.size) * factor
+        calendar = Calendar(time_M[keys.first][members][:, None], unit, size, form=clock.form)
     return calendar if calendar.is_ordered(length) else None

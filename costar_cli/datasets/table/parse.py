@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.datasets.table.files import TableFile, collected
+from costar_cli.datasets.table.periods import MONTH, format_of_period, of_format
 from costar_cli.datasets.table.schema_time import MONTHS, TimeSchema
 from costar_cli.datasets.table.scratch import MOST_VALUES_HELD, Scratch
 from costar_cli.errors import cut
@@ -37,7 +38,8 @@ class Reading:
     `month` months since year 0 as int64. A missing value is null; one that cannot be read is NaN or `UNREADABLE`.
     Numbers are multiplied with `factor`, and `offset` is added; `shift` is how many steps later a value counts.
     Times of day without a zone are those of `zone`, where it is given. Of `local` times, each is as its own clock shows
-    it, whatever its zone: midnights of days and months that a change of clocks moves in UTC.
+    it, whatever its zone: midnights of days and months that a change of clocks moves in UTC. Periods such as 2019Q3 are
+    when they begin.
     """
 
     column: str
@@ -176,7 +178,8 @@ def unreadable(rows: Rows, readings: Iterable[Reading]) -> list[Finding]:
     cells = rows.cells([(reading, int(mask.arg_max() or 0)) for reading, mask, _, _ in found])
     findings = []
     for (reading, mask, what, fix), cell in zip(found, cells, strict=True):
-        told, hint = _of_clocks(cell, reading) if reading.as_ == "us" else ("", _hint(cell))
+        period = format_of_period(cell, reading.format) if reading.as_ in ("us", "month") else ""
+        told, hint = _of_clocks(cell, reading) if reading.as_ == "us" and not period else ("", period or _hint(cell))
         problem = f"{told or what}, first {cut(repr(cell), 40)}"
         findings.append(wrong_values(reading.column, mask, problem, rows.place, hint or fix))
     return findings
@@ -256,7 +259,7 @@ def unusable(files: Sequence[TableFile], readings: Iterable[Reading]) -> dict[Re
     for file in files:
         for reading in readings:
             kind = file.types.get(reading.column, pl.Null())
-            if not _usable(kind, reading.as_):
+            if not _usable(kind, reading):
                 problem = f"{file.name}: column '{reading.column}' holds {kind}, not {_ASKED[reading.as_]}"
                 found[reading] = Finding("error", problem, fix=_OTHER_TYPE)
     return found
@@ -268,13 +271,13 @@ _ASKED: Final[Mapping[As, str]] = {
 _OTHER_TYPE: Final = 'convert it; in [time], dates need a `step` such as "1d", and numbers one such as 1'
 
 
-def _usable(kind: pl.DataType, as_: As) -> bool:
+def _usable(kind: pl.DataType, reading: Reading) -> bool:
     """Return whether a type can be read so; text always can, value by value."""
     if kind in (pl.String, pl.Categorical, pl.Enum, pl.Null):
         return True
-    if as_ in ("us", "month"):
-        return isinstance(kind, pl.Date | pl.Datetime)
-    return kind.is_numeric() or kind == pl.Boolean or (as_ == "text" and kind.is_temporal())
+    if reading.as_ in ("us", "month"):
+        return isinstance(kind, pl.Date | pl.Datetime) or (bool(reading.format) and kind.is_numeric())
+    return kind.is_numeric() or kind == pl.Boolean or (reading.as_ == "text" and kind.is_temporal())
 
 
 def _heights(files: Sequence[TableFile]) -> list[int]:
@@ -355,6 +358,8 @@ def as_read(
         raw = raw.fill_nan(None)
     if reading.as_ == "text":
         return _as_text(raw, kind)
+    if reading.as_ in ("us", "month") and kind.is_numeric():  # 202212, of which a format tells what it means
+        raw, kind = _as_text(raw, kind), pl.String()
     if reading.as_ in ("us", "month"):
         return _as_time(raw, kind, reading, zoned=zoned)
     if kind == pl.String:
@@ -399,12 +404,12 @@ def _zoned(raw: pl.Expr) -> pl.Expr:
     return raw.str.ends_with("Z") | raw.str.contains(_OFFSET)
 
 
-def _iso_time(raw: pl.Expr, zone: str, *, zoned: bool | None) -> pl.Expr:
+def _iso_time(raw: pl.Expr, zone: str, formats: Sequence[str], *, zoned: bool | None) -> pl.Expr:
     """Return ISO times in UTC where they tell a zone, else as they are written; null where only others tell one."""
     plain = raw.str.replace("T", " ", literal=True)
     in_utc, offset = plain.str.ends_with("Z"), plain.str.contains(_OFFSET)
     bare = plain.str.strip_suffix("Z")
-    naive = pl.coalesce(bare.str.to_datetime(f, strict=False, time_unit="us") for f in FORMATS)
+    naive = pl.coalesce(bare.str.to_datetime(f, strict=False, time_unit="us") for f in formats)
     apart = pl.coalesce(_in_utc(plain.str.to_datetime(f"{f}%z", strict=False, time_unit="us")) for f in FORMATS[1:])
     others = pl.lit(value=False) if zone else _zoned(raw).any() if zoned is None else pl.lit(value=zoned)
     unclear = others & raw.is_not_null()
@@ -424,18 +429,19 @@ def _of_zone(moment: pl.Expr, zone: str) -> pl.Expr:
 
 
 def _as_time(raw: pl.Expr, kind: pl.DataType, reading: Reading, *, zoned: bool | None) -> pl.Expr:
+    months = (MONTH,) if reading.as_ == "month" else ()  # which leave no day open where months count
     if kind == pl.String and reading.local and reading.format.endswith("%z"):
         bare, naive = raw.str.replace(_ZONE, ""), reading.format.removesuffix("%z").rstrip()
         moment = bare.str.to_datetime(naive, strict=False, time_unit="us")
     elif kind == pl.String and reading.local and not reading.format:
         zoneless = pl.when(_zoned(raw)).then(raw.str.replace(_ZONE, "")).otherwise(raw)
-        moment = _iso_time(zoneless, "", zoned=False)
+        moment = _iso_time(zoneless, "", (*FORMATS, *months), zoned=False)
     elif kind == pl.String and not reading.format:
-        moment = _iso_time(raw, reading.zone, zoned=zoned)
+        moment = _iso_time(raw, reading.zone, (*FORMATS, *months), zoned=zoned)
     elif kind == pl.String and "%z" in reading.format:
         moment = _in_utc(raw.str.to_datetime(reading.format, strict=False, time_unit="us"))
     elif kind == pl.String:
-        moment = _of_zone(raw.str.to_datetime(reading.format, strict=False, time_unit="us"), reading.zone)
+        moment = _of_zone(of_format(raw, reading.format), reading.zone)
     elif isinstance(kind, pl.Datetime) and kind.time_zone is not None:
         moment = raw.dt.replace_time_zone(None) if reading.local else _in_utc(raw)
     else:

@@ -27,17 +27,22 @@ SUBJECT_TOO: Final = _words(
     "country firm company school geo dma market ticker symbol device machine sensor account member employee student "
     "panelist respondent vp"
 )
+PERIOD: Final = _words("ym yyyymm yearmonth yearmon yq yyyyqq yyyyq yearquarter qtr yw yearweek isoweek calweek")
 DATE: Final = _words(
     "date dates datetime timestamp datestamp ds dt ts when dtc adt adtm visitdate visitdt obsdate datum fecha дата "
     "日期 日付"
 )
-TIME: Final = DATE | _words(
-    "time day days hour hours week weeks month months year years step visit visits t period charttime obstime "
-    "minute minutes quarter wave session occasion visitnum avisitn visitno studyday ady timepoint cycle round yr "
-    "yrs wk wks hrs qtr mth mths mês tage woche wochen monat monate jahr jahre stunde stunden zeit zeitpunkt jour "
-    "jours semaine mois année annee heure temps día dia días dias semana semanas mes meses año tiempo hora horas "
-    "giorno settimana mese anno tempo dag dagen maand jaar tijd vecka månad år tid dzień miesiąc rok день неделя "
-    "месяц год время 年 月 週"
+TIME: Final = (
+    DATE
+    | PERIOD
+    | _words(
+        "time day days hour hours week weeks month months year years step visit visits t period charttime obstime "
+        "minute minutes quarter wave session occasion visitnum avisitn visitno studyday ady timepoint cycle round yr "
+        "yrs wk wks hrs qtr mth mths mês tage woche wochen monat monate jahr jahre stunde stunden zeit zeitpunkt jour "
+        "jours semaine mois année annee heure temps día dia días dias semana semanas mes meses año tiempo hora horas "
+        "giorno settimana mese anno tempo dag dagen maand jaar tijd vecka månad år tid dzień miesiąc rok день неделя "
+        "месяц год время 年 月 週"
+    )
 )
 TIME_TOO: Final = _words("start tstart begin since tag ora")
 TREATMENT: Final = _words(
@@ -143,9 +148,17 @@ DATES: Final = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-
                 "%d-%b-%Y", "%b %d, %Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%Y.%m.%d", "%B %d, %Y",
                 "%d/%b/%Y", "%d-%b-%y")  # fmt: skip
 CLOCKS: Final = (" %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", ":%H:%M:%S")  # the last as SAS has it
-FORMATS: Final = ("", *(date + clock for date in DATES for clock in ("", *CLOCKS)))  # "" is ISO
-COMPACT: Final = "%Y%m%d"  # looks like a number
-COMPACT_DATE: Final = r"^(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
+PERIODS: Final = ("%Y-%m", "%Y/%m", "%m/%Y", "%b %Y", "%b-%Y", "%B %Y", "%YM%m", "%YQ%q", "%Y-Q%q", "%Y Q%q", "Q%q %Y",
+                  "Q%q-%Y", "%G-W%V", "%GW%V", "%G W%V")  # fmt: skip
+FORMATS: Final = ("", *(date + clock for date in DATES for clock in ("", *CLOCKS)), *PERIODS)  # "" is ISO
+COMPACT: Final = {  # look like numbers: of several that fit, the first is taken, which fewer numbers fit by chance
+    "%Y%m%d": r"^(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$",
+    "%Y0%q": r"^(19|20)\d\d0[1-4]$",
+    "%Y%m": r"^(19|20)\d\d(0[1-9]|1[0-2])$",
+    "%G%V": r"^(19|20)\d\d(0[1-9]|[1-4]\d|5[0-3])$",
+    "%Y%q": r"^(19|20)\d\d[1-4]$",
+}
+FEWEST_QUARTERS: Final = 5  # over two years: fewer may be months, or numbers that end so by chance
 TRIED: Final = 200  # values by which the format of dates is chosen
 
 
@@ -195,7 +208,7 @@ class Facts:
     @cached_property
     def numbers(self) -> pl.Series | None:
         """Return the values as numbers, null for a few that are none; None where more are none, or dates."""
-        if self.date_formats == (COMPACT,):
+        if set(self.date_formats) & set(COMPACT):
             return None
         numbers = self.as_numbers
         return numbers if self._fits(len(numbers) - numbers.null_count()) else None
@@ -208,18 +221,25 @@ class Facts:
     @cached_property
     def date_formats(self) -> tuple[str, ...]:
         """Return the formats in which most values are dates, "" for ISO, each with other dates; the first is taken."""
-        if self.begins_with_number and not (self.as_text and self.words & TIME):
+        if self.begins_with_number and not self.words & TIME:
             return ()
         some = self.known.unique(maintain_order=True).head(TRIED)
         if some.cast(pl.Float64, strict=False).null_count() < len(some):
-            compact = self.as_text and self.words & TIME and some.str.contains(COMPACT_DATE).all()
-            return (COMPACT,) if compact and len(some) else ()
+            return self._compact(some) if self.words & TIME and len(some) else ()
         clocks = bool(some.str.contains(":", literal=True).any())
         tried = [f for f in (FORMATS if self.as_text else FORMATS[:1]) if clocks or ":" not in f]
         read = {f: self._dates(some, f) for f in tried}
         most = max(len(dates) - dates.null_count() for dates in read.values())
         best = [f for f, dates in read.items() if most and len(dates) - dates.null_count() == most]
         return tuple(f for i, f in enumerate(best) if not any(read[f].equals(read[other]) for other in best[:i]))
+
+    @staticmethod
+    def _compact(some: pl.Series) -> tuple[str, ...]:
+        """Return the formats in which numbers are all dates or periods."""
+        formats = [written for written, pattern in COMPACT.items() if some.str.contains(pattern).all()]
+        if len(some) < FEWEST_QUARTERS or some.str.head(4).n_unique() < 2:
+            formats = [written for written in formats if "%q" not in written]
+        return tuple(written for written in formats if written != "%G%V" or len(formats) == 1)
 
     @cached_property
     def moments(self) -> pl.Series | None:

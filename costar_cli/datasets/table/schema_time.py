@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from costar_cli.datasets.table.schema_column import Line, Section
-from costar_cli.panel.calendar import Date
+from costar_cli.panel.calendar import FORMS, Date, period_pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ UNITS: Final[dict[str, tuple[Literal["us", "month"], int, str]]] = {
     "mo": ("month", 1, "month"),
     "y": ("month", MONTHS, "year"),
 }
+PERIODS: Final = {"%V": ("us", 7 * DAY), "%q": ("month", 3), "%m": ("month", 1), "%Y": ("month", MONTHS)}
+YEARS: Final = ("year", "years")
 STEP_WORDS: Final = {word: short for short, (_, _, word) in UNITS.items()}
 
 
@@ -62,7 +64,12 @@ class TimeSchema(Section):
         1, description="One step: a number for times that are numbers, or `1h`, `2d` (s, min, h, d, w, mo, y) for dates"
     )
     unit: str = Field("", max_length=60, description="Name of a step in results; by default that of the unit in `step`")
-    format: str = Field("", max_length=60, description="How dates are written, for example `%d.%m.%Y`; ISO by default")
+    format: str = Field(
+        "",
+        max_length=60,
+        description="How dates or periods are written, for example `%d.%m.%Y`, `%Y%m`, `%YQ%q` (quarters), `%G-W%V` "
+        "(weeks); ISO by default",
+    )
     gaps: Literal["error", "fill", "ignore", "elapsed"] = Field(
         "error",
         description="`fill`: steps without a row are missing values; `ignore`: each row is the next step, as if all "
@@ -93,6 +100,8 @@ class TimeSchema(Section):
         if step.scale == "number":
             used = [key for key in ("format", "zone", "calendar") if getattr(self, key)]
             problems += [f"`{key}` belongs to dates: give `step` as a duration such as `1d`" for key in used]
+        if "%q" in self.format and period_pattern(self.format) is None:
+            problems.append(f"`format = {self.format!r}`: a quarter `%q` stands with its year `%Y` alone")
         months = step.scale == "month"
         days = self.by_day
         if self.zone and days:
@@ -118,7 +127,7 @@ class TimeSchema(Section):
         Raises:
             ValueError: it is a date where times are numbers, or no date where they are dates.
         """
-        scale, date = self.parsed.scale, Date.parse(written)
+        scale, date = self.parsed.scale, Date.parse(written, self.format)
         if scale == "number" and not isinstance(written, str):
             return written
         if scale == "number" or date is None:
@@ -127,6 +136,22 @@ class TimeSchema(Section):
         if scale == "month":
             return int(date.begin.astype("M8[M]").astype(np.int64)) + 1970 * MONTHS
         return int(date.begin.astype(np.int64))
+
+    @property
+    def form(self) -> str:
+        """Return how answers write the periods that times are in, empty where they are dates or numbers.
+
+        That is as the table has them where plans can name them so, and else in a form of the same kind.
+        """
+        step, years = self.parsed, self.parsed.scale == "number" and self.unit in YEARS
+        written = "%Y" if years and self.parsed.size.is_integer() else self.format
+        kind = next((part for part in ("%V", "%q", "%m", "%Y") if part in written), "")
+        if period_pattern(written) is None or not kind:
+            return ""
+        unit, shortest = PERIODS[kind]
+        if not years and not (step.scale == unit and (self.by_row or step.size % shortest == 0)):
+            return ""
+        return written if written in FORMS else {"%V": "%G-W%V", "%q": "%YQ%q", "%m": "", "%Y": "%Y"}[kind]
 
     @property
     def first_step(self) -> int:
