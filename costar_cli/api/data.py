@@ -140,7 +140,7 @@ def read_table(
     """Make a data set of your own tables, as `costar ingest table` does.
 
     Args:
-        tables: CSV or Parquet files, or frames of pandas or polars, one or several, with a row per subject and time.
+        tables: CSV, Parquet, Arrow or Excel files, or frames of pandas or polars, with a row per subject and time.
         schema: a TOML file that says what each column is, or the same as a dictionary (`docs/data-own.md`).
         statics: a table with a row per subject.
         queries: a table of plans whose outcomes are known.
@@ -183,7 +183,7 @@ def read_new_subjects(
     for missing values. One subject is enough; nothing is learned from them.
 
     Args:
-        tables: CSV or Parquet files, or frames of pandas or polars, one or several, with a row per subject and time.
+        tables: CSV, Parquet, Arrow or Excel files, or frames of pandas or polars, with a row per subject and time.
         like: the model, the data set that it was trained on, or the file of either.
         statics: a table with a row per subject.
         subject: the column that says whose row it is, where it is not called as in training.

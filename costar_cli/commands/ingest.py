@@ -37,7 +37,9 @@ def which(ctx: typer.Context) -> None:
 @ingest.command()
 def table(
     ctx: typer.Context,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="CSV or Parquet, one row per subject and time")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="CSV, Parquet, Arrow or Excel: a row per subject and time")
+    ],
     schema: Annotated[
         Path | None, typer.Option("--schema", help="TOML file that describes each column", rich_help_panel=FILES)
     ] = None,
@@ -50,11 +52,11 @@ def table(
         ),
     ] = None,
     statics: Annotated[
-        Path | None, typer.Option("--statics", help="CSV or Parquet, one row per subject", rich_help_panel=FILES)
+        Path | None, typer.Option("--statics", help="Table with a row per subject", rich_help_panel=FILES)
     ] = None,
     queries: Annotated[
         Path | None,
-        typer.Option("--queries", help="CSV or Parquet, plans with known outcomes", rich_help_panel=FILES),
+        typer.Option("--queries", help="Table of plans with known outcomes", rich_help_panel=FILES),
     ] = None,
     init: Annotated[
         bool,

@@ -302,7 +302,7 @@ BAD: list[tuple[str, dict[str, str | bytes | None], list[str], ExitCode, str]] =
     ("binary", {"t.csv": bytes(range(256)) * 20}, [], ExitCode.DATA, "not a CSV file"),
     ("latin-1", {"t.csv": GOOD_TABLE.replace("type 1", "typé 1").encode("latin-1")}, [], ExitCode.DATA,
      "not UTF-8 text"),
-    ("another format", {"t.csv": None, "t.xlsx": b"PK"}, ["t.xlsx"], ExitCode.DATA, "CSV or Parquet"),
+    ("another format", {"t.csv": None, "t.xls": b"PK"}, ["t.xls"], ExitCode.DATA, "a table is CSV, which may be"),
     ("parquet that is none", {"t.csv": None, "t.parquet": b"PAR1junkPAR1"}, ["t.parquet"], ExitCode.DATA,
      "cannot be read"),
     ("a field too many", table_with("north,", "north,,"), [], ExitCode.DATA, "row 1 of t.csv"),

@@ -9,16 +9,19 @@ from typing import Final
 import polars as pl
 
 from costar_cli.datasets.registry import RESERVED_NAMES
-from costar_cli.datasets.table.files import open_files, without_rows
+from costar_cli.datasets.table.files import leading_comment, open_files, without_rows
 from costar_cli.datasets.table.guess_cells import cells_in_doubt
+from costar_cli.datasets.table.guess_dosing import bin_doses, find_dosing
 from costar_cli.datasets.table.guess_events import find_log
 from costar_cli.datasets.table.guess_intervals import find_intervals
 from costar_cli.datasets.table.guess_keys import Guess, doubt_keys, find_keys, find_steps, ordered
 from costar_cli.datasets.table.guess_roles import find_roles, role_in_doubt
 from costar_cli.datasets.table.guess_wide import refuse_wide
+from costar_cli.datasets.table.guess_written import WrittenGuess, written_lines
 from costar_cli.datasets.table.profile import Facts, Sample, sample_of
 from costar_cli.datasets.table.schema import SERIES
 from costar_cli.datasets.table.schema_file import CHECK, toml_key, toml_row, toml_value
+from costar_cli.datasets.table.written import Written
 from costar_cli.panel.findings import counted
 
 
@@ -52,7 +55,9 @@ def guess_schema(paths: Sequence[Path], statics: Path | None = None) -> GuessedS
         refuse_wide(guess, paths[0])
         find_intervals(guess)
         find_roles(guess)
+        find_dosing(guess)
         find_steps(guess)
+        bin_doses(guess)
     for name, entry in guess.entries.items():
         for what in cells_in_doubt(guess.facts(name), entry):
             guess.doubt(name, what)
@@ -68,7 +73,8 @@ def guess_schema(paths: Sequence[Path], statics: Path | None = None) -> GuessedS
 
 
 def _sample(paths: Sequence[Path], row: str) -> Sample:
-    sample = sample_of(open_files(paths))
+    comment = next((mark for path in paths if path.is_file() and (mark := leading_comment(path))), "")
+    sample = sample_of(open_files(paths, written=Written(comment=comment)))
     if not sample.height:
         raise without_rows(paths[0], row)
     return sample
@@ -95,6 +101,10 @@ def _schema_lines(guess: Guess, files: str, events: Mapping[str, str]) -> Iterat
     yield f"horizon = {_horizon(guess)}  # steps predicted from an origin"
     if guess.subject == SERIES:
         yield f"subject = []  {_remark(guess, SERIES, f'one series of {guess.sample.height:,} rows')}"
+    wide = guess.wide.written
+    written = guess.sample.written if guess.sample.written != WrittenGuess() else wide
+    for key, value, remark in written_lines(written, CHECK):
+        yield f"{toml_row(key, value)}  {remark}".rstrip()
     if events:
         yield f"\n[events]  {CHECK}is this a log, with a row per event? Then each code below is a column of its steps"
         yield from (toml_row(key, name) for key, name in events.items())
@@ -132,6 +142,8 @@ def _time_lines(guess: Guess) -> Iterator[str]:
     formats = guess.facts(guess.time).date_formats if guess.time is not None else ()
     if written := spacing.format or next(iter(formats), ""):
         yield f"format = {toml_value(written)}"
+    if guess.bins:
+        yield "bin = true  # rows of one time, of a dose and of a measurement, are one step"
     remarks = {"fill": "a step without a row is a missing value", "elapsed": "visits at any time"}
     if spacing.gaps in remarks:
         yield f"gaps = {toml_value(spacing.gaps)}  # {remarks[spacing.gaps]}"

@@ -66,7 +66,7 @@ def _spacing_of(subject: pl.Series, time: Facts) -> Spacing:
     """
     moments = time.moments
     number = (ordered(time) if moments is None else moments.cast(pl.Int64)).cast(pl.Float64)
-    apart = _apart(subject, number)
+    apart = apart_of(subject, number)
     if not len(apart):
         return Spacing(1 if moments is None else "1d", "error")
     smallest, commonest = float(apart.to_numpy().min()), float(apart.mode().sort().to_numpy()[0])
@@ -75,7 +75,7 @@ def _spacing_of(subject: pl.Series, time: Facts) -> Spacing:
         size = float(_common(months))
         step = f"{int(size) // MONTHS}y" if size % MONTHS == 0 else f"{int(size)}mo"
         unit = "quarter" if step == "3mo" and "%q" in time.date_formats[0] else ""
-        found = _regular(_apart(subject, months.cast(pl.Float64)), size, step, time)
+        found = _regular(apart_of(subject, months.cast(pl.Float64)), size, step, time)
         return replace(found, unit=unit) if found else _irregular(apart, time)
     for size in (smallest, commonest):
         step_of_size = (int(size) if size.is_integer() else size) if moments is None else _duration(int(size))
@@ -128,7 +128,8 @@ def _irregular(apart: pl.Series, time: Facts) -> Spacing:
     return Spacing(step, "elapsed", "", doubt, remark)
 
 
-def _apart(subject: pl.Series, number: pl.Series) -> pl.Series:
+def apart_of(subject: pl.Series, number: pl.Series) -> pl.Series:
+    """Return how far apart the times of rows of a subject are that follow each other, without those of one time."""
     frame = pl.DataFrame({"s": subject, "t": number}).sort("s", "t")
     apart = frame.select(pl.col("t").diff().over("s")).to_series().drop_nulls()
     return apart.filter(apart > 0).round_sig_figs(12)  # 0.3 - 0.2 is 0.1
@@ -155,7 +156,7 @@ class Guess:
     """What the table seems to be: a column's entry and a remark each, the remarks on those left out, the doubts.
 
     `wide` is the file of statics, where there is one; `stop` is the end of the rows' intervals, where they are any;
-    `rival` is the column that is the next likeliest outcome.
+    `rival` is the column that is the next likeliest outcome; `bins` says that rows of one time become one step.
     """
 
     sample: Sample
@@ -168,6 +169,7 @@ class Guess:
     doubts: dict[str, list[str]] = field(default_factory=dict)
     spacing: Spacing = field(default_factory=lambda: Spacing(1, "error"))
     rival: str = ""
+    bins: bool = False
 
     def named(self, role: str) -> list[str]:
         """Return the columns of a role."""

@@ -307,7 +307,7 @@ def _as_treatment(guess: Guess, column: Facts, role: str) -> str:
 
 
 def _treatment_in_doubt(guess: Guess, column: Facts, *, by_name: bool) -> str:
-    if _is_dose(column):
+    if "kind" in guess.entries[column.name]:
         asked = "guessed by its name: is it a dose that is given after its row was measured, 0 where none is?"
         zeros = column.numbers is not None and column.numbers.min() == 0
         return asked + _missing_treatment(guess, column, given_not=zeros)

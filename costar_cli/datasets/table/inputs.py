@@ -25,6 +25,7 @@ from costar_cli.datasets.table.scratch import Scratch, told_of_memory
 from costar_cli.datasets.table.splits import condition_readings
 from costar_cli.datasets.table.treatments import UNKNOWN, level_codes, unknown_level
 from costar_cli.datasets.table.variables import UNSEEN, category_codes, unseen_category
+from costar_cli.datasets.table.written import Written
 from costar_cli.errors import DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 from costar_cli.panel.schema import JOINT
@@ -135,11 +136,14 @@ def check_columns(inputs: TableInputs, schema: TableSchema) -> None:
 
 def _opened(inputs: TableInputs, schema: TableSchema) -> tuple[list[TableFile], TableFile | None]:
     """Return the long table's files and that of statics, if there is one, with the subject's name as a column."""
+    written = Written.of(schema)
     names = {*schema.file_columns, *condition_readings(schema)}
-    tables = [with_subject(file, schema) for file in open_files(inputs.tables, names=names)]
+    tables = [with_subject(file, schema) for file in open_files(inputs.tables, names=names, written=written)]
     if not inputs.statics:
         return tables, None
-    return tables, with_subject(open_files([inputs.statics], "the statics file", names=names)[0], schema)
+    return tables, with_subject(
+        open_files([inputs.statics], "the statics file", names=names, written=written)[0], schema
+    )
 
 
 def _with_ends(table: Table, schema: TableSchema, reporter: Reporter, wrong: list[Finding] | None) -> Table:

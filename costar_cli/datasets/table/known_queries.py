@@ -18,6 +18,7 @@ from costar_cli.datasets.table.parse import Reading, Rows, read_rows, unreadable
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_column import Role
 from costar_cli.datasets.table.treatments import class_numbers, level_codes, unknown_level
+from costar_cli.datasets.table.written import Written
 from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Part
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
@@ -42,7 +43,8 @@ def read_queries(
     """
     schema, about = context.schema, context.table
     names = [reading.column for reading in _readings(schema, None).values()]
-    file = with_subject(open_files([path], "the query file", names={*names, *(schema.subject or ())})[0], schema)
+    named = {*names, *(schema.subject or ())}
+    file = with_subject(open_files([path], "the query file", names=named, written=Written.of(schema))[0], schema)
     readings = _readings(schema, file.columns)
     lacking = [no_column(r.column, file) for r in readings.values() if r.column not in file.columns]
     raise_errors(lacking, what="the query file")

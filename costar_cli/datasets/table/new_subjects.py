@@ -24,6 +24,7 @@ from costar_cli.datasets.table.schema_time import STEP_WORDS, TimeSchema
 from costar_cli.datasets.table.scratch import NoRoomError, Scratch, told_of_memory
 from costar_cli.datasets.table.splits import DOMAINS, condition_readings, domains_of, has_target
 from costar_cli.datasets.table.variables import values_of
+from costar_cli.datasets.table.written import PLAIN, Written
 from costar_cli.errors import DataError
 from costar_cli.panel.check import check_dataset
 from costar_cli.panel.compatible import require_compatible
@@ -37,7 +38,7 @@ AS_THEY_STAND: Final = "the order of the rows"  # a column of time that a frame 
 NEW: Final = ", new subjects"  # ends the name of such a data set
 _OF_SCHEMA: Final = re.compile(
     r"\bdeclare\b|\[(time|treatments|columns|domain)\]|\brole =|"
-    r"`(levels|classes|categories|blank|format|gaps|missing|unseen|min_length|max_length)\b"
+    r"`(levels|classes|categories|blank|decimal|thousands|comment|format|gaps|missing|unseen|min_length|max_length)\b"
 )
 _BETWEEN: Final = re.compile(r"(, or |; |: |, )")  # advice that can be followed alone
 
@@ -96,8 +97,9 @@ def _as_like(
     ordered: bool = False,
 ) -> tuple[TableInputs, TableSchema, set[str]]:
     """Return the tables, opened, with the schema by which to read them, and all their columns."""
-    tables = open_files(inputs.tables)
-    wide = open_files([inputs.statics], "the statics file")[0] if inputs.statics else None
+    written = Written.of(like.schema) if like.schema else PLAIN
+    tables = open_files(inputs.tables, written=written)
+    wide = open_files([inputs.statics], "the statics file", written=written)[0] if inputs.statics else None
     columns = {name for file in (*tables, *([wide] if wide else [])) for name in file.columns}
     when = time or like.schema_for(columns).named("time")[0]
     clock = None
@@ -203,7 +205,7 @@ def _has_dates(table: TableFile, column: str) -> bool:
     kind = table.types[column]
     if kind != pl.String:
         return isinstance(kind, pl.Date | pl.Datetime)
-    raw = as_read(table.column(column), kind, Reading(column, "number"), [])
+    raw = as_read(table.column(column), kind, Reading(column, "number"), [], written=table.written)
     first = table.scan.select(raw.alias("value")).drop_nulls().head(1).collect()["value"]
     return bool(first.is_nan().any())
 

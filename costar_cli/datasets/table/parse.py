@@ -14,6 +14,7 @@ from costar_cli.datasets.table.files import TableFile, collected
 from costar_cli.datasets.table.periods import MONTH, format_of_period, of_format
 from costar_cli.datasets.table.schema_time import MONTHS, TimeSchema
 from costar_cli.datasets.table.scratch import MOST_VALUES_HELD, Scratch
+from costar_cli.datasets.table.written import PLAIN, Written, advice_on_marks
 from costar_cli.errors import cut
 from costar_cli.panel.findings import Finding, counted, raise_errors
 
@@ -150,6 +151,7 @@ def read_rows(
                 r,
                 blank,
                 words=r in words,
+                written=file.written,
                 zoned=_tells_zone(file, r, blank),
             ).alias(name)
             for name, r in zip(names, wanted, strict=True)
@@ -179,7 +181,8 @@ def unreadable(rows: Rows, readings: Iterable[Reading]) -> list[Finding]:
     findings = []
     for (reading, mask, what, fix), cell in zip(found, cells, strict=True):
         period = format_of_period(cell, reading.format) if reading.as_ in ("us", "month") else ""
-        told, hint = _of_clocks(cell, reading) if reading.as_ == "us" and not period else ("", period or _hint(cell))
+        marks = advice_on_marks(cell) if what == _WHAT["number"] else ""
+        told, hint = _of_clocks(cell, reading) if reading.as_ == "us" and not period else ("", period or marks)
         problem = f"{told or what}, first {cut(repr(cell), 40)}"
         findings.append(wrong_values(reading.column, mask, problem, rows.place, hint or fix))
     return findings
@@ -233,7 +236,7 @@ def _of_clocks(cell: object, reading: Reading) -> tuple[str, str]:
         text = str(cell).strip()
         naive = datetime.strptime(text, reading.format) if reading.format else datetime.fromisoformat(text)
     except ValueError:
-        return "", _hint(cell)
+        return "", ""
     if naive.tzinfo is not None or (not reading.zone and reading.format):
         return "", ""
     if not reading.zone:
@@ -243,14 +246,6 @@ def _of_clocks(cell: object, reading: Reading) -> tuple[str, str]:
         return f"that clocks in {reading.zone} never show", "correct them: clocks were set forward"
     fix = f"write the offset of each, such as {naive.isoformat(timespec='minutes')}+02:00"
     return f"that clocks in {reading.zone} show twice", fix
-
-
-def _hint(cell: object) -> str:
-    text = str(cell).strip()
-    whole, _, part = text.lstrip("+-").partition(",")
-    if whole.replace(".", "").isdigit() and part.isdigit():
-        return "write numbers with a decimal point, and without separators of thousands"
-    return ""
 
 
 def unusable(files: Sequence[TableFile], readings: Iterable[Reading]) -> dict[Reading, Finding]:
@@ -345,13 +340,14 @@ def as_read(
     *,
     words: bool = True,
     zoned: bool | None = None,
+    written: Written = PLAIN,
 ) -> pl.Expr:
-    """Return a raw column of a type as a reading gives it.
+    """Return a raw column of a type as a reading gives it; `written` is how numbers in texts are.
 
     Without `words`, not all values are truth values; `zoned` says whether some time tells a zone, if that is known.
     """
     if kind in TEXTS and reading.as_ == "number" and not words:
-        return _as_number(raw, reading, blank)
+        return _as_number(raw, reading, blank, written)
     if kind in TEXTS:
         raw, kind = _told(raw, blank), pl.String()
     elif kind.is_float():
@@ -363,6 +359,7 @@ def as_read(
     if reading.as_ in ("us", "month"):
         return _as_time(raw, kind, reading, zoned=zoned)
     if kind == pl.String:
+        raw = written.plain(raw)
         word = raw.str.to_lowercase()
         truths = word.is_in(TRUTHS)
         named = truths if reading.as_ == "binary" else truths.all()  # a column of both, as Parquet has them
@@ -377,13 +374,13 @@ def as_read(
     return pl.when(~number.is_in([0.0, 1.0])).then(odd).otherwise(number) if reading.as_ == "binary" else number
 
 
-def _as_number(raw: pl.Expr, reading: Reading, blank: Sequence[str]) -> pl.Expr:
+def _as_number(raw: pl.Expr, reading: Reading, blank: Sequence[str], written: Written) -> pl.Expr:
     """Return texts that are no truth values as numbers.
 
     The fewer the steps, the less memory and time polars takes for each of many columns: half and a third here.
     """
     stripped = _stripped(raw)
-    number = _scaled(stripped.cast(pl.Float64, strict=False), reading).fill_null(float("nan"))
+    number = _scaled(written.plain(stripped).cast(pl.Float64, strict=False), reading).fill_null(float("nan"))
     return pl.when(_says_something(stripped, blank)).then(number)
 
 

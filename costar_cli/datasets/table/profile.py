@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, cast
 
 import polars as pl
 
-from costar_cli.datasets.table.files import TableFile, collected
-from costar_cli.datasets.table.parse import UNREADABLE, Reading, as_read
+from costar_cli.datasets.table.files import TableFile, collected, separator_of
+from costar_cli.datasets.table.guess_written import WrittenGuess, guess_written
+from costar_cli.datasets.table.packed import COMPRESSED
+from costar_cli.datasets.table.parse import TEXTS, UNREADABLE, Reading, as_read
 from costar_cli.panel.findings import shown
 
 
@@ -338,6 +340,7 @@ class Sample:
     columns: dict[str, Facts]
     unusable: list[str] = field(default_factory=list)
     height: int = 0
+    written: WrittenGuess = field(default_factory=WrittenGuess)
     _changers: dict[str, Mapping[str, int]] = field(default_factory=dict)
 
     def changers(self, subject: str) -> Mapping[str, int]:
@@ -386,7 +389,12 @@ def sample_of(files: Sequence[TableFile]) -> Sample:
             frame = file.scan.head(MOST_ROWS).select(_texts(file, kinds)).collect()
         frame = frame.filter(~pl.all_horizontal(pl.all().is_null())).select(map(str, range(len(usable))))
         if frame.height:
-            return Sample(file.path.stem, facts_of(frame, kinds), unusable, frame.height)
+            texts = frame.select(str(i) for i, kind in enumerate(kinds.values()) if kind in TEXTS)
+            guess = guess_written(texts, separator_of(file.path, file.written.comment))
+            guess = replace(guess, written=replace(guess.written, comment=file.written.comment))
+            frame = frame.with_columns(guess.plain(texts).get_columns())
+            name = file.path.with_suffix("").stem if file.path.suffix.lower() in COMPRESSED else file.path.stem
+            return Sample(name, facts_of(frame, kinds), unusable, frame.height, guess)
     return Sample("", {})
 
 

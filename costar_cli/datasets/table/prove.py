@@ -1,6 +1,6 @@
-"""Read a Parquet file once, in a process of its own: some damaged files end the process that reads them.
+"""Read a Parquet or Arrow file once, in a process of its own: some damaged files end the process that reads them.
 
-python -P prove.py FILE < names.json
+python -P prove.py FILE [KIND] < names.json
 
 Run as a script by `costar_cli.datasets.table.files`; it imports polars alone. `names` lists the columns to read, null
 for all. Exit code 0 says that the file can be read; otherwise stdout says why, where there was time to say it.
@@ -39,7 +39,10 @@ if __name__ == "__main__":
     path = sys.argv[1]
     source = path if path.isprintable() else open(path, "rb")  # noqa: SIM115 - polars refuses names that are no UTF-8
     try:
-        scan = scan_parquet(source)
+        if sys.argv[2:] == ["Arrow"]:
+            scan = pl.scan_ipc(source, glob=False, hive_partitioning=False)
+        else:
+            scan = scan_parquet(source)
         columns = list(scan.collect_schema().items())
         found = [i for i, (name, _) in enumerate(columns) if names is None or name.strip() in names]
         scan.select(pl.nth(found)).collect(engine="streaming")

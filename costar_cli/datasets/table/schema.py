@@ -165,6 +165,16 @@ class TableSchema(Section):
         ["NA", "NaN", "null"],
         description="Texts that stand for a missing value, in upper or lower case; an empty cell always does",
     )
+    decimal: Literal[".", ","] = Field(".", description="Decimal mark of numbers in texts, for example `,` in 49,8")
+    thousands: Literal["", ",", ".", " ", "'"] = Field(
+        "", description="Mark between thousands of numbers in texts, for example `,` in 1,049.8; none by default"
+    )
+    comment: str = Field(
+        "",
+        max_length=5,
+        pattern=r"^\S*$",
+        description="What lines of a CSV file begin with that are no rows, for example `#`; none by default",
+    )
     constant: Literal["drop", "keep"] = Field(
         "drop", description="How covariates and statics that never change in source-train are treated"
     )
@@ -195,6 +205,12 @@ class TableSchema(Section):
         if subject is not None and len(subject) == 1:
             raise ValueError(f'one column is a subject by its role: `"{subject[0]}" = {{ role = "subject" }}`')
         return subject
+
+    @model_validator(mode="after")
+    def _marks(self) -> Self:
+        if self.decimal == self.thousands:
+            raise ValueError(f"`decimal` and `thousands` are both {self.decimal!r}: say which it is")
+        return self
 
     @model_validator(mode="after")
     def _visits(self) -> Self:
