@@ -10,6 +10,8 @@ from costar_cli.datasets.table.written import OTHERS, PLAIN, Written
 
 MOSTLY: Final = 0.9  # of the values of a column, share that is numbers where others are slips
 STAND_FOR_MISSING: Final = (".", "n/a", "#n/a", "<na>")  # among numbers; `.` of NONMEM and SAS
+FEWEST_ROWS, MOST_VALUES = 100, 500_000  # that are looked at for marks
+MOST_COLUMNS: Final = 500  # of numbers, and of others: six ways of writing take seconds for thousands
 DEFAULT_BLANK: Final = ("NA", "NaN", "null")
 
 
@@ -24,11 +26,10 @@ class WrittenGuess:
     def plain(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return texts with numbers as programs write them, null where they stand for a missing value."""
         if self.blank:
-            missing = pl.all().str.to_lowercase().is_in(list(self.blank))
-            frame = frame.select(pl.when(~missing).then(pl.all()))
+            frame = frame.select(pl.when(~_is_any(self.blank)).then(pl.all()))
         if self.written.is_plain:
             return frame
-        columns = [name for name in frame.columns if _share(frame[name], self.written) >= MOSTLY]
+        columns = [name for name, share in _shares(frame, self.written).items() if share >= MOSTLY]
         return frame.with_columns(
             pl.when(pl.col(name).str.contains(self.written.number))
             .then(self.written.plain(pl.col(name)))
@@ -43,11 +44,17 @@ def guess_written(texts: pl.DataFrame, separator: str) -> WrittenGuess:
     That is the way in which most columns are numbers: of several, as programs write them, else the one with the fewest
     values left. Where that does not tell either, a table whose `separator` is no comma has decimal commas.
     """
-    blank = tuple(text for text in STAND_FOR_MISSING if _stands_among_numbers(texts, text))
+    some = _with_any(texts, STAND_FOR_MISSING)
+    blank = tuple(text for text in STAND_FOR_MISSING if _stands_among_numbers(_with_any(some, [text]), text))
     frame = WrittenGuess(blank=blank).plain(texts)
     ways = (PLAIN, *sorted(OTHERS, key=lambda way: (way.decimal == ",") is (separator == ",")))
-    shares = {way: [_share(frame[name], way) for name in frame.columns] for way in ways}
-    score = {way: (sum(x >= MOSTLY for x in of), sum(x for x in of if x >= MOSTLY)) for way, of in shares.items()}
+    plain = _shares(frame, PLAIN)
+    odd = [name for name, share in plain.items() if share < MOSTLY]
+    frame = frame.select(
+        *odd[:MOST_COLUMNS], *[name for name, share in plain.items() if share >= MOSTLY][:MOST_COLUMNS]
+    )
+    shares = {way: [share for share in _shares(frame, way).values() if share >= MOSTLY] for way in ways}
+    score = {way: (len(of), sum(of)) for way, of in shares.items()}
     best = max(ways, key=lambda way: score[way])
     if best == PLAIN or score[best][0] == score[PLAIN][0]:
         return WrittenGuess(blank=blank)
@@ -56,24 +63,37 @@ def guess_written(texts: pl.DataFrame, separator: str) -> WrittenGuess:
     return WrittenGuess(best, f"or {other}?" if other else "", blank)
 
 
-def _share(column: pl.Series, way: Written) -> float:
-    """Return the share of the known values of a column that are numbers of a way of writing."""
-    known = column.drop_nulls()
-    return float(known.str.contains(way.number).mean() or 0.0) if len(known) else 0.0  # type: ignore[arg-type]
+def _shares(frame: pl.DataFrame, way: Written) -> dict[str, float]:
+    """Return the share of the known values of columns that are numbers of a way of writing, by the first rows.
+
+    All columns are one query, as there may be many.
+    """
+    if not frame.width or not frame.height:
+        return {}
+    some = frame.head(max(FEWEST_ROWS, MOST_VALUES // frame.width))
+    shares = some.select(pl.all().drop_nulls().str.contains(way.number).mean().fill_null(0.0)).row(0, named=True)
+    return {name: float(share) for name, share in shares.items()}
+
+
+def _with_any(texts: pl.DataFrame, of: Sequence[str]) -> pl.DataFrame:
+    """Return the columns that hold some of the texts."""
+    if not texts.width or not texts.height:
+        return pl.DataFrame()
+    has = texts.select(_is_any(of).any()).row(0)
+    return texts.select(name for name, has_it in zip(texts.columns, has, strict=True) if has_it)
+
+
+def _is_any(of: Sequence[str]) -> pl.Expr:
+    return pl.all().is_in([*of, *(text.upper() for text in of)])
 
 
 def _stands_among_numbers(texts: pl.DataFrame, text: str) -> bool:
-    """Return whether a text stands among numbers in some column, and in none among words."""
-    found = False
-    for column in texts.get_columns():
-        here = (column.str.to_lowercase() == text).fill_null(value=False)
-        others = column.filter(~here).drop_nulls()
-        if not here.any() or not len(others):
-            continue
-        if max(_share(others, way) for way in (PLAIN, *OTHERS)) < MOSTLY:
-            return False
-        found = True
-    return found
+    """Return whether a text that all columns hold stands among numbers in each that holds others, and in one at all."""
+    others = texts.select(pl.when(~_is_any([text])).then(pl.all())) if texts.width else texts
+    others = others.select(name for name in others.columns if others[name].null_count() < others.height)
+    if not others.width:
+        return False
+    return bool(min(pl.DataFrame([_shares(others, way) for way in (PLAIN, *OTHERS)]).max().row(0)) >= MOSTLY)
 
 
 def written_lines(guess: WrittenGuess, check: str) -> Sequence[tuple[str, object, str]]:
