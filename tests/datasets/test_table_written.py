@@ -110,6 +110,24 @@ def test_where_both_readings_fit_a_guess_asks(tmp_path: Path):
         assert line == f'{key} = ","  # CHECK: or `{other} = ","`?'
 
 
+def test_thousands_are_seen_where_few_numbers_have_any(tmp_path: Path):
+    texts = [f"{x:,.1f}" for x in np.linspace(600, 1020, 180)]
+    assert sum("," in text for text in texts) < 10
+    path = save(big().with_columns(pressure=pl.Series(texts)), tmp_path / "ward.csv")
+    tables = tomllib.loads(guess_schema([path]).text)
+    assert tables["thousands"] == ","
+    assert ingest(path, parse_schema(tables)).panels
+    two = [*texts[:170], *["12,5,1"] * 2, *texts[:8]]
+    save(big().with_columns(pressure=pl.Series(two)), path)
+    line = next(line for line in guess_schema([path]).text.splitlines() if line.startswith("pressure"))
+    assert "2 values are not numbers ('12,5,1'): correct them, or add" in line
+    mixed = [*texts[:100], *["1.049,8"] * 2, *texts[:78]]
+    save(big().with_columns(pressure=pl.Series(mixed)), path)
+    line = next(line for line in guess_schema([path]).text.splitlines() if line.startswith("pressure"))
+    assert "2 values are not numbers ('1.049,8'): correct them" in line
+    assert "blank" not in line
+
+
 def test_one_mark_for_two_things_is_refused():
     with pytest.raises(UsageError, match="say which it is"):
         make_schema(decimal=",", thousands=",")

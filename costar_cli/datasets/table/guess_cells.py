@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import Final
 
 from costar_cli.datasets.table.profile import Facts
+from costar_cli.datasets.table.written import advice_on_marks
 from costar_cli.panel.findings import counted, shown
 
 STAND_INS: Final = (-1.0, -9.0, *(sign * (10.0**digits - 1) for sign in (-1, 1) for digits in range(2, 7)))
@@ -27,7 +28,8 @@ def _odd_texts(column: Facts, role: str) -> str:
         return ""
     number, what = len(column.odd), "number" if column.numbers is not None else "date"
     these, them = (f"1 value is not a {what}", "it") if number == 1 else (f"{number:,} values are not {what}s", "them")
-    blank = "" if role == "time" else ", or add the text to `blank` where it means a missing value"
+    no_blank = role == "time" or bool(advice_on_marks(column.odd[0]))  # a number is no missing value
+    blank = "" if no_blank else ", or add the text to `blank` where it means a missing value"
     return f"{these} ({shown(dict.fromkeys(column.odd), 2)}): correct {them}{blank}"
 
 

@@ -56,7 +56,7 @@ def guess_written(texts: pl.DataFrame, separator: str) -> WrittenGuess:
     shares = {way: [share for share in _shares(frame, way).values() if share >= MOSTLY] for way in ways}
     score = {way: (len(of), sum(of)) for way, of in shares.items()}
     best = max(ways, key=lambda way: score[way])
-    if best == PLAIN or score[best][0] == score[PLAIN][0]:
+    if best == PLAIN:
         return WrittenGuess(blank=blank)
     as_good = [way for way in ways if score[way] == score[best] and len(way.keys) == len(best.keys)]
     other = " and ".join(f'`{key} = "{mark}"`' for key, mark in as_good[1].keys.items()) if len(as_good) > 1 else ""
