@@ -264,5 +264,5 @@ def _mixture(found: Estimates, asked: _Asked) -> Estimates:
     variance_QHY = asked.mean(found.sd_QHY**2 + found.mean_QHY**2) - mean_QHY**2
     share_QHY = asked.mean(found.share_QHY * found.sd_QHY**2) / variance_QHY
     members_RQHY = np.stack([asked.mean(member_KHY) for member_KHY in found.members_RQHY])
-    level_QY, unit_QY = found.level_QY[asked.first_Q], found.unit_QY[asked.first_Q]
-    return Estimates(mean_QHY, np.sqrt(variance_QHY), share_QHY, level_QY, unit_QY, members_RQHY)
+    level_QY, unit_QY, origin_Q = (each[asked.first_Q] for each in (found.level_QY, found.unit_QY, found.origin_Q))
+    return Estimates(mean_QHY, np.sqrt(variance_QHY), share_QHY, level_QY, unit_QY, members_RQHY, origin_Q)

@@ -11,7 +11,7 @@ from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Domain, Panel
-from costar_cli.uncertainty.conformal import EDGES, GRID, bins_of, table
+from costar_cli.uncertainty.conformal import BINS, GRID, Binning, table
 from costar_cli.uncertainty.estimates import FLOOR, LEAST_MEMBERS, Estimates, floor_in, reading
 from costar_cli.uncertainty.floor import HeldOut, units_of
 from costar_cli.uncertainty.outcomes import OutcomeFacts
@@ -48,10 +48,11 @@ class Calibration:
         unit: what has a total weight of one: a subject, or the cluster that several belong to.
         windows: how many questions about them were asked.
         facts: of the outcomes.
-        radius_LHYB: quantiles of the errors in units of their scale, at the levels `GRID`, by bin of the share.
+        radius_LHYB: quantiles of the errors in units of their scale, at the levels `GRID`, by bin.
         units_HYB: how many units each of them rests on.
         plans: the same for plans under another policy, None where that is not known.
         floor: of the scale of black boxes, in units of errors (spec BAND-9).
+        by: what bins are of: the share of the variance that parameters have, or how long the history is (spec BAND-4).
     """
 
     subjects: int
@@ -64,6 +65,7 @@ class Calibration:
     units_HYB: NDArray[np.int64]
     plans: PlanTable | None = None
     floor: float = FLOOR
+    by: Binning = "share"
 
     def bands(self, estimates: Estimates, levels: Sequence[float], *, clip: bool = True) -> Bands:
         """Return intervals around estimates: a multiple of their scale, learned from the errors on held-out subjects.
@@ -101,7 +103,7 @@ class Calibration:
 
     def to_meta(self) -> dict[str, Any]:
         """Return the facts that it holds beside them."""
-        names = ("subjects", "domain", "apart", "unit", "windows", "floor")
+        names = ("subjects", "domain", "apart", "unit", "windows", "floor", "by")
         return {**{name: getattr(self, name) for name in names}, "facts": self.facts.to_meta()}
 
     @classmethod
@@ -116,7 +118,10 @@ class Calibration:
         """
         radius = np.asarray(arrays[f"{ARRAYS}radius"]).astype(np.float64)
         units = np.asarray(arrays[f"{ARRAYS}units"]).astype(np.int64)
-        facts, cells = OutcomeFacts.from_meta(meta["facts"]), (*shape, len(EDGES) + 1)
+        by = meta.get("by", "share")  # as in files of version 0.3.0
+        if by not in BINS:
+            raise ValueError(f"bins of {str(by)[:40]!r}")
+        facts, cells = OutcomeFacts.from_meta(meta["facts"]), (*shape, BINS[by])
         check_quantiles(radius, cells)
         if units.shape != cells or (units < 0).any() or len(facts.forms) != shape[1]:
             raise ValueError("counts of subjects, or facts of outcomes, are those of another model")
@@ -128,6 +133,7 @@ class Calibration:
         return cls(
             **counts, domain=meta["domain"], apart=bool(meta["apart"]), unit=meta["unit"], facts=facts,
             radius_LHYB=radius, units_HYB=units, plans=PlanTable.read(arrays, cells), floor=floor_in(meta),
+            by=by,
         )  # fmt: skip
 
     def _radius(self, estimates: Estimates, levels: Sequence[float]) -> Floats:
@@ -139,7 +145,7 @@ class Calibration:
             raise UsageError("a level is not between 0 and 1")
         every_LHYB = np.concatenate([self.radius_LHYB, np.full_like(self.radius_LHYB[:1], np.inf)])
         at_L = np.searchsorted(GRID, np.asarray(levels) - 1e-9)
-        bin_QHY, h_H1, o_Y = bins_of(estimates.share_QHY), np.arange(steps)[:, None], np.arange(outcomes)
+        bin_QHY, h_H1, o_Y = estimates.bins(self.by), np.arange(steps)[:, None], np.arange(outcomes)
         return every_LHYB[at_L][:, h_H1, o_Y, bin_QHY]
 
 
@@ -172,14 +178,16 @@ def calibrate(
     score_QHY = np.abs(windows.queries.outcomes - found.mean_QHY) / found.sd_QHY
     counts_QHY = windows.observed_QHY & facts.informative(found.level_QY)[:, None]
     unit_N, clustered = units_of(windows)
-    bin_QHY, shape = bins_of(found.share_QHY), (model.horizon, score_QHY.shape[2], len(EDGES) + 1)
+    bin_QHY, bins = found.bins(by := found.binned_by), BINS[by]
+    shape = (model.horizon, score_QHY.shape[2], bins)
 
     def tables(log_QH: Floats) -> tuple[Floats, Floats]:
         radius, units = np.full((len(GRID), *shape), np.inf), np.zeros(shape)
         for h, o in np.ndindex(score_QHY.shape[1:]):
             in_Q = counts_QHY[:, h, o]
             whose_M, weight_M = unit_N[windows.queries.subject[in_Q]], weights_of(log_QH[in_Q, h])
-            radius[:, h, o], units[h, o] = table(score_QHY[in_Q, h, o], whose_M, bin_QHY[in_Q, h, o], weight_M)
+            scores_M, bin_M = score_QHY[in_Q, h, o], bin_QHY[in_Q, h, o]
+            radius[:, h, o], units[h, o] = table(scores_M, whose_M, bin_M, weight_M, bins=bins)
         return radius, units
 
     radius, units = tables(np.zeros(score_QHY.shape[:2]))
@@ -190,7 +198,7 @@ def calibrate(
     subjects = len(np.unique(windows.queries.subject[counts_QHY.any(axis=(1, 2))]))
     unit: Literal["subject", "cluster"] = "cluster" if clustered else "subject"
     counts = units.astype(np.int64)
-    return Calibration(subjects, domain, apart, unit, len(score_QHY), facts, radius, counts, plans, held.floor)
+    return Calibration(subjects, domain, apart, unit, len(score_QHY), facts, radius, counts, plans, held.floor, by)
 
 
 def halves(panel: Panel) -> tuple[Panel, Panel]:

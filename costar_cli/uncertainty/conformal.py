@@ -1,15 +1,19 @@
 """Split conformal quantiles of grouped scores, each subject with a total weight of one (spec BAND-3, 4 and 8).
 
-`L` counts levels, `B` bins of the parameter share, `M` scores.
+`L` counts levels, `B` bins, `M` scores.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 GRID: Final = np.arange(1, 1000) / 1000  # levels whose quantiles are kept; others take the next larger one
+Binning = Literal["share", "history"]
 EDGES: Final = (0.5, 0.75, 0.9)  # between bins of the share of the variance that parameters have
+LENGTHS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # between bins of the steps before the origin
+BINS: Final[Mapping[Binning, int]] = {"share": len(EDGES) + 1, "history": len(LENGTHS) + 1}
 LEAST_UNITS: Final = 40  # in a bin; bins with fewer are merged with their neighbours
 ROUNDING: Final = 1e-9
 
@@ -20,6 +24,11 @@ Ints = NDArray[np.int64]
 def bins_of(share_QHY: Floats) -> Ints:
     """Return the bin of each share."""
     return np.searchsorted(EDGES, share_QHY, side="right")
+
+
+def bins_of_length(origin_Q: NDArray[np.integer]) -> Ints:
+    """Return the bin of each history, the longest first: bins with few windows join shorter ones, which err more."""
+    return len(LENGTHS) - np.searchsorted(LENGTHS, origin_Q, side="right")
 
 
 def radii(score_M: Floats, unit_M: Ints, levels: Floats = GRID, weight_M: Floats | None = None) -> Floats:
@@ -53,7 +62,7 @@ def effective(unit_M: Ints, weight_M: Floats | None = None) -> float:
 
 
 def merged(
-    unit_M: Ints, bin_M: Ints, weight_M: Floats | None = None, *, bins: int = len(EDGES) + 1, least: int = LEAST_UNITS
+    unit_M: Ints, bin_M: Ints, weight_M: Floats | None = None, *, bins: int = BINS["share"], least: int = LEAST_UNITS
 ) -> Ints:
     """Return the group of each bin: neighbours are merged, from the left, until each group has `least` units.
 
@@ -73,7 +82,7 @@ def merged(
 
 
 def table(
-    score_M: Floats, unit_M: Ints, bin_M: Ints, weight_M: Floats | None = None, *, bins: int = len(EDGES) + 1
+    score_M: Floats, unit_M: Ints, bin_M: Ints, weight_M: Floats | None = None, *, bins: int = BINS["share"]
 ) -> tuple[Floats, Floats]:
     """Return quantiles `[L,B]` of the scores of each bin, or of the bins that it is merged with, and units `[B]`.
 

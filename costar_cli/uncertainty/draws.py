@@ -85,7 +85,8 @@ def differences(
     sd_MHY = (drawn_SQHY[:, of_M] - drawn_SQHY[:, minus_M]).std(axis=0, ddof=1)
     members_RMHY = estimates.members_RQHY[:, of_M] - estimates.members_RQHY[:, minus_M]
     level_MY, unit_MY = estimates.level_QY[of_M], estimates.unit_QY[of_M]
-    return Estimates(mean_MHY, sd_MHY, estimates.share_QHY[of_M], level_MY, unit_MY, members_RMHY)
+    share_MHY, origin_M = estimates.share_QHY[of_M], estimates.origin_Q[of_M]
+    return Estimates(mean_MHY, sd_MHY, share_MHY, level_MY, unit_MY, members_RMHY, origin_M)
 
 
 def _spread(members_RQHY: NDArray[np.floating]) -> Floats:

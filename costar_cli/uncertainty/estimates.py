@@ -12,6 +12,7 @@ from costar_cli.errors import ArtifactError
 from costar_cli.methods.base import EncodesOnce, FittedModel, PredictsDistribution
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import Panel, Queries
+from costar_cli.uncertainty.conformal import Binning, bins_of, bins_of_length
 from costar_cli.uncertainty.outcomes import OutcomeFacts, levels
 
 FLOOR: Final = 0.05  # of the unit of errors, what no member knows of: where none was chosen on held-out subjects
@@ -34,6 +35,7 @@ class Estimates:
         level_QY: last known outcome at the origin.
         unit_QY: of errors from the origin.
         members_RQHY: what each member predicts.
+        origin_Q: steps before the origin, as many as the history is long.
     """
 
     mean_QHY: Floats
@@ -42,6 +44,18 @@ class Estimates:
     level_QY: Floats
     unit_QY: Floats
     members_RQHY: NDArray[np.floating]
+    origin_Q: NDArray[np.integer]
+
+    @property
+    def binned_by(self) -> Binning:
+        """Return by what quantiles of errors differ: black boxes know of no noise, but how long the history is."""
+        return "history" if bool((self.share_QHY == 1).all()) else "share"
+
+    def bins(self, by: Binning) -> NDArray[np.int64]:
+        """Return the bin of each estimate `[Q,H,Y]` (spec BAND-4)."""
+        if by == "share":
+            return bins_of(self.share_QHY)
+        return np.broadcast_to(bins_of_length(self.origin_Q)[:, None, None], self.mean_QHY.shape)
 
     def with_rows(self, rows: NDArray[np.integer], others: "Estimates") -> "Estimates":
         """Return these estimates with those of others in the place of some queries."""
@@ -53,14 +67,17 @@ class Estimates:
 
         names = ("mean_QHY", "sd_QHY", "share_QHY", "level_QY", "unit_QY")
         mixed = {name: put(getattr(self, name), getattr(others, name), (rows,)) for name in names}
-        return Estimates(**mixed, members_RQHY=put(self.members_RQHY, others.members_RQHY, (slice(None), rows)))
+        members_RQHY = put(self.members_RQHY, others.members_RQHY, (slice(None), rows))
+        origin_Q = self.origin_Q.copy()
+        origin_Q[rows] = others.origin_Q
+        return Estimates(**mixed, members_RQHY=members_RQHY, origin_Q=origin_Q)
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """Return the estimates of neighbouring queries as those of all."""
         if len(parts) == 1:
             return parts[0]
-        names = ("mean_QHY", "sd_QHY", "share_QHY", "level_QY", "unit_QY")
+        names = ("mean_QHY", "sd_QHY", "share_QHY", "level_QY", "unit_QY", "origin_Q")
         joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         return cls(**joined, members_RQHY=np.concatenate([part.members_RQHY for part in parts], axis=1))
 
@@ -74,6 +91,7 @@ class Estimates:
             self.level_QY[rows],
             self.unit_QY[rows],
             self.members_RQHY[:, *own],
+            self.origin_Q[rows],
         )
 
 
@@ -103,6 +121,7 @@ class Answers:
     level_QY: Floats
     unit_QY: Floats
     least_Y: Floats
+    origin_Q: NDArray[np.integer]
 
     @property
     def depends_on_floor(self) -> bool:
@@ -116,7 +135,9 @@ class Answers:
         variance_QHY = found.variance_QHY + more_QHY
         share_QHY = np.minimum((found.parameter_QHY + more_QHY) / variance_QHY, 1.0)
         unit_QY = np.maximum(self.unit_QY, np.sqrt(least_Y))
-        return Estimates(found.mean_QHY, np.sqrt(variance_QHY), share_QHY, self.level_QY, unit_QY, found.members_RQHY)
+        return Estimates(
+            found.mean_QHY, np.sqrt(variance_QHY), share_QHY, self.level_QY, unit_QY, found.members_RQHY, self.origin_Q
+        )
 
 
 def estimate(
@@ -149,7 +170,7 @@ def answers_of(
     level_QY, facts = levels(panel, asked), facts or facts_of(model)
     unit_QY = facts.error_units(panel, asked, model.scaler) if facts else np.abs(level_QY)
     least_Y = least_sd(model) ** 2
-    return Answers(_moments(model, panel, asked, ask or asks(panel)), level_QY, unit_QY, least_Y)
+    return Answers(_moments(model, panel, asked, ask or asks(panel)), level_QY, unit_QY, least_Y, asked.origin)
 
 
 def least_sd(model: FittedModel) -> Floats:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Panel
 from costar_cli.panel.windows import FactualWindows, factual_windows
-from costar_cli.uncertainty.conformal import GRID, bins_of, table
+from costar_cli.uncertainty.conformal import BINS, GRID, table
 from costar_cli.uncertainty.estimates import FLOOR, Answers, Estimates, answers_of
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 
@@ -60,26 +60,27 @@ def mean_score(windows: FactualWindows, found: Estimates, facts: OutcomeFacts) -
     assert windows.queries.outcomes is not None  # noqa: S101 - rolling origins have answers
     error_QHY = np.abs(windows.queries.outcomes - found.mean_QHY)
     counts_QHY = windows.observed_QHY & facts.informative(found.level_QY)[:, None]
-    unit_Q, bin_QHY = units_of(windows)[0][windows.queries.subject], bins_of(found.share_QHY)
+    unit_Q, by = units_of(windows)[0][windows.queries.subject], found.binned_by
+    bin_QHY, bins = found.bins(by), BINS[by]
 
     def scores() -> Iterator[float]:
         for h, o in np.ndindex(error_QHY.shape[1:]):
             in_Q = counts_QHY[:, h, o]
             error_M, sd_M = (np.asarray(values[in_Q, h, o]) for values in (error_QHY, found.sd_QHY))
-            yield _mean_score(error_M, sd_M, bin_QHY[in_Q, h, o], unit_Q[in_Q], found.unit_QY[in_Q, o])
+            yield _mean_score(error_M, sd_M, bin_QHY[in_Q, h, o], unit_Q[in_Q], found.unit_QY[in_Q, o], bins=bins)
 
     return float(np.mean(list(scores())))
 
 
 def _mean_score(
-    error_M: Floats, sd_M: Floats, bin_M: NDArray[np.int64], whose_M: NDArray[np.int64], unit_M: Floats
+    error_M: Floats, sd_M: Floats, bin_M: NDArray[np.int64], whose_M: NDArray[np.int64], unit_M: Floats, *, bins: int
 ) -> float:
     """Return the mean score of one step and outcome; infinite where a half has too few subjects for the level."""
     units, row_M, count = np.unique(whose_M, return_inverse=True, return_counts=True)
     first_M = (np.random.default_rng(0).permutation(len(units)) % 2 == 0)[row_M]
     half_M = np.empty_like(error_M)
     for mine_M in (first_M, ~first_M):
-        radius_LB, _ = table(error_M[~mine_M] / sd_M[~mine_M], row_M[~mine_M], bin_M[~mine_M])
+        radius_LB, _ = table(error_M[~mine_M] / sd_M[~mine_M], row_M[~mine_M], bin_M[~mine_M], bins=bins)
         half_M[mine_M] = radius_LB[np.searchsorted(GRID, LEVEL - 1e-9), bin_M[mine_M]] * sd_M[mine_M]
     score_M = 2 * half_M + 2 / (1 - LEVEL) * np.maximum(error_M - half_M, 0.0)
     return float(np.average(score_M / unit_M, weights=1 / count[row_M])) if len(units) else np.inf

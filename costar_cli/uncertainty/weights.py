@@ -7,7 +7,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.uncertainty.conformal import GRID, bins_of
+from costar_cli.uncertainty.conformal import GRID, Binning
 from costar_cli.uncertainty.estimates import Estimates
 from costar_cli.uncertainty.floor import HeldOut
 from costar_cli.uncertainty.practice import Practice
@@ -30,10 +30,10 @@ class PlanTable:
     radius_LHYB: Floats
     effective_HYB: Floats
 
-    def effective(self, estimates: Estimates) -> Floats:
-        """Return how many subjects each estimate's quantiles rest on, `[Q,H,Y]`."""
+    def effective(self, estimates: Estimates, by: Binning) -> Floats:
+        """Return how many subjects each estimate's quantiles rest on, `[Q,H,Y]`; `by` is that of the calibration."""
         _, steps, outcomes = estimates.mean_QHY.shape
-        return self.effective_HYB[np.arange(steps)[:, None], np.arange(outcomes), bins_of(estimates.share_QHY)]
+        return self.effective_HYB[np.arange(steps)[:, None], np.arange(outcomes), estimates.bins(by)]
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return the arrays that a model's artifact holds."""

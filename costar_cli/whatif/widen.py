@@ -30,7 +30,7 @@ def widened(
         fix = "omit --widen, or make the model again with `costar finetune --overwrite`"
         raise UsageError(problem, where="--widen", fix=fix)
     own_PH = np.arange(found.mean_QHY.shape[1]) < np.array([len(plan) for plan in plans])[:, None]
-    left_H = np.where(own_PH[..., None], calibration.plans.effective(found), np.inf).min(axis=(0, 2))
+    left_H = np.where(own_PH[..., None], calibration.plans.effective(found, calibration.by), np.inf).min(axis=(0, 2))
     few = np.flatnonzero(left_H < LEAST_EFFECTIVE)
     if len(few):
         step = int(few[0])

@@ -27,7 +27,7 @@ def some(seed: int, *, n: int, each: int, worth: float) -> tuple[SimpleNamespace
     queries = SimpleNamespace(outcomes=np.zeros((n * each, 1, 1)), subject=whose_Q)
     panel = SimpleNamespace(cluster=None, n_subjects=n)
     windows = SimpleNamespace(panel=panel, queries=queries, observed_QHY=np.ones((n * each, 1, 1), dtype=bool))
-    return windows, Answers(moments, level_QY, level_QY, np.zeros(1))
+    return windows, Answers(moments, level_QY, level_QY, np.zeros(1), np.zeros(n * each, dtype=np.int16))
 
 
 def test_the_floor_is_small_where_the_spread_of_members_tells_errors_and_large_where_it_does_not() -> None:

@@ -27,7 +27,8 @@ def asked(
     mean_QH: list[list[float]], likely_QH: list[list[float]], sd: float = 1.0, subjects: int = 2000
 ) -> Confounded:
     mean = np.array(mean_QH)[..., None]
-    estimates = Estimates(mean, np.full_like(mean, sd), np.ones_like(mean), mean[:, 0], mean[:, 0], mean[None])
+    origin = np.zeros(len(mean), dtype=np.int16)
+    estimates = Estimates(mean, np.full_like(mean, sd), np.ones_like(mean), mean[:, 0], mean[:, 0], mean[None], origin)
     return Confounded.of(estimates, normal_errors(mean.shape[1], subjects), np.array(likely_QH))
 
 
