@@ -27,6 +27,7 @@ from costar_cli.panel.schema import labelled, step_axis, step_word
 from costar_cli.plans.words import in_words
 from costar_cli.search import SHOWN, SearchReport
 from costar_cli.search.run import Best
+from costar_cli.uncertainty import RANGE
 
 __all__ = ["draw_search", "plot_search"]
 
@@ -127,13 +128,15 @@ def _draw_plans(axes: Axes, report: SearchReport, shown: list[int]) -> None:
         (colour, marker), place = _style(best, i, row), places[i]
         low, high = best.limits_M2[row]
         if np.isfinite(low) and np.isfinite(high):
-            axes.vlines(place, low, high, color=colour, linewidth=1.2)
+            style = ":" if report.objective_kind == RANGE else "-"  # not as what has a level
+            axes.vlines(place, low, high, color=colour, linewidth=1.2, linestyle=style)
         axes.plot([place], [best.estimate_M[row]], color=colour, marker=marker, zorder=5)
     axes.set_xlabel("treatments given (grey: all plans that were scored)")
     axes.set_xlim(min(best.treated_P.min(), *places) - 0.5, max(best.treated_P.max(), *places) + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(label_text(labelled("objective", objective.unit)))
-    axes.set_title(label_text(objective.text, LONGEST))
+    dotted = f" (dotted: {RANGE})" if report.objective_kind == RANGE else ""
+    axes.set_title(label_text(f"{objective.text}{dotted}", LONGEST))
 
 
 def _side_by_side(counts: list[int]) -> list[float]:

@@ -13,6 +13,7 @@ from costar_cli.panel.schema import labelled, step_word, steps_of
 from costar_cli.plans.words import in_words
 from costar_cli.search import SearchReport
 from costar_cli.search.report import SHOWN, Row
+from costar_cli.uncertainty import RANGE
 from costar_cli.whatif.tables import decimals_of, estimate_text
 
 __all__ = ["how_sure", "rank_table", "search_page"]
@@ -59,10 +60,11 @@ def search_page(report: SearchReport, parents: Mapping[str, str], figure_name: s
 
 def rank_table(report: SearchReport) -> tuple[list[str], list[list[object]]]:
     """Return a row per plan of the first subject: rank, plan in words, objective, difference, chance of being best."""
-    level, rows = f"{100 * report.question.level:g} %", report.rows(report.answers[0])
+    rows = report.rows(report.answers[0])
     headers = ["", "plan", "objective", "difference", "best with"]
-    for at, limit in ((2, "lower"), (3, "difference_lower")):
-        headers[at] += f" ({level})" * any(row[limit] is not None for row in rows)
+    for at, limit, kind in ((2, "lower", report.objective_kind), (3, "difference_lower", report.difference_kind)):
+        what = kind if kind == RANGE else f"{100 * report.question.level:g} %"
+        headers[at] += f" ({what})" * any(row[limit] is not None for row in rows)
     lines = [_line(row, report.reference, _decimals(report)) for row in rows]
     survival = [percent(row.get("survival")) for row in rows]
     if any(survival):
@@ -136,7 +138,11 @@ def _ranked(report: SearchReport) -> ReportTable:
     unit = f"Objective in {report.question.objective.unit}." if report.question.objective.unit else ""
     level = f"{100 * report.question.level:g} %"
     why = report.why_no_intervals
-    limits = f"No intervals: {why}." if why else f"In brackets: the {level} interval."
+    limits = f"In brackets: the {level} interval." if report.objective_kind != RANGE else ""
+    limits = f"No intervals: {why}." if why else limits
+    if RANGE in (report.objective_kind, report.difference_kind):
+        of = "" if report.objective_kind == RANGE else ", of differences"
+        limits = f"{limits} In brackets{of}: the {RANGE}, which has no level.".strip()
     signs = [meaning for light, meaning in SIGNS.items() if light in lights]
     note = " ".join([unit, limits, f"Differences are from {report.reference}.", *signs]).strip()
     lit = tuple((*row, light) for row, light in zip(rows, lights, strict=True))

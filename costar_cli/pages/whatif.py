@@ -7,7 +7,7 @@ from costar_cli import __version__
 from costar_cli.figures.whatif import draw_whatif
 from costar_cli.pages.page import Item, Page, ReportTable, Section, Tag, lights_mean, render, svg
 from costar_cli.panel.schema import labelled, step_axis, step_word, steps_of
-from costar_cli.uncertainty import LIGHTS
+from costar_cli.uncertainty import LIGHTS, RANGE
 from costar_cli.whatif.notes import notes_on_bands, what_bands_cover
 from costar_cli.whatif.report import ModelAnswer, WhatIfReport
 from costar_cli.whatif.tables import answer_table, light_reasons, survival_table
@@ -22,8 +22,8 @@ COVERS: Final = (
 )
 BEYOND: Final = (
     "For plans that nobody would have followed, for another population, and where something that is not in the data "
-    "drives both treatment and outcome, there is no such guarantee. Bands of differences between plans compare one "
-    "subject with itself, at the same time."
+    "drives both treatment and outcome, there is no such guarantee. Differences between plans compare one subject with "
+    "itself, at the same time."
 )
 NO_BANDS: Final = (
     "No band is shown: {why}. How far the estimates may be off is not known from this page.",
@@ -100,9 +100,10 @@ def _answers(report: WhatIfReport) -> Iterator[ReportTable]:
                 headers, rows = answer_table(report, model, outcome.name, differences=differences)
                 limits = ", ".join(f"{100 * level:g} %" for level in report.shown_levels(model))
                 note = f"In brackets: the {limits} band." if limits else ""
+                of_range = f"In brackets: the {RANGE}, which has no level." * (model.difference_kind == RANGE)
                 ends = {str(cell)[-2:] for row in rows for cell in row}
                 signs = [meaning for meaning in SIGNS.values() if f" {meaning[0]}" in ends]
-                note = " ".join([*([] if differences else [f"{note}{truth}"]), *signs]).strip()
+                note = " ".join([of_range if differences else f"{note}{truth}", *signs]).strip()
                 yield ReportTable(title, note, tuple(headers), tuple(map(tuple, rows)))
         if model.goes_on:
             headers, rows = survival_table(report, model)

@@ -185,7 +185,8 @@ def _truth(
         if best.found:
             chosen[label][n] = at = _place(best.values_MHA[0], values_KA)
             low, high = np.sort(objective.shown(best.limits_M2[0]))
-            covered_N[n] = low <= loss_NP[n, at] <= high if np.isfinite(high - low) else np.nan
+            has_level = np.isfinite(high - low) and (judge.joint or objective.single is not None)
+            covered_N[n] = low <= loss_NP[n, at] <= high if has_level else np.nan
         chosen[names[2]][n] = _index(_greedy(subject), len(values_KA))
         last = _nearest(subject.before, values_KA, len(model.schema.treatments.names))
         chosen[names[3]][n] = -1 if last is None else _index(np.full(candidates.steps, last), len(values_KA))

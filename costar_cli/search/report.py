@@ -14,7 +14,7 @@ from costar_cli.panel.findings import counted
 from costar_cli.plans.words import in_words, steps_by_name
 from costar_cli.search.run import Best
 from costar_cli.search.scoring import SearchQuestion
-from costar_cli.uncertainty import LIGHTS, RED, TOO_FEW, Calibration
+from costar_cli.uncertainty import BLACK_BOX, LIGHTS, RANGE, RED, TOO_FEW, Calibration
 
 if TYPE_CHECKING:
     from costar_cli.frames import Frame
@@ -73,6 +73,28 @@ class SearchReport:
         return self.question.reference.name
 
     @property
+    def range_of(self) -> int:
+        """Return how many members the limits of differences are the range of, 0 where they are not."""
+        return max((answer.best.range_of for answer in self.answers), default=0)
+
+    @property
+    def objective_kind(self) -> str:
+        """Return what the limits of objectives are, or why there are none."""
+        if self.range_of and self.question.objective.single is None:
+            return RANGE
+        return TOO_FEW if self._lacks_subjects else self.interval_kind
+
+    @property
+    def difference_kind(self) -> str:
+        """Return the same of differences from the reference plan."""
+        if self.range_of:
+            return RANGE
+        apart_M2 = [answer.best.apart_M2 for answer in self.answers]
+        if self.calibration is None or any(np.isfinite(limits_M2).any() for limits_M2 in apart_M2):
+            return self.interval_kind
+        return TOO_FEW if self._lacks_subjects else BLACK_BOX
+
+    @property
     def why_no_intervals(self) -> str | None:
         """Return why no plan has an interval of its objective; None where one has."""
         if not self.answers or any(np.isfinite(answer.best.limits_M2).all(axis=1).any() for answer in self.answers):
@@ -127,7 +149,9 @@ class SearchReport:
                 "origin": answer.origin,
                 **({"date": answer.date} if answers[0].date else {}),
                 **row,
-                "level": self.question.level if row["lower"] is not None else None,
+                "level": self.question.level if row["lower"] is not None and self.objective_kind != RANGE else None,
+                "interval_kind": self.objective_kind,
+                "difference_interval_kind": self.difference_kind,
                 "margin": _number(answer.best.margin[0]),
                 "expected_regret": _number(answer.best.regret),
                 "alike": answer.best.alike,
@@ -181,7 +205,8 @@ class SearchReport:
             "model": {
                 "label": self.label,
                 "method": self.method,
-                "interval_kind": TOO_FEW if self._lacks_subjects else self.interval_kind,
+                "interval_kind": self.objective_kind,
+                "difference_interval_kind": self.difference_kind,
             },
             "objective": question.objective.text,
             "unit": question.objective.unit,
@@ -256,6 +281,12 @@ def notes_on(report: SearchReport) -> Iterator[str]:
         yield (
             f"probabilities of being best of model `{report.label}` come from its {report.members} members, which "
             "learned from the same data: they are too high for the leading plan"
+        )
+    if report.range_of:
+        of = "differences" if report.question.objective.single else "objectives and differences"
+        yield (
+            f"limits of {of} are the range of the {report.range_of} members of model `{report.label}`, which has no "
+            "level: nothing measures how often it holds the truth, and plans are told from the best by it"
         )
     if why := report.why_no_intervals:
         yield f"no intervals: {why}"

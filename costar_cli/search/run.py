@@ -14,7 +14,17 @@ from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.search.candidates import Places
 from costar_cli.search.objective import Floats
 from costar_cli.search.scoring import Judge, Scored, SearchQuestion, SubjectPlans
-from costar_cli.uncertainty import Estimates, asks_encoded, draws, estimate, goes_on, once, tells_differences
+from costar_cli.uncertainty import (
+    Estimates,
+    asks_encoded,
+    draws,
+    estimate,
+    goes_on,
+    has_range,
+    once,
+    range_of,
+    tells_differences,
+)
 
 LOOKED_AT: Final = 128  # plans whose support is looked at together, the best first, and twice as many each time
 CAUTIOUS: Final = 4_096  # plans whose limits are looked at where these decide
@@ -44,6 +54,8 @@ class Best:
         left_out: how many plans with a better estimate the data do not support.
         survival_M: how likely the series is to go on through all of the plan; None where the model knows of no end.
         why: the reason why no plan is the best, None where one is.
+        range_of: how many members the limits of differences, and of objectives of several outcomes, are the range of;
+            0 where they have a level, or there are none.
         all_P, treated_P: objective of every plan that was scored, and how many treatments it gives, in no order.
     """
 
@@ -62,6 +74,7 @@ class Best:
     left_out: int
     all_P: Floats
     treated_P: NDArray[np.int64]
+    range_of: int = 0
     survival_M: Floats | None = None
     why: str | None = None
 
@@ -241,7 +254,8 @@ def _lights(subject: SubjectPlans, queries: Queries, found: Estimates) -> tuple[
 class _Compared:
     """Plans that are compared, the reference the last: losses, their draws `[S,M]` where there are any, and limits.
 
-    `radius_M` is how many sds of the objective its interval extends; `rows_M` says which of the plans they were.
+    `member_RM` are losses by member, `radius_M` is how many sds of the objective its interval extends; `rows_M` says
+    which of the plans they were.
     """
 
     subject: SubjectPlans
@@ -250,6 +264,7 @@ class _Compared:
     loss_M: Floats
     cost_M: Floats
     drawn_SM: Floats | None
+    member_RM: Floats
     radius_M: Floats
 
     @classmethod
@@ -271,26 +286,42 @@ class _Compared:
             steps, outcomes = np.array(objective.concerns).T
             radius_M = ((upper_MHY - found.mean_QHY) / found.sd_QHY)[:, steps, outcomes].max(axis=1)
             radius_M = np.where(np.isfinite(radius_M), radius_M, np.nan)
-        return cls(subject, np.arange(len(loss_M)), found, loss_M, cost_M, drawn_SM, radius_M)
+        member_RM = objective.loss(judge.clip(found.members_RQHY), cost_M)
+        return cls(subject, np.arange(len(loss_M)), found, loss_M, cost_M, drawn_SM, member_RM, radius_M)
 
     def take(self, rows_M: NDArray[np.intp]) -> "_Compared":
         """Return some of the plans, in that order."""
         drawn_SM = None if self.drawn_SM is None else self.drawn_SM[:, rows_M]
-        found, radius_M = self.found.take(rows_M), self.radius_M[rows_M]
-        return _Compared(
-            self.subject, self.rows_M[rows_M], found, self.loss_M[rows_M], self.cost_M[rows_M], drawn_SM, radius_M
+        return replace(
+            self,
+            rows_M=self.rows_M[rows_M],
+            found=self.found.take(rows_M),
+            loss_M=self.loss_M[rows_M],
+            cost_M=self.cost_M[rows_M],
+            drawn_SM=drawn_SM,
+            member_RM=self.member_RM[:, rows_M],
+            radius_M=self.radius_M[rows_M],
         )
 
     @property
-    def half_M(self) -> Floats:
-        """Return half the width of each interval (spec SEARCH-5)."""
+    def limits_M2(self) -> Floats:
+        """Return the limits of each loss (spec SEARCH-5)."""
         single = self.subject.question.objective.single
-        if single is not None:
-            (step, outcome), weight = single
-            return np.asarray(abs(weight) * self.radius_M * self.found.sd_QHY[:, step, outcome])
-        if self.drawn_SM is None:
-            return np.full_like(self.radius_M, np.nan)
-        return np.asarray(self.radius_M * self.drawn_SM.std(axis=0, ddof=1))
+        if single is None:
+            return self._limits(self.loss_M, self.drawn_SM, self.member_RM)
+        (step, outcome), weight = single
+        half_M = abs(weight) * self.radius_M * self.found.sd_QHY[:, step, outcome]
+        return np.stack([self.loss_M - half_M, self.loss_M + half_M], axis=1)
+
+    def _limits(self, of_M: Floats, drawn_SM: Floats | None, member_RM: Floats) -> Floats:
+        """Return limits of sums or differences of outcomes, from joint draws, or else the members' range."""
+        judge = self.subject.judge
+        if judge.calibration is None:
+            return np.full((len(of_M), 2), np.nan)
+        if not judge.joint or drawn_SM is None:
+            return np.stack(range_of(member_RM, of_M), axis=1)
+        half_M = self.radius_M * drawn_SM.std(axis=0, ddof=1)
+        return np.stack([of_M - half_M, of_M + half_M], axis=1)
 
     @property
     def key_M(self) -> Floats:
@@ -301,9 +332,8 @@ class _Compared:
         question = self.subject.question
         if question.by == "estimate":
             return self.loss_M
-        side = {"upper": 1, "lower": -1}[question.by] * question.objective.sign
-        half_M = self.half_M
-        return np.where(np.isfinite(half_M), self.loss_M + side * half_M, np.inf)
+        limit_M = self.limits_M2[:, int((question.by == "upper") == (question.objective.sign > 0))]
+        return np.where(np.isfinite(limit_M), limit_M, np.inf)
 
     def order(self, treated_P: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the plans but the reference from the best on, of equal ones that with the fewest treatments first.
@@ -313,12 +343,10 @@ class _Compared:
         return np.lexsort((treated_P, self.loss_M[:-1], self.key_M[:-1]))
 
     def against(self, row: int) -> tuple[Floats, Floats]:
-        """Return how much larger each loss is than that of one plan, and half the width of its interval."""
-        apart_M = self.loss_M - self.loss_M[row]
-        if self.drawn_SM is None:
-            return apart_M, np.full_like(apart_M, np.nan)
-        sd_M = (self.drawn_SM - self.drawn_SM[:, row : row + 1]).std(axis=0, ddof=1)
-        return apart_M, self.radius_M * sd_M
+        """Return how much larger each loss is than that of one plan, and the limits `[M,2]` of that."""
+        apart_M, one = self.loss_M - self.loss_M[row], slice(row, row + 1)
+        drawn_SM = None if self.drawn_SM is None else self.drawn_SM - self.drawn_SM[:, one]
+        return apart_M, self._limits(apart_M, drawn_SM, self.member_RM - self.member_RM[:, one])
 
     def best(
         self,
@@ -331,13 +359,10 @@ class _Compared:
         """Return what is told of these plans, which are in their order."""
         objective, p = self.subject.question.objective, len(self.loss_M) - 1
         low, high = objective.bounds(self.subject.judge.facts)
-        half_M, (apart_M, apart_half_M) = self.half_M, self.against(p)
-        limits_M2 = np.stack(
-            [np.clip(self.loss_M + side * half_M, low + self.cost_M, high + self.cost_M) for side in (-1, 1)], axis=1
-        )
-        apart_M2 = apart_M[:, None] + apart_half_M[:, None] * np.array([-1.0, 1.0])
-        to_best_M, to_best_half_M = self.against(0)
-        alike = int((to_best_M[:p] <= np.nan_to_num(to_best_half_M[:p], nan=np.inf)).sum())
+        apart_M, apart_M2 = self.against(p)
+        limits_M2 = np.clip(self.limits_M2, (low + self.cost_M)[:, None], (high + self.cost_M)[:, None])
+        _, to_best_M2 = self.against(0)
+        alike = int((~(to_best_M2[:p, 0] > 0)).sum())  # what is unknown cannot be told
         probability_P, regret, margin = self._chances(p)
         return Best(
             values_MHA=values_MHA,
@@ -355,6 +380,7 @@ class _Compared:
             left_out=left_out,
             all_P=all_P,
             treated_P=treated_P,
+            range_of=len(self.member_RM) if has_range(self.subject.judge.model) else 0,
         )
 
     def _chances(self, p: int) -> tuple[Floats, float, tuple[float, float]]:

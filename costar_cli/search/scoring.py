@@ -13,7 +13,16 @@ from costar_cli.panel import Panel, Plans, Queries, Values
 from costar_cli.plans import TreatmentPlan
 from costar_cli.search.candidates import Candidates, Places
 from costar_cli.search.objective import Floats, Objective
-from costar_cli.uncertainty import Ask, Calibration, OutcomeFacts, PlanSupport, calibration_of, facts_of, support_of
+from costar_cli.uncertainty import (
+    Ask,
+    Calibration,
+    OutcomeFacts,
+    PlanSupport,
+    calibration_of,
+    facts_of,
+    is_joint,
+    support_of,
+)
 
 BLOCK: Final = 65_536  # plans that are scored at once
 SHORT: Final = 64  # plans that are compared by joint draws
@@ -67,6 +76,11 @@ class Judge:
             ArtifactError: it is damaged.
         """
         return cls(label, model, facts_of(model), calibration_of(model), support_of(model))
+
+    @property
+    def joint(self) -> bool:
+        """Return whether its draws are of a joint distribution, so that limits of differences have a level."""
+        return is_joint(self.model)
 
     def clip(self, y_HY: NDArray[np.floating]) -> Floats:
         """Return outcomes `[...,H,Y]`, those that cannot occur moved to the nearest that can."""

@@ -60,7 +60,7 @@ def show_sweep(out: Output, report: "WhatIfReport", sweep: "Sweep") -> None:
 
 
 def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswer") -> None:
-    from costar_cli.whatif.tables import answer_table, is_probability, survival_table
+    from costar_cli.whatif.tables import answer_table, difference_title, is_probability, survival_table
 
     for outcome in report.schema.outcomes:
         unit = f" ({outcome.unit})" if outcome.unit else ""
@@ -69,7 +69,7 @@ def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswer") -> No
         title = f"{outcome.name}{unit}, by {model.heading}"
         out.table(*answer_table(report, model, outcome.name), title=title, keys=1, together=pair)
         if len(report.plans) > 1:
-            title = f"difference from `{report.reference}`"
+            title = difference_title(report, model)
             out.table(*answer_table(report, model, outcome.name, differences=True), title=title, keys=1, together=pair)
     if model.goes_on:
         title = f"no {' or '.join(model.goes_on.names)} so far, by {model.heading}"
@@ -81,11 +81,13 @@ def _show_comparison(out: Output, report: "WhatIfReport") -> None:
 
     Where the truth is known it stands beside, and each model's root mean squared error below.
     """
+    from costar_cli.whatif.tables import difference_title
+
     for outcome in report.schema.outcomes:
         unit = f" ({outcome.unit})" if outcome.unit else ""
         _show_compared(out, report, outcome.name, report.to_rows(), f"{outcome.name}{unit}, by model")
         if len(report.plans) > 1:
-            title = f"{outcome.name}{unit}: difference from `{report.reference}`, by model"
+            title = f"{outcome.name}{unit}, by model: {difference_title(report, *report.models)}"
             _show_compared(out, report, outcome.name, report.difference_rows(), title)
 
 

@@ -12,6 +12,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Domain, Panel
 from costar_cli.uncertainty.conformal import BINS, GRID, Binning, table
+from costar_cli.uncertainty.draws import is_joint
 from costar_cli.uncertainty.estimates import FLOOR, LEAST_MEMBERS, Estimates, floor_in, reading
 from costar_cli.uncertainty.floor import HeldOut, units_of
 from costar_cli.uncertainty.outcomes import OutcomeFacts
@@ -21,6 +22,8 @@ from costar_cli.uncertainty.weights import PlanTable, check_quantiles, log_ratio
 ARRAYS: Final = "calibration/"
 CALIBRATED: Final = "calibrated"
 TOO_FEW: Final = "none (too few calibration subjects)"  # of an answer of a calibrated model
+RANGE: Final = "range of the members"  # of differences that nothing measures: it has no level
+BLACK_BOX: Final = "none (single black box)"  # likewise, of too few members for a range
 
 Floats = NDArray[np.float64]
 
@@ -229,6 +232,11 @@ def interval_kind(model: FittedModel) -> str:
     if has_spread(model):
         return CALIBRATED if model.meta.get("calibration") else "none (not calibrated)"
     return "none (one member)" if model.members == 1 else f"none ({model.members} members)"
+
+
+def has_range(model: FittedModel) -> bool:
+    """Return whether limits of a calibrated model's differences are the range of its members (spec BAND-7)."""
+    return bool(model.meta.get("calibration")) and not is_joint(model) and model.members >= LEAST_MEMBERS
 
 
 def _is_closed_form_stack(model: FittedModel) -> bool:

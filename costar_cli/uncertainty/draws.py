@@ -68,6 +68,23 @@ def draws_are_members(model: FittedModel) -> bool:
     return tells_differences(model) and not isinstance(model, DrawsOutcomes | PredictsDistribution)
 
 
+def is_joint(model: FittedModel) -> bool:
+    """Return whether a model has a joint predictive distribution, by which differences between plans have a level."""
+    if isinstance(model, StackModel):
+        return all(is_joint(model.parts[name]) for name in model.answering)
+    return isinstance(model, DrawsOutcomes | PredictsDistribution)
+
+
+def range_of(values_R: NDArray[np.floating], estimate: Floats) -> tuple[Floats, Floats]:
+    """Return the least and the largest of members' values `[R,...]`, with the estimate between them (spec BAND-7).
+
+    They are not numbers where the members are too few.
+    """
+    if len(values_R) < LEAST_MEMBERS:
+        return np.full_like(estimate, np.nan), np.full_like(estimate, np.nan)
+    return np.minimum(values_R.min(axis=0), estimate), np.maximum(values_R.max(axis=0), estimate)
+
+
 def differences(
     drawn_SQHY: Floats, estimates: Estimates, of_M: NDArray[np.integer], minus_M: NDArray[np.integer]
 ) -> Estimates:

@@ -26,7 +26,7 @@ from costar_cli.uncertainty import (
     draws,
     estimate,
     interval_kind,
-    tells_differences,
+    is_joint,
 )
 from costar_cli.whatif.notes import Unseen, lacking, notes_on, trained_on_subject, unseen_in_plans, warnings_on
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
@@ -276,7 +276,7 @@ def _answer(label: str, asked: Resolved, reference: str | None, *, widen: bool) 
     apart = effective = None
     if calibration and widen:
         calibration, effective = widened(label, calibration, found, plans)
-    if calibration and len(plans) > 1 and tells_differences(model):
+    if calibration and len(plans) > 1 and is_joint(model):
         names = [plan.name for plan in plans]
         minus = np.full(len(plans), names.index(reference) if reference else 0)
         drawn_SPHY = asked.drawn(draws(model, panel, queries, ask=ask))

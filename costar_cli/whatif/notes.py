@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from costar_cli.methods.base import FittedModel
+from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.transformed import on_transforms
 from costar_cli.panel import Dataset, Domain, Location, PanelSchema
 from costar_cli.panel.compatible import other_data, same_data
@@ -17,6 +18,7 @@ from costar_cli.panel.schema import step_word
 from costar_cli.panel.support import UNCHECKED, WITH_OTHERS, Lack, Support, never_together
 from costar_cli.plans import TreatmentPlan
 from costar_cli.reporting import warnings_of
+from costar_cli.uncertainty import BLACK_BOX, RANGE
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
 
 __all__ = [
@@ -271,6 +273,8 @@ def notes_on_bands(report: WhatIfReport) -> Iterator[str]:
         if answer.calibration:
             yield from _on_widened(report, answer)
         yield from _on_calibration(report, answer, report.history.part.domain)
+        if len(report.plans) > 1:
+            yield from _on_differences(answer)
 
 
 def what_bands_cover(report: WhatIfReport) -> Iterator[str]:
@@ -314,8 +318,19 @@ def _on_calibration(report: WhatIfReport, answer: ModelAnswer, domain: Domain) -
     bands = [report.band_of(answer, i).lower for i in range(len(report.plans))]
     if any(np.isnan(lower_LHY).any() for lower_LHY in bands if lower_LHY is not None):
         yield f"{name} shows no band where too few of them could be asked about so many steps, or for the level"
-    if answer.apart is None and len(report.plans) > 1:
-        yield f"{name} is a single black box: it says nothing of how far differences between plans may be off"
+
+
+def _on_differences(answer: ModelAnswer) -> Iterator[str]:
+    """Say which limits of differences have no level, and which model has none."""
+    name = f"model `{answer.label}`"
+    if answer.difference_kind == RANGE:
+        yield (
+            f"limits of differences by {name} are the range of its {answer.members} members, which has no level: "
+            "members learned from the same data, and nothing measures how often such a range holds the truth"
+        )
+    elif answer.difference_kind == BLACK_BOX:
+        of = "is" if answer.method != METHODS.combining.name else "is a stack with"
+        yield f"{name} {of} a single black box: it says nothing of how far differences between plans may be off"
 
 
 _WITHOUT = {

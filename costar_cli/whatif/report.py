@@ -16,13 +16,23 @@ from costar_cli.panel import PanelSchema, Part, Values
 from costar_cli.panel.schema import step_word
 from costar_cli.plans import SEED, Played, Rule, TreatmentPlan
 from costar_cli.plans.words import in_words, steps_by_name
-from costar_cli.uncertainty import CALIBRATED, LIGHTS, TOO_FEW, Calibration, Estimates, GoesOn
+from costar_cli.uncertainty import (
+    BLACK_BOX,
+    CALIBRATED,
+    LEAST_MEMBERS,
+    LIGHTS,
+    RANGE,
+    TOO_FEW,
+    Calibration,
+    Estimates,
+    GoesOn,
+)
+from costar_cli.whatif.band import Band
 from costar_cli.whatif.support import PlanLights
 
 if TYPE_CHECKING:
     from costar_cli.frames import Frame
 
-BLACK_BOX = "none (single black box)"  # of its differences
 INNER_LEVEL = 0.5  # of the band that figures add to that of a single level
 Floats = NDArray[np.float64]
 
@@ -34,18 +44,6 @@ COLUMNS = (
 )  # fmt: skip
 DATE = COLUMNS.index("time") + 1  # where the column `date` is
 NUMBERS = ("estimate", "lower", "upper", "level", "truth", "error", "observed")
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Band:
-    """Estimates `[H,Y]` and the limits around them `[L,H,Y]`, a level after another; None where a model has none.
-
-    Limits are not a number where the calibration subjects are too few for the level.
-    """
-
-    estimate: Floats
-    lower: Floats | None = None
-    upper: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -77,8 +75,8 @@ class ModelAnswer:
     """One model's predictions `[R,steps,Y]` per plan, in the units of the data.
 
     `estimates` has a query per plan, all padded to the longest; `apart` the differences of each from the reference
-    plan, None where the model does not say how far these may be off. `calibration` gives the limits, `interval_kind`
-    says what they are, where there are any.
+    plan, None where the model has no joint distribution, which says how far these may be off. `calibration` gives the
+    limits, `interval_kind` says what they are, where there are any.
     `trained_on_subject` is None when that is unknown: the model does not say, was trained on some subjects of the part
     only, or was trained on another data set. `same_data` says whether it was trained on the data set that the subject
     belongs to, None where no digest is known. `unsupported` names, by plan, what no training subject was given.
@@ -112,6 +110,13 @@ class ModelAnswer:
     def members(self) -> int:
         """Return R."""
         return int(self.predictions[0].shape[0])
+
+    @property
+    def difference_kind(self) -> str:
+        """Return what the limits of differences between plans are, or why there are none."""
+        if self.calibration is None or self.apart is not None:
+            return self.interval_kind
+        return RANGE if self.members >= LEAST_MEMBERS else BLACK_BOX
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -171,7 +176,7 @@ class WhatIfReport:
     def band_of(self, model: ModelAnswer, plan: int, levels: Sequence[float] | None = None) -> Band:
         """Return the estimates `[steps,Y]` of one plan, and the limits at some levels, by default those asked for."""
         own = model.estimates.take(np.array([plan]), len(self.plans[plan]))
-        return _band(own, model.calibration, levels or self.levels)
+        return Band.around(own, model.calibration, levels or self.levels)
 
     def shown_levels(self, model: ModelAnswer, levels: Sequence[float] | None = None) -> tuple[float, ...]:
         """Return the levels, by default of those asked for, at which any estimate of the model has limits."""
@@ -193,12 +198,20 @@ class WhatIfReport:
         return model.lights[plan].red_HY
 
     def difference_of(self, model: ModelAnswer, plan: int) -> Band:
-        """Return the differences between a plan and the reference plan, and their limits, from joint draws."""
+        """Return the differences between a plan and the reference plan, and their limits, from joint draws.
+
+        Without these the limits are the members' range, which stands in the place of the first level and has none.
+        """
         steps = min(len(self.plans[plan]), len(self.plans[self._reference]))
         if model.apart is None:
-            plain = model.estimates.mean_QHY
-            return Band(plain[plan, :steps] - plain[self._reference, :steps])
-        return _band(model.apart.take(np.array([plan]), steps), model.calibration, self.levels, clip=False)
+            mean_HY, members_RHY = (
+                values[..., plan, :steps, :] - values[..., self._reference, :steps, :]
+                for values in (model.estimates.mean_QHY, model.estimates.members_RQHY.astype(np.float64))
+            )
+            if model.difference_kind != RANGE:
+                return Band(mean_HY)
+            return Band.of_range(mean_HY, members_RHY, len(self.levels))
+        return Band.around(model.apart.take(np.array([plan]), steps), model.calibration, self.levels, clip=False)
 
     def to_rows(self) -> list[Row]:
         """Return one row per model, plan, step and outcome, with the columns `COLUMNS`."""
@@ -282,6 +295,7 @@ class WhatIfReport:
                 "unsupported": {plan: list(what) for plan, what in model.unsupported.items()},
                 "interval_kind": self.interval_kind_of(model),
                 "interval_method": "split conformal" if self.shown_levels(model) else None,
+                "difference_interval_kind": model.difference_kind if len(self.plans) > 1 else None,
                 "calibration": _facts(model.calibration),
                 "effective_subjects": list(model.effective) if model.effective else None,
                 "like_practice": self._like_practice(model),
@@ -377,6 +391,7 @@ class WhatIfReport:
         for h in range(len(band.estimate)):
             for k, outcome in enumerate(self.schema.outcomes):
                 marks = self._marks(model, plan, h, k, apart=reference is not None)
+                kind = band.kind(model.interval_kind if reference is None else model.difference_kind, h, k)
                 shown = not (self.abstain and marks["support"] == LIGHTS[2])
                 estimate, true = _at(band.estimate, h, k) if shown else None, _at(truth, h, k)
                 limits = [
@@ -397,8 +412,8 @@ class WhatIfReport:
                     "estimate": estimate,
                     "lower": limits[0][0],
                     "upper": limits[0][1],
-                    "level": self.level if limits[0][0] is not None else None,
-                    "interval_kind": _kind(model, band, h, k),
+                    "level": self.level if limits[0][0] is not None and kind != RANGE else None,
+                    "interval_kind": kind,
                     "truth": true,
                     "error": None if estimate is None or true is None else estimate - true,
                     "observed": _at(observed, h, k),
@@ -414,24 +429,6 @@ def _number(value: float) -> float | None:
 
 def _at(values: Floats | None, *place: int) -> float | None:
     return None if values is None else _number(values[place])
-
-
-def _kind(model: ModelAnswer, band: Band, h: int, k: int) -> str:
-    """Return what the limits of an answer are, or why it has none at any level."""
-    if band.lower is None:
-        return BLACK_BOX if model.calibration else model.interval_kind
-    return model.interval_kind if np.isfinite(band.lower[:, h, k]).any() else TOO_FEW
-
-
-def _band(estimates: Estimates, calibration: Calibration | None, levels: Sequence[float], *, clip: bool = True) -> Band:
-    """Return the band of a single query; limits that are infinite on either side are none."""
-    if calibration is None:
-        return Band(estimates.mean_QHY[0])
-    found = calibration.bands(estimates, levels, clip=clip)
-    lower_LHY, upper_LHY = found.lower_LQHY[:, 0], found.upper_LQHY[:, 0]
-    known_LHY = np.isfinite(lower_LHY) & np.isfinite(upper_LHY)
-    lower_LHY, upper_LHY = (np.where(known_LHY, limit, np.nan) for limit in (lower_LHY, upper_LHY))
-    return Band(estimates.mean_QHY[0], lower_LHY, upper_LHY)
 
 
 def _facts(calibration: Calibration | None) -> dict[str, object] | None:

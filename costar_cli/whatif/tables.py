@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from costar_cli.panel.schema import step_axis, step_word
-from costar_cli.uncertainty import LIGHTS, GoesOn
+from costar_cli.uncertainty import LIGHTS, RANGE, GoesOn
 from costar_cli.whatif.report import ModelAnswer, WhatIfReport
 
 __all__ = [
     "answer_table",
     "decimals_of",
+    "difference_title",
     "estimate_text",
     "is_probability",
     "light_reasons",
@@ -18,6 +19,9 @@ __all__ = [
     "number_text",
     "survival_table",
 ]
+
+
+RANGE_TITLE: Final = " (in brackets: range of the members, no level)"
 
 
 def answer_table(
@@ -49,6 +53,12 @@ def answer_table(
         for step, cells in sorted(by_step.items())
     ]
     return headers, lines
+
+
+def difference_title(report: WhatIfReport, *models: ModelAnswer) -> str:
+    """Return what a table of differences by some models is called, and what stands in its brackets."""
+    ranges = any(model.difference_kind == RANGE for model in models)
+    return f"difference from `{report.reference}`{RANGE_TITLE * ranges}"
 
 
 def is_probability(report: WhatIfReport, outcome: str) -> bool:

@@ -99,7 +99,7 @@ def test_too_few_calibration_subjects_are_the_reason_why_there_are_no_intervals(
     assert f"No intervals: {why}." in read_alone(search_page(few, DIGESTS)).text
     assert f"no intervals: {why}" in few.notes
     headers, rows = rank_table(few)
-    assert headers[2:4] == ["objective", "difference"]
+    assert headers[2:4] == ["objective", "difference (range of the members)"]
     assert not any("to" in str(row[2]) for row in rows)
     assert few.to_json()["model"]["interval_kind"] == "none (too few calibration subjects)"
 
@@ -112,7 +112,7 @@ def test_a_figure_has_no_name_for_a_band_that_is_not_drawn(report: SearchReport,
 
 def test_limits_of_single_steps_are_the_reason_where_the_objective_reads_several(report: SearchReport) -> None:
     assert not any("no intervals" in note for note in report.notes)
-    assert rank_table(report)[0][2:4] == ["objective (90 %)", "difference (90 %)"]
+    assert rank_table(report)[0][2:4] == ["objective (90 %)", "difference (range of the members)"]
     [answer] = report.answers
     bare = replace(answer.best, limits_M2=np.full_like(answer.best.limits_M2, np.nan))
     text = read_alone(search_page(replace(report, answers=[replace(answer, best=bare)]), DIGESTS)).text

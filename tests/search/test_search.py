@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from costar_cli.errors import TrainingError, UsageError
+from costar_cli.pages.search import rank_table
 from costar_cli.panel import Part
 from costar_cli.plans import TreatmentPlan
 from costar_cli.plans.untrusted import Problems
@@ -250,7 +251,45 @@ def test_probabilities_that_come_from_members_are_said_to_be_too_high():
     answer = SubjectAnswer(1, None, 3, 5, found)
     report = SearchReport("d", TUMOR, "crn", "crn", "", asked, [answer], members=3)
     assert any("`crn` come from its 3 members" in note for note in notes_on(report))
-    assert not any("members" in note for note in notes_on(replace(report, members=None)))
+    assert not any("come from its" in note for note in notes_on(replace(report, members=None)))
+
+
+def test_differences_by_an_ensemble_are_the_range_of_its_members_and_have_no_level():
+    found = best(LinearModel(TUMOR, coefficients=(-1.0, -2.0, -2.5)))[0]
+    assert sorted(found.apart_M2[0]) == pytest.approx([-30, -12], rel=1e-5)  # twelve treatments more
+    assert found.alike == 1
+    unsure = best(LinearModel(TUMOR, coefficients=(-1.0, -2.0, 0.1)))[0]
+    assert unsure.alike == unsure.found  # one member would give nothing
+
+
+def test_objectives_of_several_outcomes_by_an_ensemble_have_a_range_and_single_ones_their_band():
+    model = LinearModel(TUMOR, coefficients=(-1.0, -2.0, -2.5))
+    several = best(model, minimise=["tumour_volume mean"])[0]
+    mean_given = np.arange(2, 13, 2).mean()
+    assert several.limits_M2[0] == pytest.approx(START[0] - mean_given * np.array([2.5, 1.0]), rel=1e-5)
+    single = best(model)[0]
+    band = report_of(model, request_of({"both": [{"chemotherapy": 1, "radiotherapy": 1}] * 6})).to_rows()[-1]
+    assert single.limits_M2[0] == pytest.approx([band["lower"], band["upper"]])
+
+
+@pytest.mark.parametrize(
+    ("objective", "kind", "header"), [("at end", "calibrated", "90 %"), ("mean", *["range of the members"] * 2)]
+)
+def test_what_the_limits_of_a_search_are_is_said_wherever_they_are_shown(objective, kind, header):
+    model, flags = LinearModel(TUMOR), {"minimise": [f"tumour_volume {objective}"]}
+    answer = SubjectAnswer(1, None, 3, 5, best(model, **flags)[0])
+    asked, calibration = question(model, **flags), calibration_of(model)
+    report = SearchReport("d", TUMOR, "crn", "crn", "calibrated", asked, [answer], calibration=calibration)
+    document, columns = report.to_json()["model"], report.columns([answer])
+    assert (document["interval_kind"], document["difference_interval_kind"]) == (kind, "range of the members")
+    assert set(columns["difference_interval_kind"]) == {"range of the members"}
+    assert set(columns["interval_kind"]) == {kind}
+    assert np.isnan(columns["level"]).all() == (kind == "range of the members")
+    headers, _ = rank_table(report)
+    assert headers[2:4] == [f"objective ({header})", "difference (range of the members)"]
+    assert any("3 members of model `crn`, which has no level" in note for note in notes_on(report))
+    joint = replace(report, answers=[replace(answer, best=replace(answer.best, range_of=0))])
+    assert joint.to_json()["model"]["difference_interval_kind"] == "calibrated"
 
 
 def test_a_prediction_that_is_not_finite_stops_the_search():
