@@ -79,8 +79,7 @@ def rows(data: Dataset, model: FittedModel) -> Iterator[dict[str, str]]:
     values = data.schema.treatments.decode(queries.plan)
     truth_QH = np.reshape(answer(data, TEST, queries.subject, queries.origin, values), (len(queries), data.horizon))
     found = estimate(model, panel, queries)
-    likely_QH = np.exp(support.practice.log_probability(panel, queries, found.mean_QHY))
-    confounded = Confounded.of(found, calibration, likely_QH)
+    confounded = Confounded.along(model, panel, queries, found, calibration, support.practice)
 
     def bounds(gamma: float) -> tuple[np.ndarray, np.ndarray]:
         lower, upper = (side[..., 0] for side in confounded.bounds(gamma))

@@ -18,8 +18,9 @@ from costar_cli.whatif.report import ModelAnswer
 
 ASSUMPTIONS: Final = (
     "Gamma: at every step something unrecorded multiplies or divides the odds of the planned treatment by at most that",
-    "conservative over steps: it does its worst at each step of both plans at once; bounds widen with every step",
-    "taken as given: how likely treatments are along the predicted course, and how the model errs on held-out subjects",
+    "bounds over steps: it does its worst at each step of both plans and along each course at once, and they widen",
+    "taken as given: how likely treatments are along courses drawn from how the model errs on held-out subjects",
+    "left out: reactions to covariates inside a plan, which are held at their last recorded value",
 )
 
 Floats = NDArray[np.float64]
@@ -46,7 +47,7 @@ class Sensitivity:
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON data: bounds of outcomes and of differences, and where rankings flip."""
         likely = {
-            plan: [float(p) for p in self.confounded.likely_QH[i, : self.steps_P[i]]]
+            plan: [float(p) for p in self.confounded.likely_SQH[:, i, : self.steps_P[i]].mean(axis=0)]
             for i, plan in enumerate(self.plans)
         }
         return {
@@ -152,7 +153,6 @@ def sensitivity(
             fix="train it again with this version, and at least 3 members where it is a network",
         )
     queries, found = ask_plans(model, Moments.of(panel, origin).take([0] * len(plans)), plans), answer.estimates
-    likely_PH = np.exp(support.practice.log_probability(panel, queries, found.mean_QHY))
     names = tuple(plan.name for plan in plans)
     return Sensitivity(
         model=answer.label,
@@ -161,7 +161,7 @@ def sensitivity(
         reference=names.index(reference),
         outcomes=tuple(variable.name for variable in model.schema.outcomes),
         origin=origin,
-        confounded=Confounded.of(found, calibration, likely_PH),
+        confounded=Confounded.along(model, panel, queries, found, calibration, support.practice),
         left_out=_red(answer) if abstain else frozenset(),
     )
 

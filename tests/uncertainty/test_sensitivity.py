@@ -8,7 +8,7 @@ from scipy.stats import norm
 from costar_cli.panel import Scaler
 from costar_cli.uncertainty import Calibration, Estimates, OutcomeFacts
 from costar_cli.uncertainty.conformal import EDGES, GRID
-from costar_cli.uncertainty.sensitivity import Confounded, largest_gamma, weight_bounds
+from costar_cli.uncertainty.sensitivity import Confounded, Tails, largest_gamma, weight_bounds
 from tests.methods.linear_worlds import linear_data
 
 
@@ -23,13 +23,18 @@ def normal_errors(steps: int, subjects: int = 2000) -> Calibration:
     return Calibration(subjects, "source", True, "subject", subjects, facts, known, np.full(cells, subjects))
 
 
+def estimates_of(mean_QH: list[list[float]], sd: float) -> Estimates:
+    mean, level = np.array(mean_QH)[..., None], np.array(mean_QH)[:, :1]
+    origin = np.zeros(len(mean), dtype=np.int16)
+    return Estimates(mean, np.full_like(mean, sd), np.ones_like(mean), level, level, mean[None], origin)
+
+
 def asked(
     mean_QH: list[list[float]], likely_QH: list[list[float]], sd: float = 1.0, subjects: int = 2000
 ) -> Confounded:
-    mean = np.array(mean_QH)[..., None]
-    origin = np.zeros(len(mean), dtype=np.int16)
-    estimates = Estimates(mean, np.full_like(mean, sd), np.ones_like(mean), mean[:, 0], mean[:, 0], mean[None], origin)
-    return Confounded.of(estimates, normal_errors(mean.shape[1], subjects), np.array(likely_QH))
+    estimates = estimates_of(mean_QH, sd)
+    tails = Tails.of(estimates, normal_errors(len(mean_QH[0]), subjects), np.array([False]))
+    return Confounded.of(estimates, tails, np.array(likely_QH)[None])
 
 
 def test_without_hidden_confounding_the_bounds_are_the_estimate():
@@ -82,12 +87,12 @@ def test_bounds_are_the_best_and_worst_weights_of_a_linear_programme():
     outcome = np.sort(rng.exponential(size=50))
     found = Confounded(
         np.array([[[outcome.mean()]]]),
-        np.array([[0.35]]),
-        np.arange(51) / 50,
-        *(np.append(0, side.cumsum() / 50).reshape(-1, 1, 1, 1) for side in (outcome[::-1], outcome)),
+        np.array([[[0.35]]]),
+        np.arange(26) / 50,
+        *(np.append(0, side[:25].cumsum() / 50).reshape(-1, 1, 1, 1) for side in (outcome[::-1], outcome)),
         outcome.mean().reshape(1, 1, 1),
     )
-    low, high = (float(bound[0, 0]) for bound in weight_bounds(found.likely_QH, 3.0))
+    low, high = (float(bound[0, 0, 0]) for bound in weight_bounds(found.likely_SQH, 3.0))
     ones = np.full((1, 50), 1 / 50)
     best = [
         sign * linprog(sign * outcome / 50, A_eq=ones, b_eq=[1.0], bounds=[(low, high)] * 50).fun for sign in (1, -1)
