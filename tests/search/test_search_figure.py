@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from costar_cli.figures.search import draw_search
@@ -64,3 +65,17 @@ def test_a_legend_of_long_plans_is_no_wider_than_the_figure() -> None:
     figure = of_visits(wide, steps=5)
     figure.draw_without_rendering()
     assert figure.legends[0].get_window_extent().width <= figure.bbox.width
+
+
+def test_the_range_of_the_members_is_not_drawn_like_an_interval_with_a_level() -> None:
+    styles = {}
+    for objective in ("at end", "mean"):
+        flags = {"minimise": [f"tumour_volume {objective}"]}
+        answer = SubjectAnswer(1, None, 3, 5, best(None, **flags)[0])
+        figure = draw_search(SearchReport("d", TUMOR, "crn", "crn", "calibrated", question(**flags), [answer]))
+        bars = [line for line in figure.axes[-1].collections if isinstance(line, LineCollection)]
+        assert len(bars) == SHOWN + 1
+        styles[objective] = {str(bar.get_linestyle()) for bar in bars}
+        title = figure.axes[-1].get_title(loc="left")
+        assert ("dotted: range of the members" in title) is (objective == "mean")
+    assert styles["at end"].isdisjoint(styles["mean"])
