@@ -87,7 +87,7 @@ def _show_comparison(out: Output, report: "WhatIfReport") -> None:
         unit = f" ({outcome.unit})" if outcome.unit else ""
         _show_compared(out, report, outcome.name, report.to_rows(), f"{outcome.name}{unit}, by model")
         if len(report.plans) > 1:
-            title = f"{outcome.name}{unit}, by model: {difference_title(report, *report.models)}"
+            title = f"{outcome.name}{unit}: {difference_title(report, *report.models)}, by model"
             _show_compared(out, report, outcome.name, report.difference_rows(), title)
 
 
