@@ -126,8 +126,9 @@ def test_the_score_of_a_floor_is_the_interval_score_of_bands_that_the_other_half
         observed_QHY=np.ones((n * each, 1, 1), dtype=bool),
     )  # fmt: skip
     cells = np.ones((n * each, 1, 1))
-    found = SimpleNamespace(
-        mean_QHY=0 * cells, sd_QHY=sd * cells, share_QHY=cells, level_QY=cells[:, 0], unit_QY=unit * cells[:, 0]
+    none = np.zeros((1, n * each, 1, 1))
+    found = Estimates(
+        none[0], sd * cells, cells, cells[:, 0], unit * cells[:, 0], none, origin_Q=np.zeros(n * each, np.int64)
     )
     covered, missed = (
         2 * 3 * sd,
@@ -140,11 +141,11 @@ def test_the_score_of_a_floor_is_the_interval_score_of_bands_that_the_other_half
     assert mean_score(*more, EVERYTHING) == pytest.approx((covered + missed) / 2 / unit)  # a subject counts once
 
 
-def replace_rows(windows: SimpleNamespace, found: SimpleNamespace, rows: NDArray[np.int64]) -> tuple:
+def replace_rows(windows: SimpleNamespace, found: Estimates, rows: NDArray[np.int64]) -> tuple:
     """Return the questions in these rows."""
     queries = SimpleNamespace(outcomes=windows.queries.outcomes[rows], subject=windows.queries.subject[rows])
     taken = SimpleNamespace(panel=windows.panel, queries=queries, observed_QHY=windows.observed_QHY[rows])
-    return taken, SimpleNamespace(**{name: values[rows] for name, values in vars(found).items()})
+    return taken, found.take(rows)
 
 
 def test_the_variance_of_a_stack_is_that_of_draws_of_its_parts() -> None:
@@ -203,7 +204,13 @@ def test_lights_compare_the_rarest_step_so_far_the_whole_course_and_the_spread_w
     queries = Queries(np.arange(3, dtype=np.int32), np.zeros(3, np.int16), np.zeros((3, 3, 1), np.uint8))
     cells = np.ones((3, 3, 1))
     found = Estimates(
-        cells, np.array([0.5, 1.5, 2.5])[:, None, None] * cells, cells, cells[:, 0], 5 * cells[:, 0], cells[None]
+        cells,
+        np.array([0.5, 1.5, 2.5])[:, None, None] * cells,
+        cells,
+        cells[:, 0],
+        5 * cells[:, 0],
+        cells[None],
+        origin_Q=np.zeros(3, np.int64),
     )
     lights = support.lights(None, queries, found)
     assert lights.rarest_QH.tolist() == [[2, 2, 2], [0, 0, 0], [0, 0, 0]]  # a rare step stays rare
