@@ -22,7 +22,7 @@ from costar_cli.search import SearchReport, SearchRequest, SubjectAnswer, notes_
 from costar_cli.search.report import SHOWN
 from costar_cli.uncertainty import calibration_of, draws_are_members, interval_kind, support_of
 from costar_cli.whatif.estimate import refuse_unseen
-from costar_cli.whatif.notes import unseen_in_plans
+from costar_cli.whatif.notes import on_reactions, unseen_in_plans
 
 if TYPE_CHECKING:
     from costar_cli.api.calls import Progress
@@ -198,7 +198,11 @@ def search_cohort(
     if not request.unsupported:
         refuse_unseen(unseen_in_plans({label: model}, request.named))
     many, models = len(cohort) > 1, {label: model}
-    question, general = request.question(model, many=many), tuple(_general(label, model, dataset, cohort))
+    question = request.question(model, many=many)
+    general = (
+        *_general(label, model, dataset, cohort),
+        *on_reactions(models, plans=2, steps=len(question.reference)),  # a search compares plans, however many are left
+    )
     support = support_of(model)
     for warning in general:
         reporter.warn(warning)

@@ -31,7 +31,7 @@ from costar_cli.uncertainty import (
     support_of,
 )
 from costar_cli.whatif.estimate import ask_plans, check_request, estimate_plans, refuse_unseen
-from costar_cli.whatif.notes import lacking, on_indication, unseen_in_plans
+from costar_cli.whatif.notes import lacking, on_indication, on_reactions, unseen_in_plans
 from costar_cli.whatif.rules import true_of_rule, truth_known
 
 MOST_QUERIES: Final = 8_192  # answered at once: their histories, predictions and lights take some hundred MB
@@ -351,7 +351,7 @@ def warnings_about(
 def doubts(
     models: Mapping[str, FittedModel], cohort: Cohort, request: PlanRequest, *, shard: Shard = WHOLE
 ) -> Iterator[str]:
-    """Yield what of the plans was not learnt: what nobody was given, and stopping what never stopped."""
+    """Yield what of the plans was not learnt: what nobody was given, stopping what never stopped, effects."""
     several, told = len(models) > 1, as_told(request)
     for label, of_plans in unseen_in_plans(models, told).items():
         who = "training subject" + f" of model `{label}`" * several
@@ -364,6 +364,8 @@ def doubts(
             never = f"which, once started, never stopped in {where}: there are no data on stopping"
             yield f"plan `{plan}` stops {name} of {counted(subjects, 'subject')}, {never}"
     yield from on_indication(models, told)
+    plans = max(len(plans) for plans in (request.plans, *request.by_subject.values()))
+    yield from on_reactions(models, plans=plans, steps=request.horizon)
 
 
 def _stopped(model: FittedModel, cohort: Cohort, request: PlanRequest, shard: Shard) -> Iterator[tuple[str, str, int]]:

@@ -17,6 +17,7 @@ from torch import Tensor
 from costar_cli.artifact import Artifact
 from costar_cli.config.choices import SelectionName
 from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
+from costar_cli.methods.registry import METHODS, Adjusts
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel import Domain, Panel, PanelSchema, Part, Queries, Scaler
@@ -42,6 +43,7 @@ __all__ = [
     "PredictsSums",
     "Stage",
     "StepLoss",
+    "adjusted",
 ]
 
 StepLoss = tuple[Tensor, Params]
@@ -234,6 +236,16 @@ class PredictsStepwise(Protocol):
     @property
     def stepwise(self) -> bool:
         """Return whether it does: its steps then are one course, not answers to questions of different lengths."""
+
+
+def adjusted(model: FittedModel) -> Adjusts:
+    """Return which reactions of treatment inside a plan a model adjusts for: its own word, else its method's.
+
+    Without covariates there are only outcomes that treatment could react to.
+    """
+    entry: Adjusts = METHODS[model.method].adjusts if model.method in METHODS else "none"
+    found: Adjusts = getattr(model, "adjusts", entry)
+    return "all" if found == "outcomes" and not model.schema.covariates else found
 
 
 Decide = Callable[[int, NDArray[np.float64]], NDArray[np.floating]]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import ArtifactError, UsageError
@@ -29,6 +29,8 @@ __all__ = [
     "METHODS",
     "REFERENCE",
     "SHORT_LIST",
+    "THAT_ADJUST",
+    "Adjusts",
     "Method",
     "Methods",
     "named_parts",
@@ -55,6 +57,8 @@ RESERVED: Final = frozenset(
     {"benchmark", "config", "debug", "evaluate", "finetune", "ingest", "preset", "pretrain", "refute", "runtime"}
     | {"simulate", "workspace"}
 )
+Adjusts = Literal["none", "outcomes", "all"]
+THAT_ADJUST: Final = ", of those that adjust"  # ends what a stack calls its choice among such parts
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
@@ -84,6 +88,10 @@ class Method:
             for those that are not.
         stepwise: its models predict each step from the one before, so that rules of treatment can act on outcomes; of
             some methods that depends on their decoder (`methods.base.PredictsStepwise`).
+        adjusts: which reactions of treatment inside a plan its estimates are adjusted for: `all`, as it simulates
+            outcomes and covariates step by step or weighs by treatment; those to `outcomes`, which are fed back, while
+            covariates stay what they were at the origin; or `none`, as each step is a regression on history and plan.
+            Its models may say otherwise, as their decoder does (`uncertainty.reactions`).
         combines: it is made of other methods, which its setting `parts` names.
         takes_doses: it answers plans of treatments that are numbers; others refuse data that have some.
         takes_gaps: a longer gap between visits is more time to it, or nothing at all; to others that take doses it is a
@@ -105,6 +113,7 @@ class Method:
     suggested: int | None = None
     short_list: int | None = None
     stepwise: bool = False
+    adjusts: Adjusts = "none"
     combines: bool = False
     takes_doses: bool = False
     takes_gaps: bool = False
@@ -239,7 +248,9 @@ def _imported(reference: str) -> Any:  # noqa: ANN401 - whatever stands there
     return getattr(import_module(module), name)
 
 
-def _network(name: str, label: str, where: str, settings: str, *, order: int, suggested: int) -> Method:
+def _network(
+    name: str, label: str, where: str, settings: str, *, order: int, suggested: int, adjusts: Adjusts = "outcomes"
+) -> Method:
     """Return a method of trained networks in one of this package's folders."""
     folder, _, _ = where.partition(".")
     return Method(
@@ -251,6 +262,7 @@ def _network(name: str, label: str, where: str, settings: str, *, order: int, su
         order=order,
         suggested=suggested,
         stepwise=True,
+        adjusts=adjusts,
     )
 
 
@@ -274,12 +286,13 @@ _BUILT_IN: Final[Sequence[Method]] = (
         order=5,
         suggested=6,
         short_list=5,
+        adjusts="all",
         takes_doses=True,
     ),
     _network("rmsn", "RMSN", "recurrent.rmsn:RMSN", "RmsnConfig", order=6, suggested=4),
     _network("crn", "CRN", "recurrent.crn:CRN", "CrnConfig", order=8, suggested=7),
     _network("crn-erm", "CRN(ERM)", "recurrent.crn:CRN_ERM", "CrnErmConfig", order=7, suggested=3),
-    _network("gnet", "G-Net", "recurrent.gnet:GNET", "GNetConfig", order=12, suggested=2),
+    _network("gnet", "G-Net", "recurrent.gnet:GNET", "GNetConfig", order=12, suggested=2, adjusts="all"),
     _network("ct", "CT", "transformers.ct:CT", "CtConfig", order=10, suggested=8),
     _network("ct-erm", "CT(ERM)", "transformers.ct:CT_ERM", "CtErmConfig", order=9, suggested=5),
     _network("edct", "EDCT", "transformers.edct:EDCT", "EdctConfig", order=11, suggested=9),
@@ -319,6 +332,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         learns_from_source=True,
         order=13,
         stepwise=True,
+        adjusts="all",
         suggested=10,
         short_list=6,
         takes_doses=True,
@@ -343,6 +357,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         reads=[name for name in OF_NETWORKS if name != "select_on"],
         order=14,
         stepwise=True,
+        adjusts="all",
         suggested=0,
         short_list=8,
         takes_doses=True,
@@ -414,9 +429,16 @@ class Methods(Mapping[str, Method]):
         return name == REFERENCE, self[name].order if name in self else Method.order
 
     def suggested(self) -> list[str]:
-        """Return the methods to try where one loses to the last value carried forward, the first to try first."""
+        """Return the methods to try where one loses to the last value carried forward, the first to try first.
+
+        Those whose differences between plans are no effects come last.
+        """
         places = {name: method.suggested for name, method in self.items() if method.suggested is not None}
-        return sorted(places, key=places.__getitem__)
+        return sorted(places, key=lambda name: (self[name].adjusts == "none", places[name]))
+
+    def adjusting(self, *, doses: bool) -> list[str]:
+        """Return the methods that adjust for all reactions inside a plan, the first to try first."""
+        return [n for n in self.suggested() if self[n].adjusts == "all" and (self[n].takes_doses or not doses)]
 
     @property
     def combining(self) -> Method:

@@ -15,6 +15,7 @@ from costar_cli.panel.indication import Indication
 from costar_cli.panel.report import DataReport
 from costar_cli.panel.schema import labelled, steps_of
 from costar_cli.panel.support import Support
+from costar_cli.uncertainty import Reactions
 
 __all__ = ["is_scored", "model_card"]
 
@@ -61,7 +62,7 @@ def model_card(content: Mapping[str, Any], data: DataReport | None, evaluations:
         _calibration(meta.get("calibration"), rows),
         _support(meta, schema),
         _learnt(meta.get("learnt")),
-        Section("Known limits", items=list(_limits(meta, rows, data))),
+        Section("Known limits", items=list(_limits(meta, rows, data, doses=bool(schema.treatments.doses)))),
         Section("Intended use", texts=USE.format(**words).splitlines()),
         Section("Misuse", items=[Item(text) for text in MISUSE.format(**words).splitlines()]),
         _lineage(content, evaluations),
@@ -235,7 +236,11 @@ def _learnt(learnt: object) -> Section:
 
 
 def _limits(
-    meta: Mapping[str, Any], rows: Sequence[tuple[EvaluationReport, ReportRow]], data: DataReport | None
+    meta: Mapping[str, Any],
+    rows: Sequence[tuple[EvaluationReport, ReportRow]],
+    data: DataReport | None,
+    *,
+    doses: bool,
 ) -> Iterator[Item]:
     """Yield what speaks against the model, as far as its file and its evaluations tell."""
     for warning in _list(meta.get("warnings")):
@@ -245,7 +250,10 @@ def _limits(
         for row, errors in report.losers():
             if id(row) in mine:
                 yield Item(f"{row.setup}: worse than the last value carried forward ({errors})", "warning")
-    suspicions = [known.sentence() for known in Indication.from_meta(meta)]
+    known = Reactions.from_meta(meta)
+    if known is not None and known.matter:
+        yield Item(known.sentence(METHODS.label(str(meta.get("method"))), doses=doses), "warning")
+    suspicions = [suspect.sentence() for suspect in Indication.from_meta(meta)]
     yield from (Item(suspicion, "warning") for suspicion in suspicions)
     if stopped := _list(meta.get("stopped_by_budget")):
         yield Item(f"Training ended at its budget, not by patience, in {', '.join(map(str, stopped))}", "note")

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries, rolling_origin
+from costar_cli.panel.schema import TreatmentEncoding
 
 MOST_WINDOWS: Final = 4_096  # scoring them costs a fraction of an epoch; more of the same subjects say little more
 
@@ -64,3 +65,17 @@ def _balanced(subject_Q: NDArray[np.integer], most: int) -> NDArray[np.int64]:
         for start, n in zip(first, count, strict=True)
     ]
     return np.concatenate(each)
+
+
+def share_of_changes(panel: Panel, encoding: TreatmentEncoding, steps: int) -> float | None:
+    """Return the share of the windows of a panel, of so many steps, in which treatment changes; None without any."""
+    origins = panel.n_steps - steps  # a window's last treatment, at t + steps - 1, has its outcome a step later
+    t_W = np.arange(max(origins, 0))
+    whole_NW = (t_W >= panel.first_origin[:, None]) & (t_W + steps < panel.length[:, None])
+    if not whole_NW.any():
+        return None
+    kept = [True] * len(encoding.names) + [dose.elapsed is None for dose in encoding.doses]  # a gap is no treatment
+    given_NTK = encoding.decode(panel.treatments)[..., kept]
+    changed_NT = (given_NTK[:, 1:] != given_NTK[:, :-1]).any(axis=-1)
+    before_NT = np.pad(changed_NT.cumsum(axis=1), [(0, 0), (1, 0)])
+    return float((before_NT[:, t_W + steps - 1] > before_NT[:, t_W])[whole_NW].mean())

@@ -21,6 +21,7 @@ __all__ = [
     "LACKS",
     "after_loss",
     "best_other",
+    "has_doses",
     "instead_of_losers",
     "next_command",
     "other_method",
@@ -146,16 +147,21 @@ def _has_chosen_updates(settings: "Settings") -> bool:
 
 
 def other_method(
-    session: Session, meta: Mapping[str, Any], data: Value, evaluated: Collection[tuple[str, str]] = ()
+    session: Session,
+    meta: Mapping[str, Any],
+    data: Value,
+    evaluated: Collection[tuple[str, str]] = (),
+    *,
+    adjusting: bool = False,
 ) -> list[str]:
     """Return the commands that train the first other method of which there is no model for the domain yet.
 
     For the target its source model comes first, where it is missing. `evaluated` are methods and domains that were
-    scored, wherever their files lie.
+    scored, wherever their files lie. `adjusting` methods are those whose differences between plans are effects.
     """
     domain, place = str(meta.get("domain", "source")), session.workspace
     own = place.model  # of a method, by domain
-    others = METHODS.suggested()
+    others = METHODS.adjusting(doses=has_doses(meta)) if adjusting else METHODS.suggested()
     there = {method for method in others if own(method, "pretrained", meta.get("domain", "source")).exists()}
     there |= {method for method, of in evaluated if of == domain} | {str(meta["method"])}
     method = next((method for method in others if method not in there), None)
@@ -166,6 +172,13 @@ def other_method(
     wanted += ["target"] if domain == "target" else []
     steps = ([*words, "--domain", "target"] if step == "target" else words for step in wanted)
     return [next_command(session.given, "finetune", *step, data=data) for step in steps]
+
+
+def has_doses(meta: Mapping[str, Any]) -> bool:
+    """Return whether a file says that some treatments are doses, which not every method takes."""
+    schema = meta.get("schema")
+    treatments = schema.get("treatments") if isinstance(schema, Mapping) else None
+    return isinstance(treatments, Mapping) and bool(treatments.get("doses"))
 
 
 def _preset(session: Session, settings: "Settings") -> list[str]:

@@ -10,9 +10,9 @@ from costar_cli.config.choices import DomainName, InitName
 from costar_cli.errors import ArtifactError, CostarError, UsageError
 from costar_cli.methods.registry import AUTO, METHODS, REFERENCE, SHORT_LIST
 from costar_cli.reporting import is_worse
-from costar_cli.steps.hints import after_loss, next_command, other_than
+from costar_cli.steps.hints import after_loss, next_command, other_method, other_than
 from costar_cli.steps.session import MADE_BY, BuildStep, Session
-from costar_cli.steps.training import make_trained, show_training
+from costar_cli.steps.training import make_trained, on_effects, show_training
 from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -135,6 +135,8 @@ def run_finetune(
         again = {"data": data, "start": start_file, "out": other_than(files.out, *place.models())}
         show_training(session, artifact, status, *after_loss(session, artifact.meta, again))
         return
+    if on_effects(artifact.meta):
+        more += other_method(session, artifact.meta, data, adjusting=True)
     show_training(session, artifact, status, *more, evaluate)
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.errors import ArtifactError, Termination
+from costar_cli.methods.registry import METHODS, THAT_ADJUST
 from costar_cli.outputs import check_places
 from costar_cli.reporting import launched, warnings_of
-from costar_cli.steps.hints import next_command, other_than
+from costar_cli.steps.hints import has_doses, next_command, other_than
 from costar_cli.steps.session import BuildStep, Session
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from costar_cli.train import Trained, TrainingLog
     from costar_cli.ui.output import Output
 
-__all__ = ["make_encoder", "make_trained", "plan_encoder", "run_pretrain", "show_parts", "show_training"]
+__all__ = ["make_encoder", "make_trained", "on_effects", "plan_encoder", "run_pretrain", "show_parts", "show_training"]
 
 
 def run_pretrain(
@@ -165,6 +166,8 @@ def show_training(session: Session, artifact: "Artifact", status: str, *next_com
         session.out.text(f"chance-level loss {reference:.4g} on a training batch")
     if validation is not None:
         session.out.text(_validation_line(validation))
+    if line := on_effects(artifact.meta):
+        session.out.note(line)
     session.out.next(*next_commands)
     members = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
     stages = [
@@ -185,11 +188,23 @@ def show_parts(out: "Output", meta: Mapping[str, Any]) -> None:
         title = f"errors on validation, {_unit_of_errors(meta.get('relative'))}"
         out.table([PART_COLUMNS[name] for name in columns], cells, keys=1, title=title)
         out.text("the error of a stack is in sample where one part has all weight, of other subjects where it mixes")
+        if THAT_ADJUST in str(meta.get("rules")):
+            out.text("where they err no more than chance, parts go first whose differences between plans are effects")
     left_out, warnings = meta.get("left_out"), meta.get("warnings")
     warned = [str(warning) for warning in warnings] if isinstance(warnings, list) else []
     for name, reason in left_out.items() if isinstance(left_out, Mapping) else ():
         if not any(warning.endswith(f" is left out of the stack: {reason}") for warning in warned):
             out.note(f"{name} is not a part: {reason}")
+
+
+def on_effects(meta: Mapping[str, Any]) -> str:
+    """Return in one line that differences between plans are no effects, as far as a model's file says so."""
+    from costar_cli.uncertainty import Reactions
+
+    known = Reactions.from_meta(meta)
+    if known is None or not known.matter:
+        return ""
+    return known.sentence(METHODS.label(str(meta.get("method"))), doses=has_doses(meta))
 
 
 def _unit_of_errors(relative: object) -> str:
@@ -213,7 +228,7 @@ def _validation_line(validation: Mapping[str, Any]) -> str:
 
 
 PART_COLUMNS = {"method": "method", "error": "error", "se": "standard error", "weight": "weight", "seconds": "seconds"}
-_FACTS = ("validation", "kept_source_members", "stopped_by_budget", "leaderboard", "left_out")
+_FACTS = ("validation", "kept_source_members", "stopped_by_budget", "leaderboard", "left_out", "reactions")
 
 
 _FIELDS = ("member", "epochs", "kept_epoch", "train_loss", "validation_loss", "updates", "ended_by")

@@ -40,6 +40,7 @@ from costar_cli.train.selection import ValidationWindows
 from costar_cli.uncertainty import (
     LEAST_MEMBERS,
     OutcomeFacts,
+    Reactions,
     calibrate,
     facts_of,
     halves,
@@ -48,6 +49,7 @@ from costar_cli.uncertainty import (
     learn_survival,
     survival_of,
 )
+from costar_cli.uncertainty.reactions import META as REACTIONS
 
 __all__ = ["Trained", "finetune", "pretrain"]
 
@@ -256,6 +258,7 @@ def _judge(
 
     They are the calibration of its intervals (spec BAND-3), the support of plans (spec SUPPORT-6) and the hazards of
     ends (spec SURV-2, SURV-11). Facts about outcomes stand in the calibration, or, where there is none, in the support.
+    Beside them stands whether differences between plans are effects (spec SUPPORT-10).
     """
     task = run.task
     facts = facts_of(task.start) if task.start else None
@@ -273,7 +276,8 @@ def _judge(
     arrays: dict[str, NDArray[np.generic]] = {}
     for found in (calibration, support, survival):
         arrays |= found.to_arrays() if found else {}
-    told = {"calibration": calibration.to_meta()} if calibration else {}
+    told = {REACTIONS: Reactions.of(model, task.panels[task.train]).to_meta()}
+    told |= {"calibration": calibration.to_meta()} if calibration else {}
     if support:
         told["practice"] = support.to_meta() | ({} if calibration else {"facts": facts.to_meta()})
     if survival:

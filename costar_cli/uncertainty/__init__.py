@@ -28,6 +28,7 @@ from costar_cli.uncertainty.estimates import (
 )
 from costar_cli.uncertainty.floor import HeldOut, held_out
 from costar_cli.uncertainty.outcomes import OutcomeFacts
+from costar_cli.uncertainty.reactions import Reactions
 from costar_cli.uncertainty.support import LIGHTS, NOT_JUDGED, RED, Lights, PlanSupport, learn_support, support_of
 from costar_cli.uncertainty.survival import Hazards
 from costar_cli.uncertainty.survival_fit import GoesOn, Survival, goes_on, learn_survival, survival_of
@@ -51,6 +52,7 @@ __all__ = [
     "Lights",
     "OutcomeFacts",
     "PlanSupport",
+    "Reactions",
     "Survival",
     "asks_encoded",
     "asks_once",

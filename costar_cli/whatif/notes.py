@@ -18,7 +18,7 @@ from costar_cli.panel.schema import step_word
 from costar_cli.panel.support import UNCHECKED, WITH_OTHERS, Lack, Support, never_together
 from costar_cli.plans import TreatmentPlan
 from costar_cli.reporting import warnings_of
-from costar_cli.uncertainty import BLACK_BOX, RANGE
+from costar_cli.uncertainty import BLACK_BOX, RANGE, Reactions
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "notes_on",
     "notes_on_transforms",
     "on_indication",
+    "on_reactions",
     "trained_on_subject",
     "unseen_in_plans",
     "validated_on",
@@ -100,8 +101,10 @@ def warnings_on(
         found += [other] if other else []
         found += warnings_of(f"model `{label}`", model.meta)
     found += _on_unseen(dataset, models, plans)
-    found += _on_stopping(dataset, models, plans if ordered is None else ordered, history)
+    ordered = plans if ordered is None else ordered
+    found += _on_stopping(dataset, models, ordered, history)
     found += on_indication(models, plans)
+    found += on_reactions(models, plans=len(ordered), steps=max(map(len, ordered)))
     return tuple(dict.fromkeys(found))
 
 
@@ -151,6 +154,16 @@ def on_indication(models: Mapping[str, FittedModel], plans: Sequence[TreatmentPl
         for known in Indication.from_meta(model.meta):
             if known.treatment in given:
                 yield f"{known.sentence()}{of_whom}"
+
+
+def on_reactions(models: Mapping[str, FittedModel], *, plans: int, steps: int) -> Iterator[str]:
+    """Yield which models' differences between so many plans of so many steps are no effects (spec SUPPORT-10)."""
+    if plans < 2 or steps < 2:
+        return
+    for label, model in models.items():
+        known = Reactions.recorded(model)
+        if known.matter:
+            yield known.sentence(f"model `{label}`", doses=bool(model.schema.treatments.doses))
 
 
 def _trained_count(model: FittedModel, dataset: Dataset, location: Location) -> int | None:

@@ -22,10 +22,11 @@ TEST = Part("target", "test")
 
 @pytest.fixture(autouse=True)
 def poor_models():
-    """The models of these tests are too small to beat the last value, and say so."""
+    """The models of these tests are too small to beat the last value, and a ridge regression: they say so."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "worse than the last value", costar.CostarWarning)
         warnings.filterwarnings("ignore", ".*: worse than the last value", costar.CostarWarning)
+        warnings.filterwarnings("ignore", "model `ridge` forecasts and does not adjust", costar.CostarWarning)
         yield
 
 
@@ -91,6 +92,18 @@ def test_averages_of_an_ensemble_warn_of_what_their_intervals_leave_out(dataset,
     assert set(found["interval_kind"]) == {"subjects and members (not what other training subjects would have changed)"}
     [said] = [str(one.message) for one in caught if "intervals of averages" in str(one.message)]
     assert "what other training subjects would have changed" in said
+
+
+def test_what_compares_plans_by_a_regression_warns_that_differences_are_no_effects(dataset, ridge):
+    one = {"chemo": PLANS["chemo"]}
+    for ask in (ridge.predict, ridge.average):
+        with pytest.warns(costar.CostarWarning, match="model `ridge` forecasts and does not adjust"):
+            ask(dataset, PLANS, part="target/test", origin=4)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "model `ridge` forecasts", costar.CostarWarning)
+            ask(dataset, one, part="target/test", origin=4)
+    with pytest.warns(costar.CostarWarning, match="model `ridge` forecasts and does not adjust"):
+        ridge.search(dataset, minimise="tumour_volume at end", steps=2, part="target/test", origin=4)
 
 
 def test_searches_are_those_of_the_command_line(dataset, ridge, tmp_path, capsys):

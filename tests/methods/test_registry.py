@@ -60,10 +60,12 @@ def test_the_order_of_tables_is_the_papers_with_anchors_first_and_the_reference_
     assert METHODS.place("edct") < METHODS.place("forest") < METHODS.place(REFERENCE)
 
 
-def test_where_a_model_loses_the_growth_network_is_suggested_first_and_the_quick_ridge_next() -> None:
+def test_where_a_model_loses_the_growth_network_is_suggested_first_and_what_finds_no_effects_last() -> None:
     assert METHODS.suggested() == [
-        "growth", "ridge", "gnet", "crn-erm", "rmsn", "ct-erm", "msm", "crn", "ct", "edct", "mixed", "boosting",
+        "growth", "gnet", "crn-erm", "rmsn", "ct-erm", "msm", "crn", "ct", "edct", "mixed", "ridge", "boosting",
     ]  # fmt: skip
+    assert METHODS.adjusting(doses=False) == ["growth", "gnet", "msm", "mixed"]
+    assert METHODS.adjusting(doses=True) == ["growth", "msm", "mixed"]
 
 
 def test_methods_are_listed_nowhere_else() -> None:

@@ -15,8 +15,8 @@ import costar_cli as costar
 from costar_cli.artifact import Artifact
 from costar_cli.errors import ArtifactError, DataError, MismatchError, UsageError
 from costar_cli.methods import METHODS, stored
-from costar_cli.methods.base import EncodesOnce, PredictsDistribution, Stage, StepLoss
-from costar_cli.methods.registry import Methods
+from costar_cli.methods.base import EncodesOnce, PredictsDistribution, Stage, StepLoss, adjusted
+from costar_cli.methods.registry import THAT_ADJUST, Methods
 from costar_cli.methods.stack import method as stack_method
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.methods.stack.plan_weights import plan_weights
@@ -45,7 +45,10 @@ def test_a_stack_errs_no_more_on_validation_than_any_part(data: str) -> None:
     models = [*stack.parts.values(), stack]
     errors = Errors.of([m.rollout(windows.panel, windows.asked)[0] for m in models], windows, scale, weights)
     *parts, own = (errors.risk(errors.of_part(p))[0] for p in range(len(models)))
-    assert own <= min(parts) * (1 + 1e-6)
+    # what does not adjust for reactions inside a plan is left for parts that do, where these err no more than chance
+    effects_first = any(rule.endswith(THAT_ADJUST) for rule in trained.meta["rules"][0])
+    best = [error for m, error in zip(models, parts, strict=False) if not effects_first or adjusted(m) == "all"]
+    assert own <= min(best) * (1 + 1e-6)
     told = {row["method"]: row["error"] for row in trained.meta["leaderboard"]}
     assert [told[name] for name in stack.parts] == pytest.approx(parts)
     assert sum(row["weight"] for row in trained.meta["leaderboard"][:-1]) == pytest.approx(1)

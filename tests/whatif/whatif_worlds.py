@@ -100,6 +100,7 @@ class LinearModel:
     digest: str = ""
     calibrated: bool = True
     attached: dict[str, np.ndarray] = field(default_factory=dict)
+    adjusts: str = "all"
 
     def __post_init__(self):
         if self.calibrated and self.members > 2:

@@ -21,6 +21,7 @@ from costar_cli.methods.costar.decoding import Asked, CostarStates, Decoder, Dec
 from costar_cli.methods.costar.inputs import EncoderInputs
 from costar_cli.methods.costar.representation import HistoryEncoder, encode_panel
 from costar_cli.methods.costar.supervised import ENCODER, HEAD
+from costar_cli.methods.registry import Adjusts
 from costar_cli.methods.shared.members import member_module, submodule
 from costar_cli.methods.shared.plan_forks import distinct_plans, runs
 from costar_cli.methods.shared.trained import AnswerJob, SeriesModel, read_fields
@@ -86,6 +87,13 @@ class CostarModel(SeriesModel[CostarStates]):
     def stepwise(self) -> bool:
         """Return whether the decoder predicts each step from the one before."""
         return self.shape.decoder in ("structured", "autoregressive", "autoregressive_one_step")
+
+    @property
+    def adjusts(self) -> Adjusts:
+        """Return which reactions inside a plan it adjusts for, as its decoder does."""
+        if not self.stepwise:
+            return "none"
+        return "all" if self.shape.covariates == "forecast" else "outcomes"
 
     def represent(self, panel: Panel) -> NDArray[np.float32]:
         """Return `z [R,N,T,D]`, the representation of every subject's history at every step."""

@@ -16,6 +16,7 @@ from costar_cli.methods.mixed.covariates import CovariateEquations, equations_of
 from costar_cli.methods.mixed.law import Floats, GrowthLaw, Series, carried, remaining
 from costar_cli.methods.mixed.likelihood import OPEN, Effects, effects_of, effects_shapes
 from costar_cli.methods.mixed.rollout import Given, Rollout, State
+from costar_cli.methods.registry import Adjusts
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
 from costar_cli.panel import Panel, Queries
@@ -147,6 +148,11 @@ class MixedModel(EncodingModel[Histories]):
     def stepwise(self) -> bool:
         """Return that each step grows from the one before."""
         return True
+
+    @property
+    def adjusts(self) -> Adjusts:
+        """Return which reactions inside a plan it adjusts for: where covariates may not act, those to outcomes."""
+        return "outcomes" if self.meta.get("settings", {}).get("covariates") == "none" else "all"
 
     @property
     def draws_training(self) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from costar_cli.config.choices import SelectionName
 from costar_cli.config.models import TrainingConfig
 from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.registry import Adjusts
 from costar_cli.methods.shared.covariate_law import Rates, Reach, reach_of
 from costar_cli.methods.shared.members import Params, member_module, of_members, with_prefix
 from costar_cli.methods.shared.microbatches import encode_in_microbatches, microbatch_size
@@ -50,6 +51,11 @@ class RolledModel(NetworkModel[Histories], ABC):
     def stepwise(self) -> bool:
         """Return that each step is predicted from the one before."""
         return True
+
+    @property
+    def adjusts(self) -> Adjusts:
+        """Return which reactions inside a plan it adjusts for: without covariates, those to outcomes."""
+        return "outcomes" if self.make().decoder.covariates is None else "all"
 
     @abstractmethod
     def make(self) -> RolledNetwork:

@@ -19,6 +19,7 @@ from costar_cli.methods.base import (
     PredictsStepwise,
     PredictsSums,
 )
+from costar_cli.methods.registry import METHODS, Adjusts
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.trained import TrainedModel
 from costar_cli.panel import Panel, PanelSchema, Part, Queries, Scaler
@@ -92,6 +93,12 @@ class TransformedModel:
     def stepwise(self) -> bool:
         """Return whether each predicted step follows from the one before it (`PredictsStepwise`)."""
         return isinstance(self.inner, PredictsStepwise) and self.inner.stepwise
+
+    @property
+    def adjusts(self) -> Adjusts:
+        """Return which reactions inside a plan it adjusts for."""
+        found: Adjusts = getattr(self.inner, "adjusts", METHODS[self.method].adjusts)
+        return found
 
     def encode(self, panel: Panel) -> tuple[Any, NDArray[np.float32]]:
         """Return what the inner model knows of a panel, and the outcomes as the data have them."""

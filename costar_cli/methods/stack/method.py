@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact
 from costar_cli.errors import DataError, TrainingError
-from costar_cli.methods.base import Fit, FitTask, Fitted, FittedModel, FittedPart
+from costar_cli.methods.base import Fit, FitTask, Fitted, FittedModel, FittedPart, adjusted
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.trained import PARAMS, model_to_start_from
 from costar_cli.methods.stack.model import PARTS, SHARED, StackModel, read_stack
@@ -20,7 +20,7 @@ from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.methods.stack.weights import Errors, Weighing, error_scales, weigh
 from costar_cli.panel import Part
 from costar_cli.panel.panel import join_panels
-from costar_cli.panel.windows import FactualWindows, factual_windows
+from costar_cli.panel.windows import FactualWindows, factual_windows, share_of_changes
 
 __all__ = ["STACK", "StackMethod"]
 
@@ -145,9 +145,12 @@ def _weighed(task: FitTask, parts: _Parts, windows: FactualWindows, start: Stack
     weight_QH = weights.weight_QH
     prior_RPHY = _prior(start, list(answers), windows.queries.horizon) if start else None
     weighed, anchors = [], () if start else anchors_among(list(answers))
+    adjusting = _adjusting(task, parts)
     for r in range(task.members):
         errors = Errors.of([_member(answer, r) for answer in answers.values()], windows, scale_QY, weight_QH)
-        weighed.append((errors, weigh(errors, None if prior_RPHY is None else _member(prior_RPHY, r), anchors)))
+        weighed.append(
+            (errors, weigh(errors, None if prior_RPHY is None else _member(prior_RPHY, r), anchors, adjusting))
+        )
     weight_RPHY = np.stack([_to_horizon(weighing.weight_PHY, task.horizon) for _, weighing in weighed])
     rows = _leaderboard(list(answers), weighed, parts.seconds if _is_timed(task) else {})
     facts = {"rules": [list(weighing.rules) for _, weighing in weighed], "relative": relative, **weights.to_meta()}
@@ -168,6 +171,17 @@ def _weighed(task: FitTask, parts: _Parts, windows: FactualWindows, start: Stack
 def anchors_among(names: Sequence[str]) -> tuple[int, ...]:
     """Return the places of the methods that a stack leaves only for what does clearly better (spec STACK-4)."""
     return tuple(i for i, name in enumerate(names) if name in ANCHORS)
+
+
+def _adjusting(task: FitTask, parts: _Parts) -> list[int]:
+    """Return the places of the parts whose differences between plans are effects; none where all parts' are.
+
+    Those of one step are, and where treatment never changes within a plan there are no reactions.
+    """
+    train = task.panels[task.train]
+    if task.horizon == 1 or share_of_changes(train, task.schema.treatments, task.horizon) == 0:
+        return []
+    return [i for i, part in enumerate(parts.done.values()) if adjusted(part.model) == "all"]
 
 
 def _window_weights(task: FitTask, windows: FactualWindows) -> PlanWeights:

@@ -16,8 +16,9 @@ from costar_cli.methods.base import (
     PredictiveDistribution,
     PredictsDistribution,
     PredictsStepwise,
+    adjusted,
 )
-from costar_cli.methods.registry import named_parts
+from costar_cli.methods.registry import Adjusts, named_parts
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
 from costar_cli.methods.stored import model_of
 from costar_cli.panel import Panel, Queries
@@ -59,6 +60,12 @@ class StackModel(TrainedModel):
         """Return whether all parts that answer predict each step from the one before."""
         parts = (self.parts[name] for name in self.answering)
         return all(isinstance(part, PredictsStepwise) and part.stepwise for part in parts)
+
+    @property
+    def adjusts(self) -> Adjusts:
+        """Return which reactions inside a plan all parts that answer adjust for."""
+        kinds = {adjusted(self.parts[name]) for name in self.answering}
+        return "none" if "none" in kinds else "outcomes" if "outcomes" in kinds else "all"
 
     def encode(self, panel: Panel) -> States:
         """Return what each part knows of every subject's history at every step."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from costar_cli.methods.registry import THAT_ADJUST
 from costar_cli.methods.shared.outcome_forms import LEAST_ERROR_UNIT, may_be_relative
 from costar_cli.panel import Panel, Scaler
 from costar_cli.panel.windows import FactualWindows
@@ -121,12 +122,15 @@ class Weighing:
 Rule = Callable[[Floats], Floats]  # products of errors [H,P,P] -> weights [P,H]
 
 
-def weigh(errors: Errors, prior_PHY: Floats | None = None, anchors: Sequence[int] = ()) -> Weighing:
+def weigh(
+    errors: Errors, prior_PHY: Floats | None = None, anchors: Sequence[int] = (), adjusting: Sequence[int] = ()
+) -> Weighing:
     """Return the weights of the rule that does best, mixtures on clusters which had no part in their weights.
 
     A mixture has to err less there than the best single part does on all clusters, by more than the standard error of
     the difference; so has whatever is chosen against the best of the parts that are `anchors` (spec STACK-4).
-    `prior_PHY` are weights that are a candidate, too.
+    `prior_PHY` are weights that are a candidate, too. What has weight on others than the parts that are `adjusting` is
+    left for the best of these alone, unless it errs less by more than that standard error (spec STACK-9).
     """
     p, (c, h, y) = errors.parts, errors.count_CHY.shape
     folds_C = np.arange(c) % min(FOLDS, c)
@@ -135,7 +139,8 @@ def weigh(errors: Errors, prior_PHY: Floats | None = None, anchors: Sequence[int
         gram_CHPP = errors.gram_CHYPP[:, :, o]
         prior_PH = None if prior_PHY is None else prior_PHY[..., o]
         chosen = _best_rule(gram_CHPP, folds_C, prior_PH)
-        rule, weight_PHY[..., o], crossed_CHY[..., o] = _guarded(chosen, gram_CHPP, anchors)
+        chosen = _guarded(chosen, gram_CHPP, anchors)
+        rule, weight_PHY[..., o], crossed_CHY[..., o] = _effects_first(chosen, gram_CHPP, folds_C, adjusting)
         rules.append(rule)
     return Weighing(weight_PHY, tuple(rules), crossed_CHY)
 
@@ -162,6 +167,21 @@ def _guarded(
     anchor_PH[min(anchors, key=lambda p: float(total_P[p]))] = 1
     squares_CH = _squares(anchor_PH, gram_CHPP)
     return chosen if _beats(chosen[2], squares_CH) else (SINGLE, anchor_PH, squares_CH)
+
+
+def _effects_first(
+    chosen: tuple[str, Floats, Floats], gram_CHPP: Floats, folds_C: NDArray[np.int64], adjusting: Sequence[int]
+) -> tuple[str, Floats, Floats]:
+    """Return what was chosen, or the best of the parts that adjust for reactions where that errs as little."""
+    others = [p for p in range(gram_CHPP.shape[-1]) if p not in adjusting]
+    if not adjusting or not chosen[1][others].any():
+        return chosen
+    rule, own_PH, squares_CH = _best_rule(gram_CHPP[..., adjusting, :][..., adjusting], folds_C, None)
+    if _beats(chosen[2], squares_CH):
+        return chosen
+    weight_PH = np.zeros_like(chosen[1])
+    weight_PH[list(adjusting)] = own_PH
+    return f"{rule}{THAT_ADJUST}", weight_PH, squares_CH
 
 
 def _total(candidate: tuple[str, Floats, Floats]) -> float:
