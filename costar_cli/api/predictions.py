@@ -24,7 +24,6 @@ from costar_cli.cohort import (
     join_columns,
     join_places,
     names_of,
-    narrow_intervals,
     tidy_columns,
     true_answers,
     with_plans,
@@ -91,9 +90,6 @@ def average(model: "Model", asked: Asked, by: str | None, reference: str | None,
     for answers, found in _answers(model, asked, cohort, request):
         averager.add(answers, found)
     effects = averager.finish(model.method, model.fitted, asked.levels)
-    with reporting(asked.progress) as reporter:
-        for warning in narrow_intervals([effects]):
-            reporter.warn(warning)
     rows = list(effects.to_rows())
     return make_frame({name: [row[name] for row in rows] for name in rows[0] if name != "model"}, library)
 

@@ -12,7 +12,7 @@ from costar_cli.cohort.answers import (
     true_answers,
     warnings_about,
 )
-from costar_cli.cohort.averages import AverageEffects, Averager, narrow_intervals
+from costar_cli.cohort.averages import AverageEffects, Averager
 from costar_cli.cohort.groups import groups_of
 from costar_cli.cohort.predictions import predicted_rows
 from costar_cli.cohort.subjects import (
@@ -45,7 +45,6 @@ __all__ = [
     "join_columns",
     "join_places",
     "names_of",
-    "narrow_intervals",
     "predicted_rows",
     "read_subjects",
     "subjects_of_plans",

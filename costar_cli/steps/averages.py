@@ -68,8 +68,6 @@ def _at_dose(effects: "AverageEffects", sweep: "Sweep", row: Mapping[str, Any]) 
 
 def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Mapping[str, Any]], show: Show) -> None:
     """Print the rows of each model, and what its intervals include."""
-    from costar_cli.cohort import narrow_intervals
-
     for effects in found:
         mine = [row for row in rows if row["model"] == effects.label]
         for outcome in effects.schema.outcomes:
@@ -85,8 +83,6 @@ def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Ma
             session.out.note(f"intervals of {effects.label} include {effects.interval_kind}; units are {effects.unit}s")
         if any(row["lower"] is None for row in mine if not row["quantity"].startswith("survival")):
             session.out.note("groups of fewer than 20 units have no interval")
-    for warning in narrow_intervals(found):
-        session.out.warn(warning)
 
 
 def _write(session: Session, rows: Sequence[Mapping[str, Any]], csv: Path | None) -> None:

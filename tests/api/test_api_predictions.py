@@ -85,13 +85,13 @@ def test_averages_are_those_of_the_command_line(dataset, ridge, tmp_path, capsys
     np.testing.assert_allclose(found[["estimate", "truth"]], printed[["estimate", "truth"]], rtol=1e-5, atol=1e-5)
 
 
-def test_averages_of_an_ensemble_warn_of_what_their_intervals_leave_out(dataset, model, monkeypatch):
+def test_averages_of_an_ensemble_have_no_interval_and_say_why(dataset, model, monkeypatch):
     monkeypatch.setattr(import_module("costar_cli.uncertainty.draws"), "LEAST_MEMBERS", 2)  # quick ones have 2
-    with pytest.warns(costar.CostarWarning) as caught:
-        found = model.average(dataset, PLANS, part="source/train", origin=4)
-    assert set(found["interval_kind"]) == {"subjects and members (not what other training subjects would have changed)"}
-    [said] = [str(one.message) for one in caught if "intervals of averages" in str(one.message)]
-    assert "what other training subjects would have changed" in said
+    found = model.average(dataset, PLANS, part="source/train", origin=4)
+    [kind] = set(found["interval_kind"])
+    assert kind.startswith("none (members of an ensemble learn from the same subjects and shrink effects alike")
+    assert found[["lower", "upper"]].isna().all(axis=None)
+    assert found["estimate"].notna().all()
 
 
 def test_what_compares_plans_by_a_regression_warns_that_differences_are_no_effects(dataset, ridge):

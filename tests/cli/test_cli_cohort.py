@@ -201,40 +201,42 @@ def test_average_effects_have_a_table_a_figure_a_file_and_a_document(trained: Pa
     assert {row["quantity"]: row["reference"] for row in rows} == {"outcome": None, "difference": "both"}
     assert len({row["group"] for row in rows}) == 3
     assert pl.read_csv("a.csv")["estimate"].to_list() == pytest.approx([row["estimate"] for row in rows])
-    assert "no intervals, fewer than 3 members give no measure" in " ".join(Path("a.svg").read_text().split())
+    assert "no intervals, members of an ensemble learn" in " ".join(Path("a.svg").read_text().split())
     assert ask(call, trained, plan, *words, "--csv", "b.csv").code == 0
     answers = ask(call, trained, plan, "--subjects", "source/train", "--origin", "last", "--csv", "c.csv")
     assert answers.code == 0
     every, average = pl.read_csv("c.csv"), next(row for row in rows if row["plan"] == "watch" and row["step"] == 2)
     mean = every.filter((pl.col("plan") == "watch") & (pl.col("step") == 2))["estimate"].mean()
     assert average["estimate"] == pytest.approx(mean)
-    assert (average["lower"], average["upper"]) == (None, None)  # two members are too few
+    assert (average["lower"], average["upper"]) == (None, None)  # an ensemble
 
 
 def test_an_average_of_too_few_subjects_tells_of_no_interval(
-    trained: Path, plan: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Path, data: Path, plan: Path, call: Call, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(import_module("costar_cli.uncertainty.draws"), "LEAST_MEMBERS", 2)  # quick ones have 2
-    one = tmp_path / "one.txt"
+    one, mixed = tmp_path / "one.txt", tmp_path / "mixed.h5"
     one.write_text("1\n")
-    said = ask(call, trained, plan, "--subjects", one, "--origin", "last", "--average").err
+    assert call("finetune", "--method", "mixed", "--data", data, "--out", mixed).code == 0
+    said = ask(call, trained, plan, "--subjects", one, "--origin", "last", "--average", "-m", mixed).err
     assert "fewer than 20 units have no interval" in said
     assert "include" not in said
 
 
-def test_averages_of_an_ensemble_warn_once_of_what_their_intervals_leave_out(
-    trained: Path, plan: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+def test_averages_of_an_ensemble_have_no_interval_and_say_why(
+    trained: Path, plan: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(import_module("costar_cli.uncertainty.draws"), "LEAST_MEMBERS", 2)  # quick ones have 2
     models = ["-m", trained / "model.h5", "-m", trained / "model-target.h5"]
     words = ["--subjects", "source/train", "--origin", "last", *models]
     averaged = ask(call, trained, plan, *words, "--average", "--json").document
     kinds = {row["interval_kind"] for row in averaged["result"]["averages"]}
-    assert kinds == {"subjects and members (not what other training subjects would have changed)"}
     assert {facts["interval_kind"] for facts in averaged["result"]["models"].values()} == kinds
-    [said] = [warning for warning in averaged["warnings"] if "intervals of averages" in warning]
-    assert "by `model` and `model-target`" in said
-    assert "intervals of averages" not in ask(call, trained, plan, *words).err
+    [kind] = kinds
+    assert kind.startswith("none (members of an ensemble learn from the same subjects and shrink effects alike")
+    assert {row[name] for row in averaged["result"]["averages"] for name in ("lower", "upper", "level")} == {None}
+    shown = ask(call, trained, plan, *words, "--average", "--plot", tmp_path / "a.png", "--csv", tmp_path / "a.csv")
+    assert shown.err.count("have no interval: members of an ensemble learn") == 2
+    assert " to " not in shown.out.partition("mean tumour_volume (cm3), by model")[2].partition("wrote")[0]
 
 
 def test_parts_of_a_cohort_merge_into_the_answers_of_one_run(

@@ -7,14 +7,26 @@ import pytest
 
 from costar_cli.cohort import Averager, Cohort, answer_cohort, groups_of
 from costar_cli.cohort import averages as averages_module
-from costar_cli.cohort.averages import _of_mean, half_widths, narrow_intervals, same_plans, training_variance
+from costar_cli.cohort.averages import _of_mean, half_widths, kind_of, same_plans, training_variance
 from costar_cli.errors import UsageError
 from costar_cli.panel import Panel
 from costar_cli.plans import PlanRequest
 from costar_cli.uncertainty import draws
+from tests.fits import model_of
+from tests.methods.stack_worlds import stacked
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, request_of
 
 PLANS = {"watch": [{}] * 3, "chemo": [{"chemotherapy": 1}] * 2}
+
+
+class PosteriorModel(LinearModel):
+    """The same with a posterior: the coefficient is -2 with an sd of 1, the same for all subjects."""
+
+    draws_training = True
+
+    def draw_outcomes(self, panel, queries, n, seed, *, among=None):
+        coefficients = np.random.default_rng(seed).normal(-2, 1, n)
+        return replace(self, coefficients=tuple(coefficients)).rollout(panel, queries).astype(float)
 
 
 def panel_of(level_N: np.ndarray, *, cluster: np.ndarray | None = None, steps: int = 4) -> Panel:
@@ -45,7 +57,7 @@ def cohort_of(panel: Panel, **options: object) -> Cohort:
 
 def test_means_and_differences_are_those_of_the_answers():
     level_N = np.random.default_rng(0).normal(50, 5, 60)
-    found = averages(cohort_of(panel_of(level_N)), LinearModel(TUMOR), by="patient_type", reference="chemo")
+    found = averages(cohort_of(panel_of(level_N)), PosteriorModel(TUMOR), by="patient_type", reference="chemo")
     assert found.groups == ("all", "patient_type = 0", "patient_type = 1")
     assert found.moments_G.tolist() == [60, 30, 30]
     rows = list(found.to_rows())
@@ -62,29 +74,46 @@ def test_means_and_differences_are_those_of_the_answers():
 
 def test_the_interval_of_an_effect_that_all_share_is_that_of_training():
     cohort = cohort_of(panel_of(np.random.default_rng(0).normal(50, 5, 60)))
-    rows = averages(cohort, LinearModel(TUMOR, coefficients=(-1.0, -2.0, -3.0))).to_rows()
+    rows = averages(cohort, PosteriorModel(TUMOR)).to_rows()
     row = next(row for row in rows if row["quantity"] == "difference" and row["step"] == 1)
-    assert row["interval_kind"] == "subjects and members (not what other training subjects would have changed)"
+    assert row["interval_kind"] == "subjects and training (posterior)"
     assert row["estimate"] == pytest.approx(-2, abs=1e-4)
-    assert row["upper"] - row["estimate"] == pytest.approx(2.92, rel=0.15)  # Student's t of 2 degrees, an sd of 1
+    assert row["upper"] - row["estimate"] == pytest.approx(1.64, rel=0.15)  # of a normal, an sd of 1
 
 
 def test_few_subjects_and_a_single_black_box_have_no_interval():
-    few = averages(cohort_of(panel_of(np.arange(19.0))), LinearModel(TUMOR))
+    few = averages(cohort_of(panel_of(np.arange(19.0))), PosteriorModel(TUMOR))
     one = averages(cohort_of(panel_of(np.arange(40.0))), LinearModel(TUMOR, coefficients=(-2.0,)))
     for found in (few, one):
         assert {row["lower"] for row in found.to_rows()} == {None}
-    assert one.interval_kind == "none (fewer than 3 members give no measure of training uncertainty)"
+    assert few.interval_kind == "subjects and training (posterior)"
+    assert one.interval_kind.startswith("none (members of an ensemble")
 
 
-def test_one_warning_says_what_intervals_of_ensembles_leave_out_where_there_are_any():
+def test_ensembles_have_no_interval_however_many_members_they_have_and_say_why():
     cohort = cohort_of(panel_of(np.random.default_rng(0).normal(50, 5, 60)))
-    ensembles = [replace(averages(cohort, LinearModel(TUMOR)), label=label) for label in ("growth", "costar")]
-    alone = averages(cohort, LinearModel(TUMOR, coefficients=(-2.0,)))
-    few = averages(cohort_of(panel_of(np.arange(19.0))), LinearModel(TUMOR))
-    [warning] = narrow_intervals([alone, *ensembles])
-    assert warning.startswith("intervals of averages by `growth` and `costar` leave out what other training subjects")
-    assert list(narrow_intervals([alone, few])) == []
+    found = averages(cohort, LinearModel(TUMOR, coefficients=tuple(np.linspace(-3, -1, 9))))
+    assert {row["lower"] for row in found.to_rows()} == {row["upper_0.5"] for row in found.to_rows()} == {None}
+    assert found.interval_kind.startswith(
+        "none (members of an ensemble learn from the same subjects and shrink effects"
+    )
+    assert all(row["estimate"] is not None for row in found.to_rows())
+
+
+@pytest.mark.parametrize(
+    ("parts", "kind"),
+    [
+        ("mixed", "subjects and training (posterior)"),
+        ("boosting", "none (the model says nothing of what its training leaves open)"),
+        ("mixed,boosting", "none (the model says nothing of what its training leaves open)"),
+        ("mixed,growth", "none (members of an ensemble"),
+    ],
+)
+def test_a_stack_has_an_interval_where_all_its_parts_have_a_posterior(parts, kind):
+    trained = stacked("tumor", parts)
+    weights = np.full_like(trained.arrays["params/weights"], 1 / (1 + parts.count(",")))  # none is left out
+    stack = model_of(replace(trained, arrays={**trained.arrays, "params/weights": weights}))
+    assert kind_of(stack).startswith(kind)
 
 
 def test_intervals_cover_the_mean_of_the_population():
@@ -107,7 +136,7 @@ def test_intervals_cover_the_mean_of_the_population():
 
 def test_clusters_are_resampled_as_one():
     panel = panel_of(np.repeat(np.arange(25.0), 4), cluster=np.repeat(np.arange(25), 4))
-    found = averages(cohort_of(panel), LinearModel(TUMOR))
+    found = averages(cohort_of(panel), PosteriorModel(TUMOR))
     assert (found.unit, found.units_G.tolist(), found.moments_G.tolist()) == ("cluster", [25], [100])
 
 
@@ -132,7 +161,9 @@ def test_draws_of_many_plans_are_bounded_and_rest_on_a_hundred_moments(monkeypat
     cohort = cohort_of(panel_of(np.random.default_rng(0).normal(50, 5, 300)))
     request = request_of({f"plan {i}": [{"chemotherapy": i % 2}] * (1 + i % 3) for i in range(plans)})
     everybody = np.ones((1, 300), dtype=bool)
-    of_outcomes, of_differences = training_variance(LinearModel(TUMOR), cohort, request, everybody, np.arange(300), 1)
+    of_outcomes, of_differences = training_variance(
+        PosteriorModel(TUMOR), cohort, request, everybody, np.arange(300), 1
+    )
     assert min(subjects for subjects, _ in asked) >= 100
     assert max(queries for _, queries in asked) <= 600
     np.testing.assert_allclose(of_outcomes[0, 0, 0], of_outcomes[0, -1 - (plans + 1) % 2, 0], rtol=1e-6)
