@@ -143,7 +143,8 @@ def _flat_row(report: BenchmarkReport, table: ResultTable, row: ResultRow) -> Re
     flat |= {"averaged_steps": report.steps, "runs": row.runs, "data_sets": row.data_sets, "unit": report.unit}
     ratio = row.ratio_to_limit
     flat |= {"stopped_by_budget": row.stopped_by_budget, "ratio_to_limit": ratio.average if ratio else None}
-    return flat | {"coverage_90": row.coverage_90, "avg_ensemble": row.ensemble.average if row.ensemble else None}
+    flat |= {"coverage_90": row.coverage_90, "avg_ensemble": row.ensemble.average if row.ensemble else None}
+    return flat | {"avg_se": row.se.average if row.se else None}
 
 
 def _compared(report: BenchmarkReport, table: ResultTable, comparison: Comparison) -> Record:

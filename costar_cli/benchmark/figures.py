@@ -14,9 +14,8 @@ from costar_cli.benchmark.contenders import REFERENCE
 from costar_cli.benchmark.report import BenchmarkReport
 from costar_cli.benchmark.statistics import Comparison
 from costar_cli.benchmark.tables import ResultRow, ResultTable
-from costar_cli.evaluate.limit import ABOUT_LIMIT
 from costar_cli.evaluate.metrics import PerStep
-from costar_cli.evaluate.rows import BUDGET_SIGN, with_budget_sign
+from costar_cli.evaluate.rows import ABOUT_LIMIT, BUDGET_SIGN, with_budget_sign
 from costar_cli.evaluate.setups import SETUPS
 from costar_cli.figures.style import (
     BLACK,

@@ -15,10 +15,9 @@ from costar_cli.config.choices import SetupName
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import CostarError
 from costar_cli.evaluate import EvaluationReport, read_evaluation
-from costar_cli.evaluate.limit import ABOUT_LIMIT
 from costar_cli.evaluate.metrics import AVERAGED_STEPS
 from costar_cli.evaluate.published import is_published_data
-from costar_cli.evaluate.rows import ABOUT_BUDGET, json_values
+from costar_cli.evaluate.rows import ABOUT_BUDGET, ABOUT_LIMIT, errors_in_words, json_values
 from costar_cli.frames import FrameName, frame_of_rows
 
 if TYPE_CHECKING:
@@ -183,7 +182,9 @@ class BenchmarkReport:
     def about_ratio(self) -> str | None:
         """Return what the ratios are to, None where no data set has a bound."""
         label = next((table.limit.label for table in self.tables if table.limit), None)
-        return None if label is None else f"Ratio: Avg divided by that of the row `{label}`, {ABOUT_LIMIT}"
+        errors = {f"{table.setup}, {table.truth}": table.limit.se for table in self.tables if table.limit}
+        about = f"Ratio: Avg divided by that of the row `{label}`, {ABOUT_LIMIT}"
+        return None if label is None else about + errors_in_words(errors)
 
     @property
     def spread(self) -> str:

@@ -71,7 +71,8 @@ class ResultRow:
     None for a closed form, for a published row, and where it is not known. `ratio_to_limit` are errors divided by those
     of what knows the simulator (spec LIMIT-4). `coverage_90` is the average coverage of the 90 % bands over data sets,
     on the questions of the row; None where no model carries a calibration. `ensemble` is the error of the mean
-    prediction over members (spec SCORE-4), mean over data sets.
+    prediction over members (spec SCORE-4), mean over data sets. `se` is the standard error over test subjects of the
+    row of what knows the simulator; None where a data set's is not known.
     """
 
     name: str
@@ -88,6 +89,7 @@ class ResultRow:
     ratio_to_limit: PerStep | None = None
     coverage_90: float | None = None
     ensemble: PerStep | None = None
+    se: PerStep | None = None
 
     @property
     def marked_label(self) -> str:
@@ -214,7 +216,17 @@ def _limit_row(bounds: Mapping[int, ReportRow]) -> ResultRow | None:
     mean, sd, count = _spread(list(bounds.values()))
     label = next(iter(bounds.values())).label
     ratio = ratios(mean, mean)
-    return ResultRow("limit", label, "limit", mean, sd, runs=count, data_sets=len(bounds), ratio_to_limit=ratio)
+    se = _standard_error([row.se for row in bounds.values()])
+    return ResultRow("limit", label, "limit", mean, sd, runs=count, data_sets=len(bounds), ratio_to_limit=ratio, se=se)
+
+
+def _standard_error(errors: Sequence[PerStep | None]) -> PerStep | None:
+    """Return the standard error of a mean over data sets, whose subjects are others."""
+    known = [[*error.steps, error.average] for error in errors if error is not None]
+    if len(known) < len(errors):
+        return None
+    total = np.sqrt(np.square(np.array(known, dtype=np.float64)).sum(axis=0)) / len(known)
+    return PerStep.of(total[:-1], float(total[-1]))
 
 
 def _contenders(scores: Sequence[Score], kind: TableKind) -> list[Contender]:

@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors, average_over_steps
+from costar_cli.evaluate.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, average_over_steps
 
 __all__ = [
     "ENOUGH_UNITS",
@@ -26,6 +26,7 @@ __all__ = [
     "moved_means",
     "paired_difference",
     "paired_differences",
+    "standard_error",
     "too_few_units",
     "weights",
 ]
@@ -110,6 +111,21 @@ def bootstrap_interval(errors: SquaredErrors, *, level: float, replicates: int, 
     resampled = _resample([(errors, 1)], replicates=replicates, seed=seed).logarithm()
     width_K = resampled.half_width(level)
     return _interval(np.exp(resampled.value_K - width_K), np.exp(resampled.value_K + width_K), level)
+
+
+def standard_error(errors: SquaredErrors, factor: float) -> PerStep | None:
+    """Return the standard error of the mean RMSE over members, `factor` times in the unit of errors (spec LIMIT-8).
+
+    It is over test subjects, or their clusters, which are units of sampling; None of fewer than two with scored steps.
+    """
+    if errors.units < 2:
+        return None
+    errors = errors.by_cluster()
+    used = errors.count.any(axis=1)
+    sums_RNH, divisor_NH = errors.members[:, used].sum(axis=-1), errors.divisor[used]
+    _, error_1K = _estimate([(sums_RNH, divisor_NH, 1)], np.ones((1, len(divisor_NH))))
+    error_K = factor * error_1K[0]
+    return PerStep.of(error_K[:-1], float(error_K[-1]))
 
 
 def paired_difference(

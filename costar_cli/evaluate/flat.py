@@ -13,6 +13,7 @@ Record = dict[str, str | int | float | bool | None]
 def tidy_records(row: ReportRow, horizon: int, *, unit: str, ratio: PerStep | None) -> Iterator[Record]:
     """Yield what a row says of each step, then of their average."""
     statistics = {"mean": row.mean, "sd": row.sd, "ensemble": row.ensemble, "lower": row.lower, "upper": row.upper}
+    statistics["se"] = row.se
     for h in (*range(horizon), None):
         yield {
             "setup": row.setup,
@@ -55,6 +56,7 @@ def flat_record(row: ReportRow, horizon: int, *, ratio: PerStep | None) -> Recor
         "caution": row.caution,
         "stopped_by_budget": row.stopped_by_budget,
         "ratio_to_limit": ratio.average if ratio else None,
+        "avg_se": row.se.average if row.se else None,
         **_bands("", row.calibration, row.bands),
         **_bands("factual_", *((row.factual.calibration, row.factual.details) if row.factual else ({}, None))),
     }

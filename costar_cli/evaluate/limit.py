@@ -15,10 +15,7 @@ from costar_cli.evaluate.score import TestPart, Truth, score
 from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.reporting import Reporter, Task
 
-__all__ = ["ABOUT_LIMIT", "ABOUT_RATIO", "known_limit", "score_limit"]
-
-ABOUT_LIMIT: Final = "which is a bound and no method"
-ABOUT_RATIO: Final = f"ratio: average error divided by that of the row `{{label}}`, {ABOUT_LIMIT}"
+__all__ = ["known_limit", "score_limit"]
 
 _KEPT: Final = 8  # scored parts that are remembered: those of a few data sets
 _scored: dict[tuple[object, ...], dict[Truth, SquaredErrors]] = {}

@@ -15,7 +15,7 @@ from costar_cli.evaluate.flat import Record, flat_record, tidy_records
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, PerStep, SquaredErrors
 from costar_cli.evaluate.natural import NaturalCourse
 from costar_cli.evaluate.probabilities import ProbabilityScore
-from costar_cli.evaluate.rows import ReportRow, Unit, json_values, ratios
+from costar_cli.evaluate.rows import ABOUT_RATIO, ReportRow, Unit, errors_in_words, json_values, ratios
 from costar_cli.evaluate.score import Truth
 from costar_cli.evaluate.setups import SetupName
 from costar_cli.frames import FrameName, frame_name, make_frame
@@ -55,6 +55,15 @@ class EvaluationReport:
             ),
             *(f"intervals on {part}: {why}" for part, why in careful.items()),
         ]
+
+    @property
+    def about_ratio(self) -> str | None:
+        """Return what ratios are to, with the standard error of the row; None where there is none."""
+        bounds = {(row.setup, row.truth): row for row in self.rows if row.basis == "limit"}
+        kinds = len({truth for _, truth in bounds}) > 1
+        errors = {f"{setup}, {truth}" if kinds else setup: row.se for (setup, truth), row in bounds.items()}
+        label = self.limit_label
+        return None if label is None else ABOUT_RATIO.format(label=label) + errors_in_words(errors)
 
     @property
     def limit_label(self) -> str | None:
@@ -133,7 +142,7 @@ class EvaluationReport:
             for record in tidy_records(row, self.horizon, unit=self.unit.label, ratio=self.ratio_to_limit(row))
         ]
         columns: dict[str, object] = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
-        numbers = ("step", "mean", "sd", "ensemble", "lower", "upper", "ratio_to_limit")
+        numbers = ("step", "mean", "sd", "ensemble", "lower", "upper", "se", "ratio_to_limit")
         columns |= {name: np.array([row[name] for row in rows], dtype=np.float64) for name in numbers}  # None is NaN
         return make_frame(columns, frame_name(None, frame))
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from costar_cli.evaluate.bootstrap import Interval
 from costar_cli.evaluate.calibrated import BandDetails, Calibrated, LevelScores
@@ -17,6 +17,9 @@ from costar_cli.methods.registry import LAST_VALUE, METHODS
 
 BUDGET_SIGN = "†"
 ABOUT_BUDGET = "stopped by budget: training ended at the limit on epochs or updates, not by early stopping"
+
+ABOUT_LIMIT: Final = "which is a bound on average over subjects, and no method"
+ABOUT_RATIO: Final = f"ratio: average error divided by that of the row `{{label}}`, {ABOUT_LIMIT}"
 
 # The last one is in old files: no row is published beside other data than the paper's.
 Basis = Literal["ours", "naive", "limit", "published, different protocol", "published, different data"]
@@ -65,7 +68,8 @@ class ReportRow:
     `calibration` tells how a calibrated model's bands did by level (`"0.9"`), `bands` the same in detail, and `factual`
     both on factual windows of the same subjects where the row's own questions are counterfactual. `lights` are errors
     by light, by kind of question, of a model without bands. `periods` are errors by calendar period of the origin,
-    where the data have dates. `unweighted` is `mean` without weights, where errors are weighed for dropout.
+    where the data have dates. `unweighted` is `mean` without weights, where errors are weighed for dropout. `se` is the
+    standard error of `mean` over test subjects or clusters, of the row of what knows the simulator (spec LIMIT-8).
     """
 
     setup: SetupName
@@ -92,6 +96,7 @@ class ReportRow:
     lights: dict[Truth, dict[str, LightScores]] = field(default_factory=dict)
     periods: tuple[PeriodScores, ...] = ()
     unweighted: PerStep | None = None
+    se: PerStep | None = None
 
     @property
     def stopped_by_budget(self) -> bool | None:
@@ -179,6 +184,12 @@ class ReportRow:
 def with_budget_sign(label: str, stopped_by_budget: bool | None) -> str:  # noqa: FBT001 - what a row says of itself
     """Return a label, with a sign where training was stopped by its budget."""
     return f"{label} {BUDGET_SIGN}" if stopped_by_budget else label
+
+
+def errors_in_words(se: Mapping[str, PerStep | None]) -> str:
+    """Return the standard errors of the simulator's own rows, to stand behind what they are; nothing where unknown."""
+    known = [f"{one.average:.3g} ({what})" for what, one in se.items() if one is not None and one.average]
+    return f" (standard error over test subjects: {', '.join(known)})" if known else ""
 
 
 def ratios(mean: PerStep, limit: PerStep) -> PerStep:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from costar_cli.config.models import EvaluateConfig
-from costar_cli.evaluate.bootstrap import bootstrap_interval, caution_about_units, too_few_units
+from costar_cli.evaluate.bootstrap import bootstrap_interval, caution_about_units, standard_error, too_few_units
 from costar_cli.evaluate.calibrated import WINDOWS, BandSums
 from costar_cli.evaluate.dropout import DropoutWeights
 from costar_cli.evaluate.metrics import SquaredErrors
@@ -102,6 +102,7 @@ class Scored:
                 factual=self.bands.summary(WINDOWS, unit.factor) if self.bands else None,
                 lights=self.bands.light_scores(truth, unit.factor) if self.bands and not bands else {},
                 periods=periods.get(truth, ()),
+                se=standard_error(errors, unit.factor) if self.basis == "limit" else None,
                 unweighted=unweighed.mean_rmse(unit.factor) if unweighed else None,
             )
             yield row, errors

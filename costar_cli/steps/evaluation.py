@@ -240,14 +240,13 @@ def make_report(
 
 def _show(session: Session, report: "EvaluationReport") -> None:
     """Print a table: one line per row of the report, the average over steps first."""
-    from costar_cli.evaluate.limit import ABOUT_RATIO
     from costar_cli.evaluate.rows import ABOUT_BUDGET, BUDGET_SIGN
 
     unit = report.unit.label or "outcome units"
     session.out.text(f"RMSE in {unit} on {report.dataset}: mean ± sd over members, and the error of the ensemble mean")
     session.out.text(*_bases(report))
     label = report.limit_label
-    session.out.text(*([ABOUT_RATIO.format(label=label)] if label else []))
+    session.out.text(*([report.about_ratio] if report.about_ratio else []))
     several = len({row.truth for row in report.rows if row.truth}) > 1  # factual and counterfactual queries
     headers = ["setup", *["queries"] * several, "model", "average", *["ratio"] * bool(label)]
     headers += ["ensemble", f"{report.level:.0%} interval"]

@@ -4,11 +4,13 @@ import csv
 import io
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from costar_cli.benchmark.export import comparisons_csv, results_csv, to_latex, to_markdown
 from costar_cli.benchmark.figures import plot_horizons
 from costar_cli.benchmark.show import show_report
+from costar_cli.evaluate.metrics import PerStep
 from costar_cli.ui.output import Output
 from tests.evaluate.benchmark_worlds import BOUND, constant_errors, limit, report, score, tables
 
@@ -31,6 +33,26 @@ def test_the_bound_is_averaged_over_the_data_sets_that_the_table_is_about(made):
     assert (table.limit.label, table.limit.basis, table.limit.data_sets) == (BOUND, "limit", 2)
     assert table.limit.mean.average == pytest.approx(0.5)
     assert table.limit.ratio_to_limit.average == 1
+
+
+def test_its_standard_error_is_that_of_a_mean_over_data_sets(made):
+    scores = [score("costar", errors(1.0), seed=seed) for seed in (10, 11)]
+    (ten, first), (eleven, second) = (
+        limit(constant_errors([rmse] * 6), seed=seed) for seed, rmse in ((10, 0.3), (11, 0.4))
+    )
+    first, second = (
+        replace(row, se=PerStep((row.mean.average / 10,) * 6, row.mean.average / 10)) for row in (first, second)
+    )
+    (table,) = tables(scores, limits=[(ten, first), (eleven, second)])
+    assert table.limit.se.average == pytest.approx(np.hypot(0.03, 0.04) / 2)
+    known = report([table])
+    assert f"(standard error over test subjects: 0.025 ({table.setup}, {table.truth}))" in to_markdown(known)
+    assert known.to_json()["tables"][0]["limit"]["se"]["average"] == table.limit.se.average
+    (bound,) = (row for row in csv.DictReader(io.StringIO(results_csv(known))) if row["basis"] == "limit")
+    assert float(bound["avg_se"]) == pytest.approx(0.025)
+    (older,) = tables(scores, limits=[(ten, first), (eleven, replace(second, se=None))])
+    assert older.limit.se is None
+    assert "standard error" not in to_markdown(report([older]))
 
 
 def test_ratios_are_those_of_means_over_shared_data_sets(made):
@@ -59,7 +81,7 @@ def test_every_form_has_the_bound_and_says_what_it_is(made, capsys, tmp_path):
     rows = list(csv.DictReader(io.StringIO(results_csv(made))))
     (bound,) = (row for row in rows if row["basis"] == "limit")
     assert (bound["method"], float(bound["avg"]), float(bound["ratio_to_limit"])) == (BOUND, 0.5, 1.0)
-    assert "which is a bound and no method" in to_markdown(made)
+    assert "which is a bound on average over subjects, and no method" in to_markdown(made)
     assert r"\emph{bound}" in to_latex(made)
     assert "& Avg & Ensemble & Ratio &" in to_latex(made)
     show_report(Output("benchmark"), made)

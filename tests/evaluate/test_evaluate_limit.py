@@ -15,6 +15,8 @@ from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.evaluate import limit as limit_module
 from costar_cli.evaluate import run_evaluation
+from costar_cli.evaluate.bootstrap import standard_error
+from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.report import EvaluationReport
 from costar_cli.evaluate.store import read_evaluation, write_evaluation
 from costar_cli.methods import METHODS
@@ -74,6 +76,38 @@ def test_ratios_are_errors_divided_by_those_of_the_bound(report):
     ridge = frame[(frame.model == "ridge") & (frame.setup == "zero-shot")]
     assert ridge.ratio_to_limit.iloc[-1] == report.ratio_to_limit(report.row("zero-shot", "ridge")).average
     assert len(ridge) == 5
+
+
+def test_the_row_has_its_own_standard_error_over_subjects_and_others_have_none(report):
+    document = report.to_json()
+    for row, told, flat in zip(report.rows, document["rows"], report.to_rows(), strict=True):
+        if row.basis != "limit":
+            assert (row.se, told["se"], flat["avg_se"]) == (None, None, None)
+            continue
+        errors = report.errors_of(row.setup, LABEL)
+        sums_NH, count_NH = errors.members[0].sum(axis=-1), errors.count
+        rmse_H = np.sqrt(sums_NH.sum(axis=0) / count_NH.sum(axis=0))
+        moved_NH = (sums_NH - count_NH * rmse_H**2) / (2 * count_NH.sum(axis=0) * rmse_H)
+        unit = report.unit.factor
+        assert row.se.steps == pytest.approx(unit * np.sqrt((moved_NH**2).sum(axis=0)))
+        assert row.se.average == pytest.approx(unit * np.sqrt((moved_NH.mean(axis=1) ** 2).sum()))
+        assert flat["avg_se"] == told["se"]["average"] == row.se.average
+        assert f"{row.se.average:.3g} ({row.setup})" in report.about_ratio
+    assert "which is a bound on average over subjects, and no method" in report.about_ratio
+    frame = report.to_frame()
+    assert set(frame.loc[frame["se"].notna(), "model"]) == {LABEL}
+
+
+def test_the_standard_error_is_how_far_the_row_moves_with_the_subjects_that_are_drawn():
+    rng, found = np.random.default_rng(0), []
+    for _ in range(400):
+        squares = (rng.normal(size=(60, 3)) * rng.gamma(4, 0.25, size=(60, 1))) ** 2  # subjects of unlike errors
+        errors = SquaredErrors(squares[None, ..., None], squares[..., None], np.ones((60, 3), dtype=np.int64))
+        found.append((10 * errors.rmse()[0].mean(), standard_error(errors, 10.0).average))
+    average, se = np.array(found).T
+    assert se.mean() == pytest.approx(average.std(ddof=1), rel=0.1)
+    one = SquaredErrors(squares[None, :1, :, None], squares[:1, :, None], np.ones((1, 3), dtype=np.int64))
+    assert standard_error(one, 1.0) is None
 
 
 def test_the_bound_is_computed_once_for_a_file_and_is_the_same_again(data, report, monkeypatch):
