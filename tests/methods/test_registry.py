@@ -64,7 +64,7 @@ def test_where_a_model_loses_the_growth_network_is_suggested_first_and_what_find
     assert METHODS.suggested() == [
         "growth", "gnet", "crn-erm", "rmsn", "ct-erm", "msm", "crn", "ct", "edct", "mixed", "ridge", "boosting",
     ]  # fmt: skip
-    assert METHODS.adjusting(doses=False) == ["growth", "gnet", "msm", "mixed"]
+    assert METHODS.adjusting(doses=False) == ["growth", "msm", "mixed"]
     assert METHODS.adjusting(doses=True) == ["growth", "msm", "mixed"]
 
 
