@@ -89,17 +89,22 @@ class _Words:
         """Yield what was learnt, each with its typical value and that of 90 % of the subjects."""
         law, n_levels = self.law, len(self.law.levels)
         how = "in % of the level" if law.relative else "in % of the usual size" if law.local else "in amounts"
+        if law.logit:
+            how = "times the odds of 1"
         yield {"what": f"change per {self.step}", "typical": how, "subjects": "", "carry_over": ""}
         at_usual_Z = np.zeros(self.effects.n_random)
         at_usual_Z[0] = 1
         at_usual_Z[1 : 1 + n_levels] = [float(column) for column in law.level(*[np.array(self.usual)] * 2)]
-        yield self._row(f"growth per {self.step} without treatment, at {self._number(self.usual)}", at_usual_Z)
+        growth = "odds of 1 after a" if law.logit else "growth per"
+        yield self._row(f"{growth} {self.step} without treatment, at {self._number(self.usual)}", at_usual_Z)
         more = {"log": ("at twice the level", np.log(2) / LEVEL_UNIT), "raw": (f"per {self._number(law.sd)} more", 1.0)}
         if law.local:
             more["raw"] = "at twice the usual size", 1.0
+        if law.logit:
+            more["raw"] = "at 1 instead of 0", 1 / law.sd
         for i, name in enumerate(law.levels):
             what, change = more[name]
-            yield self._row(f"growth {what}, in addition", self._unit(1 + i, change))
+            yield self._row(f"{'odds' if law.logit else 'growth'} {what}, in addition", self._unit(1 + i, change))
         for c, decay_L in enumerate(self.effects.decay):
             number = f", carry-over {c + 1}" if len(self.effects.decay) > 1 else ""
             for one in given:
@@ -108,12 +113,13 @@ class _Words:
                 row = self._row(f"{one.name}{number}, in the first {self.step}", weights_Z)
                 weights_Z[1 + n_levels + c * len(decay_L) :][: len(decay_L)] *= decay_L
                 yield row | {"carry_over": self._left(decay_L[one.factors_L != 0], weights_Z)}
-        noise = self._change(self.effects.noise).lstrip("+")
-        yield {"what": f"chance per {self.step}", "typical": f"sd {noise}", "subjects": "", "carry_over": ""}
+        if not law.logit:
+            noise = self._change(self.effects.noise).lstrip("+")
+            yield {"what": f"chance per {self.step}", "typical": f"sd {noise}", "subjects": "", "carry_over": ""}
         if law.linked:
             yield {
                 "what": "covariates and other outcomes",
-                "typical": "act on growth",
+                "typical": f"act on {'the odds' if law.logit else 'growth'}",
                 "subjects": "",
                 "carry_over": "",
             }
@@ -122,7 +128,8 @@ class _Words:
         typical = float(weights_Z @ self.mean_P[: len(weights_Z)])
         sd = max(float(weights_Z @ self.covariance_ZZ @ weights_Z), 0.0) ** 0.5
         low, high = self._change(typical - NINETY * sd), self._change(typical + NINETY * sd)
-        return {"what": what, "typical": self._change(typical), "subjects": f"{low} to {high}", "carry_over": ""}
+        subjects = f"{low} to {high}" if sd or not self.law.logit else ""  # most effects on odds are those of all
+        return {"what": what, "typical": self._change(typical), "subjects": subjects, "carry_over": ""}
 
     def _unit(self, column: int, value: float) -> Floats:
         weights_Z = np.zeros(self.effects.n_random)
@@ -130,7 +137,9 @@ class _Words:
         return weights_Z
 
     def _change(self, growth: float) -> str:
-        """Return a change per step: a share of the level in percent, or an amount."""
+        """Return a change per step: a share of the level in percent, an amount, or by what odds are multiplied."""
+        if self.law.logit:
+            return f"{np.exp(growth):.3g}"
         if self.law.relative or self.law.local:
             return f"{100 * growth:+.3g} %"
         return f"{self.law.sd * growth:+.3g} {self.unit}".rstrip()

@@ -5,6 +5,7 @@ from typing import Any, Final, Literal, Self, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, logit
 
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.outcome_forms import LEVEL_UNIT, usual_size
@@ -31,6 +32,7 @@ SubjectsT = TypeVar("SubjectsT", "Series", "Design")
 SHIFT: Final = 1e-8  # of an sd, added to positive outcomes; a larger one ruins the intervals of small outcomes
 NEAR: Final = 1e-6  # between two rates, below which they are told apart by this much
 LEAST_LEFT: Final = 0.05  # of a level after a step
+LEAST_WEIGHT: Final = 1e-6  # of a transition whose probability is nearly 0 or 1
 LARGEST: Final = 5.0  # change per step, in units of the scale; larger ones are left out and never predicted
 
 
@@ -113,7 +115,8 @@ class Design:
     Shapes: `level_NTB` (a column of ones and the levels), `link_NTF` (covariates and other outcomes, standardised),
     `dose_NTL`, `response_NT`, `counted_NT` (1 or 0), `log_scale_NT` (what turns densities of responses into those of
     outcomes). There are T - 1 transitions. Where steps are uneven, `gap_NT` has their lengths, in which everything but
-    `dose_NTL` is integrated, divided by the sd of noise of one step (spec MIXED-12).
+    `dose_NTL` is integrated, divided by the sd of noise of one step (spec MIXED-12). Where the law is `logit`,
+    responses are 0 or 1 (spec MIXED-14); `weight_NT` multiplies all columns of the linear regression in its place.
     """
 
     level_NTB: Floats
@@ -125,6 +128,8 @@ class Design:
     log_scale_NT: Floats
     gap_NT: Floats | None = None
     reversion: float = 1.0
+    logit: bool = False
+    weight_NT: Floats | None = None
 
     @property
     def n(self) -> int:
@@ -133,7 +138,7 @@ class Design:
 
     def acting(self, exposure_NTJ: Floats, decay_CL: Floats) -> Floats:
         """Return what exposures `[N,T,CL]` come to until the next step."""
-        if self.gap_NT is None:
+        if self.gap_NT is None or self.logit or self.weight_NT is not None:
             return exposure_NTJ
         gap_NT1 = self.gap_NT[..., None]
         acting_NTJ = exposure_NTJ * lasting(gap_NT1, decay_CL.reshape(-1), self.reversion)
@@ -142,11 +147,27 @@ class Design:
     def columns(self, decay_CL: Floats) -> Floats:
         """Return the columns `[N,T,P]` of the transitions."""
         exposure_NTJ = self.acting(carried(self.dose_NTL, decay_CL, self.gap_NT), decay_CL)
-        return np.concatenate([self.level_NTB, exposure_NTJ, self.link_NTF], axis=-1)
+        phi_NTP = np.concatenate([self.level_NTB, exposure_NTJ, self.link_NTF], axis=-1)
+        return phi_NTP if self.weight_NT is None else phi_NTP * self.weight_NT[..., None]
 
     def take(self, rows: slice | NDArray[np.int64]) -> "Design":
         """Return some subjects."""
         return _taken(self, rows)
+
+    def linearised(self, logit_NT: Floats | None = None) -> "Design":
+        """Return the linear regression with noise of sd 1 that stands for a logistic one near some logits.
+
+        By default these are that of the mean response, everywhere. A design that is linear stays as it is.
+        """
+        if not self.logit:
+            return self
+        if logit_NT is None:
+            share = (self.response_NT.sum() + 0.5) / (self.n + 1)  # never 0 or 1
+            logit_NT = np.full_like(self.response_NT, logit(share))
+        p_NT = expit(logit_NT)
+        root_NT = np.sqrt(np.maximum(p_NT * (1 - p_NT), LEAST_WEIGHT))
+        response_NT = self.counted_NT * (root_NT * logit_NT + (self.response_NT - p_NT) / root_NT)
+        return replace(self, response_NT=response_NT, logit=False, weight_NT=root_NT)
 
 
 def _taken(held: SubjectsT, rows: slice | NDArray[np.int64]) -> SubjectsT:
@@ -170,6 +191,7 @@ class GrowthLaw:
             largest value of source-train, at which series end.
         local: amounts and levels are in units of the subject's usual size (`Series.usual_NTY`), not of one sd.
         reversion: what is left, after a step, of a difference in the level; where steps are uneven (spec MIXED-12).
+        logit: the outcome is 0 or 1, and growth is the logit of the next one's probability (spec MIXED-14).
     """
 
     outcome: int
@@ -182,6 +204,7 @@ class GrowthLaw:
     high: float
     local: bool = False
     reversion: float = 1.0
+    logit: bool = False
 
     @classmethod
     def of(cls, series: Series, outcome: int, *, relative: bool, basis: Basis, linked: bool) -> Self:
@@ -195,8 +218,11 @@ class GrowthLaw:
         return cls(outcome, relative, basis, linked, float(seen_M.mean()), sd or 1.0, 0.0 if relative else low, high)
 
     @classmethod
-    def choices(cls, series: Series, outcome: int, *, relative: bool) -> list[Self]:
+    def choices(cls, series: Series, outcome: int, *, relative: bool, binary: bool = False) -> list[Self]:
         """Return the laws that the likelihood chooses from; only outcomes that are never negative have a usual size."""
+        if binary:
+            law = cls.of(series, outcome, relative=False, basis="raw", linked=False)
+            return [replace(law, low=0.0, high=1.0, logit=True)]
         forms: list[tuple[bool, Basis]] = [(True, basis) for basis in get_args(Basis)] if relative else []
         laws = [
             cls.of(series, outcome, relative=is_relative, basis=basis, linked=False)
@@ -245,7 +271,9 @@ class GrowthLaw:
     def next(
         self, y: Floats, growth: Floats, usual: Floats, low: Floats, high: Floats, gap: Floats | None = None
     ) -> Floats:
-        """Return y after a step, or after a gap of some length, within bounds."""
+        """Return y after a step, or after a gap of some length, within bounds; of a binary outcome its probability."""
+        if self.logit:
+            return np.asarray(expit(growth))
         if gap is None:
             return np.clip(y + self.scale(y, usual) * np.clip(growth, *self.limits), low, high)
         steps = compounding(gap)
@@ -288,24 +316,32 @@ class GrowthLaw:
         scale_NT = self.scale(now_NT, usual_NT)
         response_NT = (then_NT - now_NT) / scale_NT
         gap_NT = None if series.gap_NT is None else np.where(there_NT, series.gap_NT[:, :-1], 1.0)
+        links_NTF = self.links(series.y_NTY[:, :-1], series.x_NTX[:, :-1], mean_Y, sd_Y)
+        level_NTB = np.stack([np.ones_like(now_NT), *self.level(now_NT, usual_NT)], axis=-1)
+        links_NTF = np.where(inside_NT[..., None], links_NTF, 0.0)
+        if self.logit:
+            counted_NT, none_NT = inside_NT.astype(np.float64), np.zeros_like(now_NT)
+            return Design(
+                level_NTB, links_NTF, series.dose_NTL[:, :-1], series.v_NV, then_NT * counted_NT, counted_NT, none_NT,
+                gap_NT, logit=True,
+            )  # fmt: skip
         steps_NT = np.ones_like(now_NT) if gap_NT is None else compounding(gap_NT)
         grown_NT = np.maximum(1 + response_NT, 0.0)
         if gap_NT is not None and self.relative:
             response_NT = steps_NT * (grown_NT ** (1 / steps_NT) - 1)
-        counted_NT = inside_NT & (np.abs(response_NT / steps_NT) < LARGEST)
+        counts_NT = inside_NT & (np.abs(response_NT / steps_NT) < LARGEST)
         if self.relative:
-            counted_NT &= (now_NT > 10 * self.shift) & (then_NT > 0) & (then_NT < self.high)
-        links_NTF = self.links(series.y_NTY[:, :-1], series.x_NTX[:, :-1], mean_Y, sd_Y)
+            counts_NT &= (now_NT > 10 * self.shift) & (then_NT > 0) & (then_NT < self.high)
         design = Design(
-            np.stack([np.ones_like(now_NT), *self.level(now_NT, usual_NT)], axis=-1),
-            np.where(inside_NT[..., None], links_NTF, 0.0),
+            level_NTB,
+            links_NTF,
             series.dose_NTL[:, :-1],
             series.v_NV,
-            np.where(counted_NT, response_NT, 0.0),
-            counted_NT.astype(np.float64),
-            np.where(counted_NT, np.log(scale_NT), 0.0),
+            np.where(counts_NT, response_NT, 0.0),
+            counts_NT.astype(np.float64),
+            np.where(counts_NT, np.log(scale_NT), 0.0),
         )
-        return design if gap_NT is None else self._integrated(design, gap_NT, np.where(counted_NT, grown_NT, 1.0))
+        return design if gap_NT is None else self._integrated(design, gap_NT, np.where(counts_NT, grown_NT, 1.0))
 
     def _integrated(self, design: Design, gap_NT: Floats, grown_NT: Floats) -> Design:
         """Return a design whose columns are integrated over the gaps, in units of their noise (spec MIXED-12).

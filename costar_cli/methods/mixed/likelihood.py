@@ -7,12 +7,13 @@ from typing import Any, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from costar_cli.errors import Termination
 from costar_cli.methods.mixed.directions import START_DECAY, Apart, Pairs, gram, likeness, nearly_alike, sharing, silent
 from costar_cli.methods.mixed.law import NEAR, Design, Floats, GrowthLaw, noise_over
-from costar_cli.methods.mixed.population import open_factor
+from costar_cli.methods.mixed.logit import fitted_logits, marginal
+from costar_cli.methods.mixed.population import LEAST_NOISE, open_factor, usual_effect
 
 __all__ = [
     "OPEN",
@@ -36,9 +37,9 @@ PER_WEIGHT: Final = 10  # training subjects for each weight to or from a hidden 
 # Subjects beyond which the likelihood is summed over so many at a time: memory stays, and less of it is waited for.
 MANY, AT_ONCE = 16_384, 2_048
 FIRST = 4_096  # of so many: the optimiser starts from what these say, since its steps with all are dear
+START_SPREAD: Final = 0.5  # of logits between subjects
+MOST_WHITE: Final = 10.0  # sd of a prior on logistic effects of uncorrelated columns: where 0 and 1 are set apart
 FLAT: Final = 1e-4  # gradient per transition at which an optimiser that cannot go on is done
-LEAST_NOISE: Final = 1e-6  # of the response's variance: responses without any noise have no likelihood
-MOST_RATIO: Final = 12.0  # logarithm, of the variance of effects of doses to that of noise
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,12 @@ def effects_from(read: Callable[[str], Any]) -> Effects:
 
 def start_values(design: Design, *, carry_overs: int, hidden: int) -> Effects:
     """Return pooled least squares, and effects that spread as far as half of the residual allows (spec MIXED-6)."""
-    factors, n_statics = design.dose_NTL.shape[-1], design.v_NV.shape[1]
+    factors, n_statics, logit, design = (
+        design.dose_NTL.shape[-1],
+        design.v_NV.shape[1],
+        design.logit,
+        design.linearised(),
+    )
     decay_CL = np.array([START_DECAY, 0.9])[:carry_overs, None].repeat(factors, axis=1)
     counted_NT = design.counted_NT > 0
     phi_MP, response_M = design.columns(decay_CL)[counted_NT], design.response_NT[counted_NT]
@@ -106,6 +112,8 @@ def start_values(design: Design, *, carry_overs: int, hidden: int) -> Effects:
     spread_ZZ = np.linalg.cholesky(residual * np.linalg.inv(gram_PP[:n_random, :n_random]) / 4 + guessed_ZZ)
     if n_random > MOST_CORRELATED:
         spread_ZZ = np.diag(np.sqrt(residual / np.diag(gram_PP)[:n_random] / 4 + np.diag(guessed_ZZ)))
+    if logit:  # the intercept alone differs between subjects (spec MIXED-14)
+        spread_ZZ = np.diag(START_SPREAD * (np.arange(n_random) == 0))
     hidden = min(hidden, max(len(design.v_NV) // (PER_WEIGHT * (n_statics + n_random)), 1))
     rng = np.random.default_rng(0)  # nothing else is random: the first layer only has to look in different directions
     return Effects(
@@ -130,41 +138,6 @@ def _guessed(design: Design, decay_CL: Floats, random_MZ: Floats) -> Floats:
     return np.asarray(usual_effect(design, decay_CL) ** 2 * axes_ZK @ axes_ZK.T)
 
 
-def usual_effect(design: Design, decay_CL: Floats) -> float:
-    """Return the sd of effects of doses around zero, at some decays (spec MIXED-5).
-
-    It is that of the largest restricted likelihood in the pooled regression, in which all other effects are integrated
-    out; the search is over its ratio to the noise, down to where it would count as much as all doses that were given.
-    """
-    from scipy.optimize import minimize_scalar  # noqa: PLC0415  # half a second to import, needed here alone
-
-    counted_NT = design.counted_NT > 0
-    phi_MP, response_M = design.columns(decay_CL)[counted_NT], design.response_NT[counted_NT]
-    place_P, first = np.arange(phi_MP.shape[1]), design.level_NTB.shape[-1]
-    is_dose_P = (place_P >= first) & (place_P < first + decay_CL.size)
-    other_MF = phi_MP[:, ~is_dose_P]
-    left_M = response_M - other_MF @ np.linalg.lstsq(other_MF, response_M, rcond=None)[0]
-    dose_MK = phi_MP[:, is_dose_P & (phi_MP != 0).any(axis=0)]
-    dose_MK = dose_MK - other_MF @ np.linalg.lstsq(other_MF, dose_MK, rcond=None)[0]
-    gram_KK, least = dose_MK.T @ dose_MK, max(LEAST_NOISE * float(np.var(response_M)), 1e-12)
-    square_K, direction_KK = np.linalg.eigh(gram_KK)
-    square_K, product_K = square_K.clip(min=0), direction_KK.T @ (dose_MK.T @ left_M)
-    count = max(len(response_M) - other_MF.shape[1], 1)
-
-    def noise_squared(ratio: float) -> float:
-        explained = float((ratio * product_K**2 / (1 + ratio * square_K)).sum())
-        return float(max((left_M @ left_M - explained) / count, least))
-
-    def loss(log_ratio: float) -> float:
-        ratio = float(np.exp(log_ratio))
-        return float(count * np.log(noise_squared(ratio)) + np.log1p(ratio * square_K).sum())
-
-    all_doses = max(float(np.trace(gram_KK)), 1.0)
-    found: Any = minimize_scalar(loss, bounds=(-np.log(all_doses), MOST_RATIO), method="bounded")
-    ratio = float(np.exp(found.x))
-    return float(np.sqrt(ratio * noise_squared(ratio)))
-
-
 def _reach(design: Design) -> Floats:
     return np.stack([design.v_NV.min(axis=0), design.v_NV.max(axis=0)])
 
@@ -185,7 +158,7 @@ class _Space:
     alike_L: Tensor
     noise: float
     least_noise: float
-    diagonal: bool
+    spreading: str  # `full` spreads of effects, those of a `diagonal`, or of the `first`
     shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
@@ -196,23 +169,23 @@ class _Space:
         response_M, z = design.response_NT[counted_NT], effects.n_random
         unit = 2 * effects.noise
         of_mean, of_random = (unit * np.linalg.inv(np.linalg.cholesky(of_PP)).T for of_PP in (gram_PP, gram_PP[:z, :z]))
-        diagonal = z > MOST_CORRELATED
-        n_spread = z if diagonal else z * (z + 1) // 2
+        spreading = "first" if design.weight_NT is not None else "diagonal" if z > MOST_CORRELATED else "full"
+        n_spread = {"first": 1, "diagonal": z, "full": z * (z + 1) // 2}[spreading]
         shapes = (
             effects.mean.shape, effects.decay.shape, effects.hidden.shape, effects.bias.shape, effects.output.shape,
             (n_spread,), (),
         )  # fmt: skip
-        if diagonal:
+        if spreading == "diagonal":
             of_random = np.diag(unit / np.sqrt(np.diag(gram_PP)[:z]))
         least = max(LEAST_NOISE * float(np.var(response_M)), 1e-16)
-        return cls(_tensor(of_mean), _tensor(of_random), _tensor(alike_L), unit, least, diagonal, shapes)
+        return cls(_tensor(of_mean), _tensor(of_random), _tensor(alike_L), unit, least, spreading, shapes)
 
     def pack(self, effects: Effects) -> Floats:
         """Return effects as one vector."""
         mean, random = self.of_mean_PP.numpy(), self.of_random_ZZ.numpy()
         whitened = np.linalg.solve(random, effects.spread)
-        if self.diagonal:
-            spread = np.diag(whitened)
+        if self.spreading != "full":
+            spread = np.diag(whitened)[: 1 if self.spreading == "first" else None]
         else:
             square = whitened @ whitened.T
             spread = np.linalg.cholesky(square + 1e-12 * np.eye(len(square)))[np.tril_indices(len(square))]
@@ -231,8 +204,8 @@ class _Space:
             value.reshape(shape) for value, shape in zip(torch.split(vector, sizes), self.shapes, strict=True)
         )
         z = len(self.of_random_ZZ)
-        if self.diagonal:
-            factor = torch.diag(spread)
+        if self.spreading != "full":
+            factor = torch.diag(nn.functional.pad(spread, (0, z - len(spread))))
         else:
             row, column = (torch.from_numpy(index) for index in np.tril_indices(z))
             factor = torch.zeros(z, z, dtype=torch.float64).index_put((row, column), spread)
@@ -260,6 +233,7 @@ class _Tensors:
     lag_TT: Tensor
     gap_NT: Tensor | None
     reversion: float
+    logit: bool
 
     @classmethod
     def of(cls, design: Design) -> "_Tensors":
@@ -278,6 +252,7 @@ class _Tensors:
             (step_T[None, :] - step_T[:, None]).double(),
             None if design.gap_NT is None else _tensor(design.gap_NT[rows, :last]),
             design.reversion,
+            design.logit,
         )
 
     def exposures(self, decay_CL: Tensor) -> Tensor:
@@ -295,6 +270,8 @@ class _Tensors:
         left_NTJ, exposures = decay_J**gap_NT1, [dose_TNJ[0]]
         for step in range(1, len(dose_TNJ)):
             exposures.append(left_NTJ[:, step - 1] * exposures[-1] + dose_TNJ[step])
+        if self.logit:
+            return torch.stack(exposures, dim=1)
         apart_J = torch.where((self.reversion - decay_J).abs() < NEAR, self.reversion - NEAR, decay_J)
         lasting_NTJ = (self.reversion**gap_NT1 - apart_J**gap_NT1) / (self.reversion - apart_J)
         noise_NT1 = torch.from_numpy(noise_over(gap_NT1.numpy(), self.reversion))
@@ -307,7 +284,10 @@ class _Tensors:
         z, variance, spread_ZZ = random_NTZ.shape[-1], effects["variance"], effects["spread"]
         statics_NZ = torch.tanh(self.v_NV @ effects["hidden"].T + effects["bias"]) @ effects["output"].T
         expected_NT = (random_NTZ @ (effects["mean"][:z] + statics_NZ)[..., None])[..., 0]
-        residual_NT = self.response_NT - expected_NT - (self.link_NTF @ effects["mean"][z:]) * self.counted_NT
+        of_links_NT = (self.link_NTF @ effects["mean"][z:]) * self.counted_NT
+        if self.logit:
+            return marginal(expected_NT + of_links_NT, spread_ZZ[0, 0], self.response_NT, self.counted_NT).sum()
+        residual_NT = self.response_NT - expected_NT - of_links_NT
         spread_NTZ = random_NTZ @ spread_ZZ
         inner_NZZ = torch.eye(z, dtype=torch.float64) + spread_NTZ.mT @ spread_NTZ / variance
         factor_NZZ = torch.linalg.cholesky(inner_NZZ)
@@ -369,9 +349,13 @@ def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = (
         some = design.take(np.linspace(0, len(design.v_NV) - 1, FIRST).round().astype(np.int64))
         start = maximise(some, start, iterations=iterations, tied=tied) if some.n else start
     likeness_LL = likeness(design)
-    space, parts, n = _Space.of(design, start, sharing(likeness_LL, tied)), _parts(design), max(design.n, 1)
-    usual, of_doses = usual_effect(design, start.decay), slice(design.level_NTB.shape[-1], start.n_random)
-    apart = Apart.of(nearly_alike(likeness_LL), start.spread, start.decay, usual)
+    flat, parts, n = design.linearised(), _parts(design), max(design.n, 1)
+    space, of_doses = (
+        _Space.of(flat, start, sharing(likeness_LL, tied)),
+        slice(design.level_NTB.shape[-1], start.n_random),
+    )
+    usual, pairs = usual_effect(flat, start.decay), [] if design.logit else nearly_alike(likeness_LL)
+    apart = Apart.of(pairs, start.spread, start.decay, usual)
 
     def objective(vector: Any) -> tuple[float, Any]:  # noqa: ANN401
         Termination.stop_if_signalled()
@@ -385,7 +369,10 @@ def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = (
         units = len(effects["hidden"])
         weights = (effects["hidden"] ** 2).sum() + units * (output**2).sum()
         of_doses_squared = (effects["mean"][of_doses] ** 2).sum() + units * (effects["output"][of_doses] ** 2).sum()
-        loss = (-likelihood + 0.5 * (weights + of_doses_squared / usual**2) + of_apart) / n
+        loss = -likelihood + 0.5 * (weights + of_doses_squared / usual**2) + of_apart
+        if design.logit:
+            loss = loss + 0.5 * (torch.linalg.solve(space.of_mean_PP, effects["mean"]) / MOST_WHITE).square().sum()
+        loss = loss / n
         (slope,) = torch.autograd.grad(loss, given)
         return float(loss.detach()), slope.numpy()
 
@@ -407,11 +394,14 @@ def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = (
     found = run(objective, begin, jac=True, method="L-BFGS-B", callback=stop_if_slow, options=options)
     with torch.no_grad():
         values = {name: value.numpy() for name, value in space.unpack(torch.from_numpy(found.x)).items()}
-    values |= {"noise": np.sqrt(values["variance"]), "reach": _reach(design)}
+    values |= {"noise": np.ones(()) if design.logit else np.sqrt(values["variance"]), "reach": _reach(design)}
     effects = effects_from(values.__getitem__)
+    if design.logit:
+        phi_NTP, mean_NP = design.columns(effects.decay), effects.means(design.v_NV)
+        flat = design.linearised(fitted_logits(design, np.einsum("ntp,np->nt", phi_NTP, mean_NP), effects.spread[0, 0]))
     return replace(
         effects,
-        open=open_factor(design, effects.spread, effects.noise**2, effects.decay, usual),
+        open=open_factor(flat, effects.spread, effects.noise**2, effects.decay, usual),
         log_likelihood=log_likelihood(design, effects),
         converged=bool(found.success or is_slow() or (np.abs(found.jac).max() < FLAT and found.nit < iterations)),
         iterations=int(found.nit),

@@ -49,6 +49,7 @@ TOO_FEW: Final = (  # of the columns of one dose, as the next
 RARE: Final = "{0} was given in {2}{1}: how its effect bends rests on these"
 FEW_APART: Final = 20  # subjects: with so many, bands of what one of two treatments does alone held
 ALMOST_NONE: Final = 1e-3  # weight in a direction
+LEFT_OUT: Final = {"reversion": 1.0, "logit": False}  # of a law's record
 REVERSIONS: Final = 3  # fits after which the reversion in a gap is the one that is estimated
 
 
@@ -85,7 +86,7 @@ class MixedMethod(ReadsModels):
             params |= effects_params(effect, law.outcome)
         params |= fit.covariates(laws, effects)
         meta: dict[str, Any] = {
-            "laws": [{k: v for k, v in asdict(law).items() if k != "reversion" or v != 1} for law in laws],
+            "laws": [{k: v for k, v in asdict(law).items() if v != LEFT_OUT.get(k)} for law in laws],
             "converged": [effect.converged for effect in effects],
             "iterations": [effect.iterations for effect in effects],
             "log_likelihood": [effect.log_likelihood for effect in effects],
@@ -112,7 +113,8 @@ class _Fit:
         in_order = np.argsort(subject_id, kind="stable")
         some = in_order[np.unique(np.linspace(0, len(in_order) - 1, CHOOSING_SUBJECTS).round().astype(np.int64))]
         series = self.source.take(some)
-        laws = GrowthLaw.choices(self.source, outcome, relative=self._may_be_relative(outcome)[0])
+        binary, relative = self.schema.outcomes[outcome].kind == "binary", self._may_be_relative(outcome)[0]
+        laws = GrowthLaw.choices(self.source, outcome, relative=relative, binary=binary)
         law, found = self._likeliest(series, laws)
         n_links = self.source.x_NTX.shape[-1] + len(self.sd_Y) - 1
         if self.config.covariates == "none" or not n_links:
@@ -150,7 +152,7 @@ class _Fit:
         design = self._design(law)
         found = maximise(design, start or self._start(design), iterations=self.config.iterations)
         found, tied = tell_apart(design, found, iterations=self.config.iterations)
-        for _ in range(0 if self.learnt.gap_NT is None else REVERSIONS):
+        for _ in range(0 if self.learnt.gap_NT is None or law.logit else REVERSIONS):
             law = replace(law, reversion=law.reverting(found.means(self.learnt.v_NV).mean(axis=0)))
             design = self._design(law)
             found = maximise(design, found, iterations=self.config.iterations, tied=tied)
@@ -208,7 +210,7 @@ class _Fit:
         for law, (effects, several) in zip(laws, found, strict=True):
             name = self.schema.outcomes[law.outcome].name
             _, returns = self._may_be_relative(law.outcome)
-            if returns and not (law.relative or law.local):
+            if returns and not (law.relative or law.local or law.logit):
                 yield (
                     f"outcome '{name}' is never negative and comes back from {100 * returns:.0f} % of its zeros: "
                     "shares of a level say nothing of zeros, so that amounts are modelled, with the same spread at "
@@ -219,10 +221,11 @@ class _Fit:
                     f"the likelihood of '{name}' did not converge in {effects.iterations} iterations: its estimates "
                     "are not final, so raise `mixed.iterations` or choose another method"
                 )
-            if several <= effects.n_random:
+            differing = 1 if law.logit else effects.n_random
+            if several <= differing:
                 yield (
                     f"only {several} subjects have two or more steps of '{name}' to learn from, against "
-                    f"{effects.n_random} effects that differ between subjects: their spread is a guess"
+                    f"{differing} effects that differ between subjects: their spread is a guess"
                 )
 
     def _whose(self, found: Iterable[Groups]) -> Iterator[tuple[tuple[str, ...], str]]:

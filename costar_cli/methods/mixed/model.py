@@ -1,6 +1,6 @@
 """The fitted growth model: what a history says of its subject's effects, and answers of it (spec MIXED-8 to 11)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Self
@@ -9,12 +9,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
+from scipy.special import expit, log_ndtr, ndtri
 
 from costar_cli.artifact import Artifact
 from costar_cli.methods.base import Decide, PredictiveDistribution
 from costar_cli.methods.mixed.covariates import CovariateEquations, equations_of, equations_shapes
 from costar_cli.methods.mixed.law import Floats, GrowthLaw, Series, carried, remaining
 from costar_cli.methods.mixed.likelihood import OPEN, Effects, effects_of, effects_shapes
+from costar_cli.methods.mixed.logit import LogitPosterior, stratified
+from costar_cli.methods.mixed.posterior import Known, Posterior
 from costar_cli.methods.mixed.rollout import Given, Rollout, State
 from costar_cli.methods.registry import Adjusts
 from costar_cli.methods.shared.doses import dose_table
@@ -26,6 +29,8 @@ __all__ = ["Histories", "MixedModel"]
 
 SUBJECTS: Final = 512  # whose histories are summed at once: their cross products take most of the memory
 DISTRIBUTED: Final = 2_048  # queries whose derivatives are held at once
+DRAWS: Final = 256  # courses that probabilities are means over
+COURSES: Final = 1_024  # queries whose courses are held at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class Histories:
     """What the model knows at every step of every subject; the rows of all arrays are M = N T subjects and steps.
 
     `effects` holds the expected effects `[P,M]` of each outcome, `exposure` what is left of earlier doses `[CL,M]`,
-    before the step's own.
+    before the step's own. `own_sd` is the sd of the intercept `[1,M]` of a binary outcome, of others nothing `[0,M]`.
     """
 
     steps: int
@@ -42,79 +47,7 @@ class Histories:
     x_XM: Floats
     effects: list[Floats]
     exposure: list[Floats]
-
-
-@dataclass(frozen=True)
-class _Posterior:
-    """Prefix sums of one outcome's transitions, and what they say of a subject's effects (spec MIXED-8).
-
-    `exposure_NTJ` is what is left of earlier doses before each step's own.
-    """
-
-    effects: Effects
-    prior_NP: Floats
-    exposure_NTJ: Floats
-    spread_NTZ1: Floats  # sums of spread' phi (r - phi' prior)
-    cross_NTZP: Floats  # sums of spread' phi phi', of which the last may be those of random effects alone
-
-    def at(self, row_M: NDArray[np.integer], step_M: NDArray[np.integer]) -> tuple[Floats, Floats]:
-        """Return expected effects `[M,P]` from steps before `step`, and what turns the factor of their covariance.
-
-        That is `root [M,Z,Z]`; the factor is `spread root'`.
-        """
-        variance, z = self.effects.noise**2, self.effects.n_random
-        precision_MZZ = np.eye(z) + self.cross_NTZP[row_M, step_M, :, :z] @ self.effects.spread / variance
-        root_MZZ = np.linalg.inv(np.linalg.cholesky(precision_MZZ))  # inverse precision = root' root
-        summed_MZ1 = self.spread_NTZ1[row_M, step_M][..., None] / variance
-        coordinates_MZ = (root_MZZ.swapaxes(1, 2) @ (root_MZZ @ summed_MZ1))[..., 0]
-        mean_MP = self.prior_NP[row_M].copy()
-        mean_MP[:, :z] += coordinates_MZ @ self.effects.spread.T
-        return mean_MP, root_MZZ
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What histories say of the effects of one outcome: the expected `[Q,P]`, a factor `[Q,Z,Z]` of their covariance.
-
-    `row_Q` and `step_Q` say whose they are, and where they end.
-    """
-
-    posterior: _Posterior
-    row_Q: NDArray[np.integer]
-    step_Q: NDArray[np.integer]
-    mean_QP: Floats
-    root_QZZ: Floats
-    factor_QZZ: Floats
-
-    @classmethod
-    def at(cls, posterior: _Posterior, row_Q: NDArray[np.integer], step_Q: NDArray[np.integer]) -> Self:
-        """Return what the steps before some origins say."""
-        mean_QP, root_QZZ = posterior.at(row_Q, step_Q)
-        factor_QZZ = posterior.effects.spread @ root_QZZ.swapaxes(1, 2)
-        return cls(posterior, row_Q, step_Q, mean_QP, root_QZZ, factor_QZZ)
-
-    def moves(self) -> tuple[Floats, NDArray[np.intp]]:
-        """Return the derivatives `[U,P,P]` of expected effects by the means of all subjects (spec MIXED-11).
-
-        They are those of U histories; `[Q]` says which of them is each query's.
-        """
-        learnt, cross_NTZP = self.posterior.effects, self.posterior.cross_NTZP
-        place_Q = self.row_Q * cross_NTZP.shape[1] + self.step_Q
-        _, first_U, of_Q = np.unique(place_Q, return_index=True, return_inverse=True)
-        seen_UZP = self.root_QZZ[first_U] @ cross_NTZP[self.row_Q[first_U], self.step_Q[first_U]]
-        moves_UPP = np.tile(np.eye(len(learnt.mean)), (len(first_U), 1, 1))
-        moves_UPP[:, : learnt.n_random] -= self.factor_QZZ[first_U] @ seen_UZP / learnt.noise**2
-        return moves_UPP, of_Q
-
-    def left_open(self) -> Floats:
-        """Return a factor `[Q,P,K]` of the covariance of effects, of what training leaves open in it where known."""
-        learnt = self.posterior.effects
-        links = ((0, 0), (0, len(learnt.mean) - learnt.n_random), (0, 0))
-        own_QPZ = np.pad(self.factor_QZZ, links)
-        if learnt.open is None:
-            return own_QPZ
-        moves_UPP, of_Q = self.moves()
-        return np.concatenate([own_QPZ, (moves_UPP @ learnt.open)[of_Q]], axis=2)
+    own_sd: list[Floats]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +125,7 @@ class MixedModel(EncodingModel[Histories]):
                 return [np.concatenate(parts, axis=1) for parts in zip(*values, strict=True)]
             return np.concatenate(values, axis=1)
 
-        names = ("y_YM", "usual_YM", "x_XM", "effects", "exposure")
+        names = ("y_YM", "usual_YM", "x_XM", "effects", "exposure", "own_sd")
         return Histories(panel.n_steps, **{name: join(name) for name in names})
 
     def jobs(self, states: Histories, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
@@ -203,9 +136,44 @@ class MixedModel(EncodingModel[Histories]):
         """Return the scaled outcomes `[1,Q,H,Y]` under the expected effects."""
         at_Q = queries.subject.astype(np.int64) * states.steps + queries.origin
         start = State(states.y_YM, states.usual_YM, states.x_XM, states.exposure).take(at_Q)
-        effects = [np.take(values, at_Q, axis=1) for values in states.effects]
-        steps = self._rollout.steps(start, map(self._given, queries.plan.swapaxes(0, 1)), effects)
+        effects, own_sd = ([np.take(values, at_Q, axis=1) for values in of] for of in (states.effects, states.own_sd))
+        given = [*map(self._given, queries.plan.swapaxes(0, 1))]
+        steps = self._rollout.steps(start, given, effects, chance_HYQ=self._chances(start, given, effects, own_sd))
         return self._scaled([step.after.y_YQ for step in steps])[None]
+
+    def _chances(
+        self, start: State, given: Sequence[Given], effects: list[Floats], own_sd: list[Floats]
+    ) -> Floats | None:
+        """Return the probabilities `[H,Y,Q]` of binary outcomes, None where there are none (spec MIXED-14).
+
+        They are means over courses with drawn outcomes, covariates and intercepts, the same chance for all queries.
+        """
+        if not any(law.logit for law in self.laws):
+            return None
+        n, steps = len(self.laws), len(given)
+        shock_HJS, own_YS = self._course_chance
+        chance_HYQ = np.zeros((steps, n, start.y_YQ.shape[1]))
+        for first in range(0, start.y_YQ.shape[1], COURSES):
+            some_Q = np.arange(first, min(first + COURSES, start.y_YQ.shape[1]))
+            at_M, draw_M = np.tile(some_Q, DRAWS), np.repeat(np.arange(DRAWS), len(some_Q))
+            own = [values.take(at_M, axis=1) for values in effects]
+            for effects_PM, sd_1Q, own_S in zip(own, own_sd, own_YS, strict=True):
+                effects_PM[: len(sd_1Q)] += sd_1Q.take(at_M, axis=1) * own_S[draw_M]
+            plans = [Given(g.dose_LQ.take(at_M, axis=1), None if g.gap_Q is None else g.gap_Q[at_M]) for g in given]
+            shock_HJM = shock_HJS[:steps, :, draw_M]
+            for h, step in enumerate(self._rollout.steps(start.take(at_M), plans, own, shock_HJM)):
+                for law in (law for law in self.laws if law.logit):
+                    p_M = expit(step.growth[law.outcome])
+                    chance_HYQ[h, law.outcome, some_Q] = p_M.reshape(DRAWS, -1).mean(axis=0)
+        return chance_HYQ
+
+    @cached_property
+    def _course_chance(self) -> tuple[Floats, Floats]:
+        """Return noise `[H,Y+X,S]` and standard deviates of intercepts `[Y,S]`, the same for all that is asked."""
+        n, x = len(self.laws), 0 if self.equations is None else len(self.equations.residual)
+        standard = ndtri(stratified((self.horizon * (n + x) + n,), DRAWS, 0))
+        standard_HJS = standard[n:].reshape(self.horizon, n + x, DRAWS)
+        return self._scaled_shocks([*np.split(standard_HJS[:, :n], n, axis=1)], standard_HJS[:, n:]), standard[:n]
 
     def _scaled(self, y_HYQ: list[Floats]) -> Floats:
         y_QHY = np.stack([y_YQ.T for y_YQ in y_HYQ], axis=1)
@@ -213,7 +181,7 @@ class MixedModel(EncodingModel[Histories]):
 
     def _begin(
         self, panel: Panel, subject_Q: NDArray[np.integer], origin_Q: NDArray[np.integer]
-    ) -> tuple[State, list[_Known]]:
+    ) -> tuple[State, list[Known]]:
         """Return where rollouts begin, and what is known of each outcome's effects there; subjects are encoded once."""
         subjects, row_Q = np.unique(subject_Q, return_inverse=True)
         series, step_Q = self._series(panel, subjects.astype(np.int64)), origin_Q.astype(np.int64)
@@ -226,7 +194,7 @@ class MixedModel(EncodingModel[Histories]):
             series.x_NTX[row_Q, step_Q].T,
             [found.exposure_NTJ[row_Q, step_Q].T for found in sums],
         )
-        return start, [_Known.at(found, row_Q, step_Q) for found in sums]
+        return start, [Known.at(found, row_Q, step_Q) for found in sums]
 
     def _given(self, plan_QA: NDArray[np.number]) -> Given:
         """Return what a step of plans gives."""
@@ -343,12 +311,20 @@ class MixedModel(EncodingModel[Histories]):
 
     def _shocks(self, rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
         """Return noise of the growth of outcomes, then of covariates, `[H,S,M]`."""
-        noise_HSM = [rng.normal(scale=learnt.noise, size=(shape[0], 1, shape[1])) for learnt in self.effects]
+        standard_H1M = [rng.normal(size=(shape[0], 1, shape[1])) for _ in self.laws]
+        x = 0 if self.equations is None else len(self.equations.residual)
+        return self._scaled_shocks(standard_H1M, rng.normal(size=(shape[0], x, shape[1])))
+
+    def _scaled_shocks(self, of_outcomes: list[Floats], of_covariates_HXM: Floats) -> Floats:
+        """Return noise from standard normals: of logits, logistic; of covariates, with their covariance."""
+        noise_HJM = [
+            log_ndtr(standard_H1M) - log_ndtr(-standard_H1M) if law.logit else learnt.noise * standard_H1M
+            for law, learnt, standard_H1M in zip(self.laws, self.effects, of_outcomes, strict=True)
+        ]
         if self.equations is not None:
             size, axes = np.linalg.eigh(self.equations.residual)
-            standard_HXM = rng.normal(size=(shape[0], len(size), shape[1]))
-            noise_HSM.append((axes * np.sqrt(size.clip(min=0))) @ standard_HXM)
-        return np.concatenate(noise_HSM, axis=1)
+            noise_HJM.append((axes * np.sqrt(size.clip(min=0))) @ of_covariates_HXM)
+        return np.concatenate(noise_HJM, axis=1)
 
     def posterior(
         self, panel: Panel, subject: NDArray[np.integer], origin: NDArray[np.integer]
@@ -371,10 +347,14 @@ class MixedModel(EncodingModel[Histories]):
     def _rollout(self) -> Rollout:
         return Rollout(self.laws, self.effects, self.equations)
 
-    def _sums(self, series: Series, law: GrowthLaw, effects: Effects, *, links: bool) -> _Posterior:
+    def _sums(self, series: Series, law: GrowthLaw, effects: Effects, *, links: bool) -> Posterior | LogitPosterior:
         """Return what histories add up to; that of `links`, too, where it is asked what training leaves open."""
-        design = law.design(series, *self._rollout.moments, filled_too=True)
+        design = law.design(series, *self._rollout.moments, filled_too=not law.logit)
         exposure_NTJ = carried(design.dose_NTL, effects.decay, design.gap_NT)
+        left_NTJ = exposure_NTJ * remaining(effects.decay.reshape(-1), design.gap_NT, axis=-1)
+        before = [(0, 0), (1, 0), (0, 0)]
+        if law.logit:
+            return LogitPosterior.of(design, effects, effects.means(series.v_NV), np.pad(left_NTJ, before))
         acting_NTJ = design.acting(exposure_NTJ, effects.decay)
         random_NTZ = np.concatenate([design.level_NTB, acting_NTJ], axis=-1) * design.counted_NT[..., None]
         prior_NP, z = effects.means(series.v_NV), effects.n_random
@@ -384,27 +364,27 @@ class MixedModel(EncodingModel[Histories]):
         summed_NTZ = (turned_NTZ * (design.response_NT - expected_NT)[..., None]).cumsum(axis=1)
         phi_NTP = np.concatenate([random_NTZ, design.link_NTF], axis=-1) if links else random_NTZ
         cross_NTZP = (turned_NTZ[..., None] * phi_NTP[..., None, :]).cumsum(axis=1)
-        left_NTJ = exposure_NTJ * remaining(effects.decay.reshape(-1), design.gap_NT, axis=-1)
-        before = [(0, 0), (1, 0), (0, 0)]
         earlier = (
             np.pad(left_NTJ, before),
             np.pad(summed_NTZ, before),
             np.pad(cross_NTZP, [*before, (0, 0)]),
         )
-        return _Posterior(effects, prior_NP, *earlier)
+        return Posterior(effects, prior_NP, *earlier)
 
     def _encode(self, series: Series) -> Histories:
         n, steps, _ = series.y_NTY.shape
         row_M, step_M = np.repeat(np.arange(n), steps), np.tile(np.arange(steps), n)
-        effects, exposures = [], []
+        effects, exposures, own_sd = [], [], []
         for law, learnt in zip(self.laws, self.effects, strict=True):
             found = self._sums(series, law, learnt, links=False)
-            effects.append(np.ascontiguousarray(found.at(row_M, step_M)[0].T))
+            mean_MP, factor_MZZ = found.at(row_M, step_M)
+            effects.append(np.ascontiguousarray(mean_MP.T))
+            own_sd.append(factor_MZZ[None, : len(row_M) * law.logit, 0, 0].reshape(-1, len(row_M)))
             exposures.append(np.ascontiguousarray(found.exposure_NTJ.reshape(n * steps, -1).T))
         y_YM, usual_YM, x_XM = (
             values.reshape(n * steps, -1).T.copy() for values in (series.y_NTY, series.usual_NTY, series.x_NTX)
         )
-        return Histories(steps, y_YM, usual_YM, x_XM, effects, exposures)
+        return Histories(steps, y_YM, usual_YM, x_XM, effects, exposures, own_sd)
 
     def _distribution(self, panel: Panel, queries: Queries, summed_Y: NDArray[np.bool_]) -> Floats:
         """Return means, and the sds that parameters and noise share `[3,Q,H,Y]`, of outcomes or of their sums.
@@ -422,8 +402,12 @@ class MixedModel(EncodingModel[Histories]):
         first_Y = np.cumsum([0, *(factor.shape[2] for factor in factors)])
         by_effect_QSZ, covariance_QSS = np.zeros((q, size, first_Y[-1])), np.zeros((q, size, size))
         parameter, noise = (np.empty((q, queries.horizon, n)) for _ in range(2))
-        y_HYQ, given = [], map(self._given, queries.plan.swapaxes(0, 1))
-        for h, step in enumerate(self._rollout.steps(start, given, effects)):
+        y_HYQ, given = [], [*map(self._given, queries.plan.swapaxes(0, 1))]
+        own_sd = [
+            x.factor_QZZ[None, : q * law.logit, 0, 0].reshape(-1, q) for law, x in zip(self.laws, known, strict=True)
+        ]
+        chance_HYQ = self._chances(start, given, effects, own_sd)
+        for h, step in enumerate(self._rollout.steps(start, given, effects, chance_HYQ=chance_HYQ)):
             y_HYQ.append(step.after.y_YQ)
             slope_QSS = np.tile(np.eye(size), (q, 1, 1))
             slope_QSS[:, :n_state, :n_state] = self._rollout.slopes(step, effects, n_state)
@@ -435,7 +419,11 @@ class MixedModel(EncodingModel[Histories]):
                 phi_QP = np.stack([np.ones(q) * span.level_Q, *columns], axis=1)
                 own = slice(first_Y[o], first_Y[o + 1])
                 by_effect_QSZ[:, o, own] += scale_Q[:, None] * (phi_QP[:, None] @ factor_QPK)[:, 0]
-                covariance_QSS[:, o, o] += (scale_Q * learnt.noise * span.noise_Q) ** 2
+                if law.logit:  # what is left of the variance of 0 and 1, all of which is noise and parameters
+                    left_Q = step.after.y_YQ[o] * (1 - step.after.y_YQ[o]) - (by_effect_QSZ[:, o] ** 2).sum(axis=1)
+                    covariance_QSS[:, o, o] = np.maximum(covariance_QSS[:, o, o], left_Q)
+                else:
+                    covariance_QSS[:, o, o] += (scale_Q * learnt.noise * span.noise_Q) ** 2
             if self.equations is not None:
                 covariance_QSS[:, n:n_state, n:n_state] += self.equations.covariance(step.gap_Q)
             if len(summed):

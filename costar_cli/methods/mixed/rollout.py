@@ -54,7 +54,7 @@ class _Span:
     @classmethod
     def of(cls, law: GrowthLaw, learnt: Effects, gap_Q: Floats | None) -> Self:
         """Return it for steps of some lengths; of one everywhere where there are none."""
-        if gap_Q is None:
+        if gap_Q is None or law.logit:
             return cls(1.0, 1.0, 1.0)
         return cls(
             lasting(gap_Q, 1.0, law.reversion),
@@ -101,10 +101,14 @@ class Rollout:
         effects: list[Floats],
         shock_HSQ: Floats | None = None,
         weight_SGX: Floats | None = None,
+        *,
+        chance_HYQ: Floats | None = None,
     ) -> Iterator[Step]:
         """Yield each step of a rollout under some effects `[P,Q]` of each outcome, with noise where it is given.
 
-        `weight_SGX` are weights of the covariates' equations in S draws of as many queries each.
+        Binary outcomes are 0 or 1 where there is noise, else their probabilities: `chance_HYQ` where these are known,
+        or what the logit makes of the step before. `weight_SGX` are weights of the covariates' equations in S draws of
+        as many queries each.
         """
         mean_Y, sd_Y = self.moments
         reached_YQ = state.y_YQ  # a series that already is beyond the bounds may stay there
@@ -123,15 +127,19 @@ class Rollout:
                 if law.linked:
                     phi += list(law.links(state.y_YQ.T, state.x_XQ.T, mean_Y, sd_Y).T)
                 growth_Q = effects_PQ[0].copy()
-                if gap_Q is not None:
+                if gap_Q is not None and not law.logit:
                     phi, growth_Q = span.over(phi, len(law.levels)), span.level_Q * growth_Q
                 for column_Q, effect_Q in zip(phi, effects_PQ[1:], strict=True):
                     growth_Q += column_Q * effect_Q
+                columns.append(phi)
+                growths.append(growth_Q)
+                if law.logit and (shock_HSQ is not None or chance_HYQ is not None):
+                    drawn = shock_HSQ is not None and growth_Q + shock_HSQ[h, law.outcome] > 0
+                    y_YQ[law.outcome] = drawn if chance_HYQ is None else chance_HYQ[h, law.outcome]
+                    continue
                 if shock_HSQ is not None:
                     growth_Q += shock_HSQ[h, law.outcome] if gap_Q is None else span.noise_Q * shock_HSQ[h, law.outcome]
                 y_YQ[law.outcome] = law.next(y_Q, growth_Q, usual_Q, lows[law.outcome], highs[law.outcome], gap_Q)
-                columns.append(phi)
-                growths.append(growth_Q)
             x_XQ = state.x_XQ
             if self.equations is not None:
                 scaled_QY = (state.y_YQ.T - mean_Y) / sd_Y
@@ -153,6 +161,9 @@ class Rollout:
     @staticmethod
     def gain(law: GrowthLaw, step: Step) -> Floats:
         """Return the derivative `[Q]` of an outcome after a step by its growth."""
+        if law.logit:
+            y_Q = step.after.y_YQ[law.outcome]
+            return np.asarray(y_Q * (1 - y_Q))
         scale_Q = law.scale(step.before.y_YQ[law.outcome], step.before.usual_YQ[law.outcome])
         if step.gap_Q is None or not law.relative:
             return scale_Q
@@ -172,7 +183,9 @@ class Rollout:
             moves_Q = span.level_Q * ((growth_Q > low * steps_Q) & (growth_Q < high * steps_Q))
             slopes = law.slope(y_Q, usual_Q)
             of_levels_Q = sum((slope * e for slope, e in zip(slopes, effects_PQ[1:], strict=False)), np.zeros(q))
-            own_Q = 1 + scale_Q * of_levels_Q * moves_Q
+            if law.logit:
+                moves_Q = np.ones(q)
+            own_Q = (not law.logit) + scale_Q * of_levels_Q * moves_Q
             if law.relative:
                 grown_Q = (1 + np.clip(growth_Q / steps_Q, low, high)) ** steps_Q - 1
                 own_Q = np.maximum(own_Q + grown_Q, 0)
