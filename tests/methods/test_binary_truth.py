@@ -1,0 +1,107 @@
+"""Averages of every method on a binary outcome under plans, against the truth of a world with feedback."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+import numpy as np
+import pytest
+
+from costar_cli.cohort import Averager, Cohort, answer_cohort, groups_of
+from costar_cli.config.models import FinetuneConfig
+from costar_cli.methods import METHODS
+from costar_cli.methods.base import FittedModel
+from costar_cli.panel import Queries
+from tests.feedback_worlds import BINARY
+from tests.fits import fit_method, model_of
+from tests.whatif.whatif_worlds import request_of
+
+PLANS: Final = {"never": 0, "always": 1}
+ORIGIN, STEPS, SUBJECTS = 1, 5, 1500
+
+# Largest error of a mean probability over steps and plans, averaged over data sets.
+ADJUSTS: Mapping[str, float] = {"mixed": 0.02, "msm": 0.05}
+# These regress a later outcome on history and plan, and so take reactions inside the plan for its effect.
+FORECASTS: Mapping[str, float] = {"ridge": 0.15, "boosting": 0.2}
+PLAN_BLIND = ("last-value", "mean", "seasonal-naive")
+# Of one member and few epochs. G-Net rolls covariates out; the others learn outcomes under plans that were followed.
+NETWORKS: Mapping[str, float] = {
+    "gnet": 0.1, "growth": 0.15, "costar": 0.15, "ct": 0.15, "ct-erm": 0.2, "crn": 0.25, "crn-erm": 0.25,
+    "rmsn": 0.25, "edct": 0.25,
+}  # fmt: skip
+
+
+@cache
+def truth() -> dict[str, np.ndarray]:
+    return {name: BINARY.mean_under([given] * STEPS, origin=ORIGIN) for name, given in PLANS.items()}
+
+
+def fitted(method: str, seed: int) -> FittedModel:
+    config = FinetuneConfig(epochs=30, patience=10, members=1)
+    data = BINARY.dataset(n=1000, horizon=STEPS, seed=seed)
+    return model_of(fit_method(data, method, METHODS[method].default_settings(), config))
+
+
+def averages(method: str, seeds: range) -> dict[str, np.ndarray]:
+    """Mean answers `[H]` of each plan, over subjects and data sets."""
+    panel, answers = BINARY.panel(SUBJECTS, ORIGIN + 1, seed=777), {name: list[np.ndarray]() for name in PLANS}
+    subject_N, origin_N = np.arange(SUBJECTS, dtype=np.int32), np.full(SUBJECTS, ORIGIN, np.int16)
+    for seed in seeds:
+        model = fitted(method, seed)
+        for name, given in PLANS.items():
+            plan = np.full((SUBJECTS, STEPS, 1), given, np.uint8)
+            answer = model.rollout(panel, Queries(subject_N, origin_N, plan))
+            assert 0 <= answer.min() <= answer.max() <= 1
+            answers[name].append(answer.mean(axis=(0, 1, 3)))
+    return {name: np.mean(own, axis=0) for name, own in answers.items()}
+
+
+def largest_error(found: Mapping[str, np.ndarray]) -> float:
+    return float(max(np.abs(found[name] - truth()[name]).max() for name in PLANS))
+
+
+def test_every_method_has_its_place() -> None:
+    installed = {method.name for method in METHODS.installed.found}
+    built_in = {name for name, method in METHODS.items() if not method.combines and name not in installed}
+    assert {*ADJUSTS, *FORECASTS, *PLAN_BLIND, *NETWORKS} >= built_in
+
+
+@pytest.mark.parametrize("method", ADJUSTS)
+def test_methods_that_adjust_find_the_average_probabilities(method: str) -> None:
+    assert largest_error(averages(method, range(4))) < ADJUSTS[method]
+
+
+@pytest.mark.parametrize("method", FORECASTS)
+def test_direct_regressions_make_too_little_of_plans(method: str) -> None:
+    found = averages(method, range(2))
+    assert largest_error(found) < FORECASTS[method]
+    effect, true_effect = (of["always"][-1] - of["never"][-1] for of in (found, truth()))
+    assert 0.25 < effect / true_effect < 0.8
+
+
+@pytest.mark.parametrize("method", PLAN_BLIND)
+def test_naive_methods_say_the_same_of_all_plans(method: str) -> None:
+    found = averages(method, range(1))
+    np.testing.assert_array_equal(found["always"], found["never"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", NETWORKS)
+def test_networks_answer_probabilities_within_what_they_can_learn(method: str) -> None:
+    assert largest_error(averages(method, range(1))) < NETWORKS[method]
+
+
+@pytest.mark.slow
+def test_intervals_of_averages_by_mixed_hold_the_truth() -> None:
+    """Of 90 %: 18 of 20 data sets; those of a linear probability held none."""
+    request = request_of({"never": [{}] * STEPS, "always": [{"a": 1}] * STEPS}, ORIGIN, BINARY.schema, STEPS)
+    held = []
+    for seed in range(20):
+        panel = BINARY.panel(500, ORIGIN + 1, seed=1000 + seed)
+        cohort, model = Cohort.of(panel, panel.subject_id.tolist()), fitted("mixed", 50 + seed)
+        averager = Averager(cohort, request, *groups_of(cohort, BINARY.schema, None))
+        for answers in answer_cohort("mixed", model, cohort, request):
+            averager.add(answers)
+        rows = [row for row in averager.finish("mixed", model, (0.9,)).to_rows() if row["quantity"] == "outcome"]
+        held.append([row["lower"] <= truth()[row["plan"]][row["step"] - 1] <= row["upper"] for row in rows])
+    assert np.sum(held, axis=0).min() >= 15
