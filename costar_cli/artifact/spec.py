@@ -17,7 +17,9 @@ from costar_cli.errors import complaint
 
 SCHEMA_VERSION: Final = "1.0"
 PANEL_FIELDS: Final = ("covariates", "treatments", "outcomes", "statics", "length", "subject_id")
-OPTIONAL_FIELDS: Final = ("label", "cluster", "outcome_observed", "time", "since", "end", "doses")
+OPTIONAL_FIELDS: Final = (
+    "label", "cluster", "outcome_observed", "covariate_observed", "time", "since", "end", "doses",
+)  # fmt: skip
 QUERY_FIELDS: Final = ("subject", "origin", "plan", "doses", "outcomes", "scored")
 TRAINED_ARRAYS: Final = ("params/**", "scaler/covariates", "scaler/outcomes", "scaler/statics")
 TRANSFORM_ARRAYS: Final = ("transform/center", "transform/moments")

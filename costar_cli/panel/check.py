@@ -64,8 +64,8 @@ def _values(panel: Panel, field: str, i: int) -> NDArray[np.float64]:
     values: NDArray[np.float64] = getattr(panel, field)[..., i].astype(np.float64)
     if field == "statics":
         return values
-    seen = panel.observed_outcomes[..., i] if field == "outcomes" else panel.observed
-    return np.where(seen, values, np.nan)
+    seen = panel.observed_outcomes if field == "outcomes" else panel.observed_covariates
+    return np.where(seen[..., i], values, np.nan)
 
 
 def _robust_scale(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -137,7 +137,9 @@ def _constants(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Findin
     elif still := _still(panel, schema):
         problem = f"outcomes never change within a subject: {shown(still)}"
         yield Finding("warning", problem, str(part), "effects on them cannot be learned, and bands have no width")
-    if constant := _constant(panel.covariates[observed], schema.covariates):
+    known = np.where(panel.observed_covariates, panel.covariates, np.nan)[observed]
+    same_X = np.nanmax(known, axis=0, initial=-np.inf) <= np.nanmin(known, axis=0, initial=np.inf)
+    if constant := [v.name for v, same in zip(schema.covariates, same_X, strict=True) if same]:
         yield Finding("note", f"covariates never change: {shown(constant)}", str(part), "they carry no information")
     if panel.n_subjects > 1 and (constant := _constant(panel.statics, schema.statics)):
         problem = f"statics are the same for all subjects: {shown(constant)}"

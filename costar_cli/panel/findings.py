@@ -109,10 +109,11 @@ def panel_problems(panel: Panel, schema: PanelSchema, where: str = "panel") -> l
             findings.append(
                 Finding("error", f"{counted(int(padding.sum()), 'padded step')} with values other than zero", place)
             )
-    if panel.outcome_observed is not None and (panel.outcome_observed & ~panel.observed[..., None]).any():
-        row, step = np.argwhere(panel.outcome_observed & ~panel.observed[..., None])[0][:2]
-        place = f"{where}, outcome_observed, subject {panel.subject_id[row]}, step {step}"
-        findings.append(Finding("error", "padded steps whose outcomes are said to be observed", place))
+    for of, mask in (("outcome", panel.outcome_observed), ("covariate", panel.covariate_observed)):
+        if mask is not None and (mask & ~panel.observed[..., None]).any():
+            row, step = np.argwhere(mask & ~panel.observed[..., None])[0][:2]
+            place = f"{where}, {of}_observed, subject {panel.subject_id[row]}, step {step}"
+            findings.append(Finding("error", f"padded steps whose {of}s are said to be observed", place))
     if panel.calendar is not None and not panel.calendar.is_ordered(panel.length):
         problem = "times outside the years 1 to 9999, or steps that go back in time"
         findings.append(Finding("error", problem, f"{where}, time"))

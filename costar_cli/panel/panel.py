@@ -42,11 +42,12 @@ class Panel:
 
     Shapes: `covariates [N,T,X]`, `treatments [N,T,A]` (encoded), `outcomes [N,T,Y]`, `statics [N,V]`,
     `length [N]` (observed steps, 1..T), `subject_id [N]` (unique in the data set). `calendar` says when steps were,
-    where the data have dates. Five arrays may be absent: `label [N]`, what the data call each subject where that is
+    where the data have dates. Six arrays may be absent: `label [N]`, what the data call each subject where that is
     no whole number; `cluster [N]`, the number of the unit that subjects belong to (the item whose yearly series are
     subjects): what is resampled as one; and `outcome_observed [N,T,Y]`, false where an outcome was not observed and
     `outcomes` holds what it was filled with. Filled outcomes are part of histories, but nothing is trained or scored on
-    them. A mask that finds all observed says nothing and becomes None. `since [N]` is the step from which outcomes are
+    them. `covariate_observed [N,T,X]` says the same of covariates: how these change is learned from those observed. A
+    mask that finds all observed says nothing and becomes None. `since [N]` is the step from which outcomes are
     this panel's to learn from, select on or score: what a subject had before is history, which another part of the data
     set learns from (spec TABLE-12). `end [N]` says why a series ends: 0 where it goes on or the study ends, else the
     number, from 1, of one of the schema's `ends`. A terminal event first shows at the last observed step; who was lost
@@ -65,6 +66,7 @@ class Panel:
     end: Ints | None = None
     calendar: Calendar | None = None
     since: Ints | None = None
+    covariate_observed: Bools | None = None
 
     def __post_init__(self) -> None:
         n, t, dy = (*self.outcomes.shape, 0, 0, 0)[:3]
@@ -78,6 +80,7 @@ class Panel:
             "label": (n,),
             "cluster": (n,),
             "outcome_observed": (n, t, dy),
+            "covariate_observed": (n, t, (*self.covariates.shape, 0, 0, 0)[2]),
             "since": (n,),
             "end": (n,),
         }
@@ -90,8 +93,10 @@ class Panel:
             raise DataError(f"lengths must be between 1 and {t}")
         if self.since is not None and (self.since < 0).any():
             raise DataError("the step from which outcomes are predicted is negative")
-        if self.outcome_observed is not None and (self.outcome_observed | ~self.observed[..., None]).all():
-            object.__setattr__(self, "outcome_observed", None)
+        for name in ("outcome_observed", "covariate_observed"):
+            mask = getattr(self, name)
+            if mask is not None and (mask | ~self.observed[..., None]).all():
+                object.__setattr__(self, name, None)
 
     @property
     def n_subjects(self) -> int:
@@ -132,6 +137,12 @@ class Panel:
         return steps if self.outcome_observed is None else steps & self.outcome_observed
 
     @property
+    def observed_covariates(self) -> Bools:
+        """Return the mask `[N,T,X]` of covariates that were observed, not filled."""
+        steps = np.broadcast_to(self.observed[..., None], self.covariates.shape)
+        return steps if self.covariate_observed is None else steps & self.covariate_observed
+
+    @property
     def targets(self) -> Bools:
         """Return the mask `[N,T,Y]` of outcomes to learn from, select on or score: observed, and from `since` on."""
         if self.since is None:
@@ -159,11 +170,12 @@ class Panel:
             end=None if self.end is None else self.end[rows],
             calendar=self.calendar and self.calendar.take(rows),
             since=None if self.since is None else self.since[rows],
+            covariate_observed=None if self.covariate_observed is None else self.covariate_observed[rows],
         )
 
     def until(self, steps: int) -> Self:
         """Return the panel of the first steps; series that are cut go on."""
-        seen = self.outcome_observed
+        seen, seen_x = self.outcome_observed, self.covariate_observed
         return replace(
             self,
             covariates=self.covariates[:, :steps],
@@ -173,6 +185,7 @@ class Panel:
             outcome_observed=None if seen is None else seen[:, :steps],
             end=None if self.end is None else np.where(self.length > steps, 0, self.end),
             calendar=self.calendar and self.calendar.until(steps),
+            covariate_observed=None if seen_x is None else seen_x[:, :steps],
         )
 
     def dates(self, subject_Q: NDArray[np.integer], step_Q: NDArray[np.integer]) -> NDArray[np.object_] | None:
@@ -200,6 +213,7 @@ def join_panels(panels: Sequence[Panel]) -> Panel:
         subject_id=np.concatenate([panel.subject_id for panel in panels]),
         label=np.concatenate([np.array(panel.names) for panel in panels]) if labelled else None,
         outcome_observed=series("observed_outcomes"),
+        covariate_observed=series("observed_covariates"),
         end=np.concatenate([panel.ends for panel in panels]) if ended else None,
         calendar=Calendar.joined([panel.calendar for panel in panels]),
     )

@@ -28,11 +28,11 @@ class Scaler:
     def fit(cls, panel: Panel, schema: PanelSchema) -> Self:
         """Fit on the history steps of the source-train panel (all observed steps but the last; spec PANEL-8).
 
-        Subjects with a single step contribute it. Outcomes that were filled do not count. Constant variables get sd 1.
+        Subjects with a single step contribute it. What was filled does not count. Constant variables get sd 1.
         """
         used = np.arange(panel.n_steps) < np.maximum(panel.length - 1, 1)[:, None]
         return cls(
-            covariates=_moments(panel.covariates[used], schema.covariates),
+            covariates=_moments(panel.covariates[used], schema.covariates, panel.observed_covariates[used]),
             outcomes=_moments(panel.outcomes[used], schema.outcomes, panel.observed_outcomes[used]),
             statics=_moments(panel.statics, schema.statics),
         )

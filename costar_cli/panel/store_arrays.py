@@ -33,6 +33,7 @@ OPTIONAL_FIELDS: Layout = {
     "label": (np.dtype(np.str_), 1),
     "cluster": (np.dtype(np.int64), 1),
     "outcome_observed": (np.dtype(np.bool_), 3),
+    "covariate_observed": (np.dtype(np.bool_), 3),
     "time": (np.dtype(np.int64), 2),
     "since": (np.dtype(np.int64), 1),
     "end": (np.dtype(np.int64), 1),

@@ -76,7 +76,7 @@ def _cut(panel: Panel, subject_M: Indices, which_M: Indices, steps: int) -> Pane
         values *= is_there_MS1
         return values
 
-    seen = panel.outcome_observed
+    seen, seen_x = panel.outcome_observed, panel.covariate_observed
     return replace(
         rows,
         covariates=cut(panel.covariates),
@@ -84,6 +84,7 @@ def _cut(panel: Panel, subject_M: Indices, which_M: Indices, steps: int) -> Pane
         outcomes=cut(panel.outcomes),
         length=length_M,
         outcome_observed=None if seen is None else cut(seen),
+        covariate_observed=None if seen_x is None else cut(seen_x),
         calendar=None,
         since=None if panel.since is None else np.maximum(panel.since[subject_M] - start_M, 0),
     )

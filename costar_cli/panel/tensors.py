@@ -17,7 +17,8 @@ class PanelTensors:
     """A scaled panel on a device.
 
     Shapes: `x_NTX`, `a_NTA`, `y_NTY`, `v_NV`, `length_N`; padded steps hold zeros. `observed_NTY` is 1 where an outcome
-    is a target and 0 where it was filled or is another part's, None where all are.
+    is a target and 0 where it was filled or is another part's, None where all are; `seen_NTX` is 1 where a covariate
+    was observed and 0 where it was filled, None where all were.
     """
 
     x_NTX: Tensor
@@ -26,6 +27,7 @@ class PanelTensors:
     v_NV: Tensor
     length_N: Tensor
     observed_NTY: Tensor | None = None
+    seen_NTX: Tensor | None = None
 
     @classmethod
     def from_panel(
@@ -44,6 +46,7 @@ class PanelTensors:
             v_NV=put(scaled(panel.statics, scaler.statics)),
             length_N=torch.from_numpy(panel.length).to(device),
             observed_NTY=None if panel.outcome_observed is None and panel.since is None else put(panel.targets),
+            seen_NTX=None if panel.covariate_observed is None else put(panel.covariate_observed),
         )
 
     def take(self, rows_K: Tensor) -> Self:
@@ -55,6 +58,7 @@ class PanelTensors:
             v_NV=self.v_NV[rows_K],
             length_N=self.length_N[rows_K],
             observed_NTY=None if self.observed_NTY is None else self.observed_NTY[rows_K],
+            seen_NTX=None if self.seen_NTX is None else self.seen_NTX[rows_K],
         )
 
     @property

@@ -46,7 +46,7 @@ def dummy_outcome(data: Dataset, rng: Rng) -> Dataset:
         length = np.minimum(panel.length, panel.length[giver_N])
         there_NT1 = (np.arange(panel.n_steps) < length[:, None])[..., None]
         decided_NT1 = (np.arange(panel.n_steps) < length[:, None] - 1)[..., None]
-        observed = panel.outcome_observed
+        observed, seen = panel.outcome_observed, panel.covariate_observed
         return replace(
             panel,
             length=length,
@@ -54,6 +54,7 @@ def dummy_outcome(data: Dataset, rng: Rng) -> Dataset:
             treatments=panel.treatments * decided_NT1,
             outcomes=panel.outcomes[giver_N] * there_NT1,
             outcome_observed=None if observed is None else observed[giver_N] & there_NT1,
+            covariate_observed=None if seen is None else seen & there_NT1,
         )
 
     return _with_panels(data, exchanged)
@@ -95,7 +96,10 @@ def _with_covariates(data: Dataset, names: tuple[str, ...], values: Callable[[Pa
 
     def added(panel: Panel) -> Panel:
         more_NTX = values(panel) * panel.observed[..., None]
-        return replace(panel, covariates=np.concatenate([panel.covariates, more_NTX], axis=2).astype(np.float32))
+        covariates = np.concatenate([panel.covariates, more_NTX], axis=2).astype(np.float32)
+        seen = np.broadcast_to(panel.observed[..., None], more_NTX.shape)
+        seen = np.concatenate([panel.observed_covariates, seen], axis=2)
+        return replace(panel, covariates=covariates, covariate_observed=seen)
 
     variables = (Variable(name=f"{name}'" if name in taken else name) for name in names)
     return replace(

@@ -70,6 +70,8 @@ def test_missing_covariates_are_carried_forward_and_marked(tmp_path: Path):
     raw = frame.filter(pl.col("patient") == "p01")["heart rate"].to_list()
     assert rate[1:].tolist() == [raw[1], raw[2], raw[2], raw[2], raw[5]]
     assert seen.tolist() == [0, 1, 1, 0, 0, 1]
+    assert panel.covariate_observed[row, :, 0].tolist() == [False, True, True, False, False, True]
+    assert panel.covariate_observed[row, :, 1].all()
     assert dataset.config["ingestion"]["filled"]["heart rate"] == {
         "values": 180,
         "missing": 3,
@@ -105,6 +107,7 @@ def test_missing_categories_have_zeros_in_all_their_columns(tmp_path: Path):
     assert panel.covariates[row, :, 1].tolist() == [0, 0, 1, 1, 0, 0]
     assert panel.covariates[row, :, 2].tolist() == [0, 0, 0, 0, 1, 1]
     assert panel.covariates[row, :, 3].tolist() == [0, 0, 1, 0, 1, 0]
+    assert (panel.observed_covariates[row, :, 1:3] == (panel.covariates[row, :, 3:] > 0)).all()
 
 
 @pytest.mark.parametrize(("days", "told"), [(1, ""), (12, "12 of 180 steps (6.7 %) have no row")])

@@ -25,6 +25,7 @@ def long_panel(lengths: list[int], padding: int, rng: np.random.Generator) -> Pa
         length=length,
         subject_id=np.arange(n),
         outcome_observed=(rng.random((n, steps, 1)) < 0.8) & there,
+        covariate_observed=(rng.random((n, steps, 2)) < 0.8) & there,
     )
 
 
@@ -44,7 +45,7 @@ def test_each_origin_is_asked_in_a_stretch_that_ends_its_history(lengths: list[i
             assert cut.length[row] == min(panel.length[subject] - (origin - at), 2 * HALF) > at
             assert cut.subject_id[row] == panel.subject_id[subject]
             seen, history = slice(0, at + 1), slice(origin - at, origin + 1)
-            for name in ("covariates", "treatments", "outcomes", "observed_outcomes"):
+            for name in ("covariates", "treatments", "outcomes", "observed_outcomes", "observed_covariates"):
                 np.testing.assert_array_equal(getattr(cut, name)[row, seen], getattr(panel, name)[subject, history])
             assert not cut.outcomes[row, cut.length[row] :].any()
 

@@ -89,9 +89,10 @@ def export_dataset(
 def dataset_to_frame(dataset: Dataset, names: Names | None = None) -> pl.DataFrame:
     """Return all parts as one long table: who, when, which split; all variables on each row.
 
-    Times are dates where the data set has them, else numbers. Outcomes that were filled are null. A binary treatment is
-    0 or 1 unless its levels are numbers themselves, any other its level's name; null where none was recorded. Each end
-    has a column, with its name in the last rows of series.
+    Times are dates where the data set has them, else numbers. Outcomes that were filled are null, and so
+    are covariates for which the last observed value stands. A binary treatment is 0 or 1 unless its levels are numbers
+    themselves, any other its level's name; null where none was recorded. Each end has a column, with its name in the
+    last rows of series.
     """
     names = names or free_names(dataset.schema)
     labelled, splits = any(panel.label is not None for panel in dataset.panels.values()), _splits(dataset)
@@ -180,13 +181,20 @@ def _panel_frame(
     known = np.where(panel.observed_outcomes, panel.outcomes, np.float32("nan"))[row, step]
     columns |= {v.name: pl.Series(known[:, i], nan_to_null=True) for i, v in enumerate(schema.outcomes)}
     columns |= _treatments(panel.treatments[row, step], schema.treatments)
-    columns |= {v.name: pl.Series(panel.covariates[row, step, i]) for i, v in enumerate(schema.covariates)}
+    covariates = np.where(_told_covariates(panel), panel.covariates, np.float32("nan"))[row, step]
+    columns |= {v.name: pl.Series(covariates[:, i], nan_to_null=True) for i, v in enumerate(schema.covariates)}
     columns |= {v.name: pl.Series(panel.statics[row, i]) for i, v in enumerate(schema.statics)}
     last = step == panel.length[row] - 1
     for code, (column, end) in enumerate(zip(_ends(schema, names), schema.ends, strict=True), start=1):
         here = pl.Series(last & (panel.ends[row] == code))
         columns[column] = pl.select(pl.when(here).then(pl.lit(end.name))).to_series()
     return pl.DataFrame(columns)
+
+
+def _told_covariates(panel: Panel) -> NDArray[np.bool_]:
+    """Return which covariates `[N,T,X]` are written: not those that ingesting fills with the same value again."""
+    seen_NTX = panel.observed_covariates
+    return np.asarray(seen_NTX | (seen_NTX.cumsum(axis=1) == 0))
 
 
 def _query_frame(
@@ -260,9 +268,12 @@ def _schema_lines(dataset: Dataset, names: Names) -> Iterator[str]:
     for dose in schema.treatments.doses:
         if dose.elapsed is None:
             yield toml_row(dose.name, dose_column(dose))
-    for role, variables in (("covariate", schema.covariates), ("static", schema.statics)):
-        for variable in variables:
-            yield toml_row(variable.name, _column(role, variable))
+    for i, variable in enumerate(schema.covariates):
+        filled = any((~_told_covariates(panel)[panel.observed][:, i]).any() for panel in dataset.panels.values())
+        how = {"missing": "fill", "indicator": False} if filled else {}
+        yield toml_row(variable.name, {**_column("covariate", variable), **how})
+    for variable in schema.statics:
+        yield toml_row(variable.name, _column("static", variable))
     for column, end in zip(_ends(schema, names), schema.ends, strict=True):
         yield toml_row(column, {"role": "event" if end.terminal else "censored"})
     yield "\n[time]"

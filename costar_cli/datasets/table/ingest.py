@@ -218,12 +218,17 @@ def encode_columns(context: EncodingContext) -> tuple[PanelSchema, Arrays, Array
         context.reporter.warn(f"left out, since they never change in source-train: {shown(context.dropped, 12)}")
     cells, subjects = len(table.keys.step), len(table.keys.subjects)
     observed = np.stack([context.outcomes_observed[encoded.variable.name] for encoded in outcomes], axis=-1)
+    seen = [encoded.observed for encoded in covariates]
+    context.room.masks(any(column is not None for column in seen))
     by_cell: Arrays = {
         "covariates": _stacked(covariates, cells),
         "treatments": treatments,
         "outcomes": _stacked(outcomes, cells),
         "outcome_observed": observed,
     }
+    if any(column is not None for column in seen):
+        whole = np.ones(cells, dtype=bool)
+        by_cell["covariate_observed"] = np.stack([whole if column is None else column for column in seen], axis=-1)
     by_subject: Arrays = {"statics": _stacked(statics, subjects)} | ({} if cluster is None else {"cluster": cluster})
     by_subject |= {"end": ended.code} if ended else {}
     return panel_schema, by_cell, by_subject

@@ -55,6 +55,7 @@ class Room:
         roles: tuple[Column, ...] = ("covariate", "treatment", "outcome", "static")
         self._width = {role: len(schema.named(role)) for role in roles}
         self._width["covariate"] += sum(OF_DATES[name] for name in schema.time.calendar)
+        self._masked = False
 
     def widen(self, role: Column, by: int) -> None:
         """Count columns of a role that the panel has beyond those of the schema, or lacks.
@@ -65,6 +66,15 @@ class Room:
         self._width[role] += by
         if by > 0:
             self.require()
+
+    def masks(self, masked: bool) -> None:  # noqa: FBT001 - that is all it says
+        """Count a byte per covariate for which were observed, if there is one.
+
+        Raises:
+            NoRoomError: there is too little memory for them.
+        """
+        self._masked = masked
+        self.require()
 
     def require(self) -> None:
         """See that there is memory for the panel.
@@ -87,7 +97,7 @@ class Room:
     def needed(self) -> int:
         """Return how many bytes the panel takes at most, on top of the rows and the order that are held already."""
         x, a, y, v = (self._width[role] for role in ("covariate", "treatment", "outcome", "static"))
-        arrays = (FLOAT * x, FLOAT * a, FLOAT * y, y)  # the last says which outcomes were observed
+        arrays = (FLOAT * x, FLOAT * a, FLOAT * y, y, x * self._masked)  # the last two say what was observed
         cells, padded = (sum(sizes) for sizes in zip(*self._sizes.values(), strict=True))
         most_cells, most_padded = (max(sizes) for sizes in zip(*self._sizes.values(), strict=True))
         encoded = cells * (sum(arrays) + max(READ_BYTES, FLOAT * x))

@@ -28,10 +28,14 @@ Number = TypeVar("Number", np.float64, np.int64)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Encoded:
-    """One column of the panel: per cell `[M]`, or per subject `[N]` for a static."""
+    """One column of the panel: per cell `[M]`, or per subject `[N]` for a static.
+
+    `observed` says which values were not filled; it is None where none were.
+    """
 
     variable: Variable
     values: NDArray[np.float32]
+    observed: Mask | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -72,6 +76,8 @@ def encode_variables(
             context.findings.append(wrong_values(name, holes, "missing", column.place, fix))
             continue
         made = _categories(context, column) if schema.kind == "categorical" else _numbers(context, column)
+        if not observed.all():
+            made = [replace(encoded, observed=observed) for encoded in made]
         if role == "outcome":
             context.outcomes_observed[name] = observed
         steady = not context.known and bool(made) and all(_constant(encoded, train) for encoded in made)

@@ -159,5 +159,5 @@ class NextStep:
         after = scale.standardised(scale.after(u, response, unit, scale.bounds(u)))
         error = sum_of_observed(scale.penalty(after, series.target, scale.error_unit(y, unit)), series.observed)
         if self.n_covariates:
-            error = error + (series.column("covariates") + change - series.next_covariates).square().mean(dim=-1)
+            error = error + series.error_of_covariates(series.column("covariates") + change)
         return error

@@ -75,7 +75,9 @@ def covariate_columns(x: Floats, scaled_y: Floats, dose: Floats, exposure: Float
 
 
 def fit_covariates(series: Series, scaled_NTY: Floats, exposure_NTE: Floats, bounds: Series) -> CovariateEquations:
-    """Fit every covariate's equation to all transitions of the training subjects.
+    """Fit each covariate's equation to the training subjects' transitions from and to an observed value of it.
+
+    A covariate that hardly ever was observed twice in a row has those to an observed value.
 
     Args:
         series: the subjects to learn from.
@@ -88,22 +90,44 @@ def fit_covariates(series: Series, scaled_NTY: Floats, exposure_NTE: Floats, bou
     all_NTG = covariate_columns(series.x_NTX, scaled_NTY, series.dose_NTL, exposure_NTE, gap_NT)
     known_MG = all_NTG[:, :-1][inside_NT]
     change_MX = (series.x_NTX[:, 1:] - series.x_NTX[:, :-1])[inside_NT]
-    weight_GX, gram_GG = _least_squares(known_MG, change_MX)
-    left_X, noise_MX = None, np.ones(1)
-    if gap_NT is not None:
-        gap_M = gap_NT[:, :-1][inside_NT]
-        left_X = _left_in_noise(change_MX - known_MG @ weight_GX, gap_M)
-        noise_MX = noise_over(gap_M[:, None], left_X)
-        weigh_M1 = np.sqrt((noise_MX**-2).mean(axis=1, keepdims=True))
-        weight_GX, gram_GG = _least_squares(known_MG * weigh_M1, change_MX * weigh_M1)
-    rest_MX = (change_MX - known_MG @ weight_GX) / noise_MX
-    there_MX = bounds.x_NTX[np.arange(bounds.x_NTX.shape[1]) < bounds.length_N[:, None]]
-    low_X, high_X = there_MX.min(axis=0), there_MX.max(axis=0)
+    gap_M = None if gap_NT is None else gap_NT[:, :-1][inside_NT]
+    ended_MX, began_MX = series.known_NTX[:, 1:][inside_NT], series.known_NTX[:, :-1][inside_NT]
+    both_MX = ended_MX & began_MX
+    counts_MX = np.where(both_MX.sum(axis=0) >= known_MG.shape[1], both_MX, ended_MX)
+    counts_MX |= ~counts_MX.any(axis=0)  # never observed: what it was filled with is all there is
+    columns, dx = known_MG.shape[1], change_MX.shape[1]
+    weight_GX, left_X, rest_MX = np.zeros((columns, dx)), np.ones(dx), np.zeros(change_MX.shape)
+    open_GG, fewest = np.zeros((columns, columns)), np.inf
+    patterns_MP, pattern_X = np.unique(counts_MX, axis=1, return_inverse=True)
+    for pattern, counts_M in enumerate(patterns_MP.T):  # covariates that were observed together are fitted together
+        own, rows = pattern_X.reshape(-1) == pattern, slice(None) if counts_M.all() else counts_M
+        gaps = None if gap_M is None else gap_M[rows]
+        weight_GX[:, own], gram_GG, left_X[own], rest_MO = _equations(known_MG[rows], change_MX[rows][:, own], gaps)
+        rest_MX[np.ix_(counts_M, own)] = rest_MO
+        if counts_M.sum() < fewest:  # draws of weights are as wide as the fewest transitions leave them
+            open_GG, fewest = inverse_factor(gram_GG * counts_M.sum()), counts_M.sum()
+    pairs_XX = counts_MX.T.astype(np.float64) @ counts_MX
+    residual_XX = rest_MX.T @ rest_MX / np.maximum(pairs_XX, 1.0)
+    there_NTX = (np.arange(bounds.x_NTX.shape[1]) < bounds.length_N[:, None])[..., None]
+    there_NTX = np.where(bounds.known_NTX.any(axis=(0, 1)), bounds.known_NTX, there_NTX)
+    low_X = np.where(there_NTX, bounds.x_NTX, np.inf).min(axis=(0, 1))
+    high_X = np.where(there_NTX, bounds.x_NTX, -np.inf).max(axis=(0, 1))
     room_X = 0.5 * (high_X - low_X)
-    residual_XX: Floats = np.asarray(rest_MX.T @ rest_MX / len(rest_MX), dtype=np.float64)
-    low_X, high_X = low_X - room_X, high_X + room_X
-    open_GG = inverse_factor(gram_GG * len(known_MG))
-    return CovariateEquations(weight_GX, residual_XX, low_X, high_X, open_GG, left_X)
+    return CovariateEquations(
+        weight_GX, residual_XX, low_X - room_X, high_X + room_X, open_GG, None if gap_M is None else left_X
+    )
+
+
+def _equations(known_MG: Floats, change_MX: Floats, gap_M: Floats | None) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return weights `[G,X]`, their Gram matrix `[G,G]`, what gaps leave of levels `[X]`, and residuals `[M,X]`."""
+    weight_GX, gram_GG = _least_squares(known_MG, change_MX)
+    if gap_M is None:
+        return weight_GX, gram_GG, np.ones(change_MX.shape[1]), change_MX - known_MG @ weight_GX
+    left_X = _left_in_noise(change_MX - known_MG @ weight_GX, gap_M)
+    noise_MX = noise_over(gap_M[:, None], left_X)
+    weigh_M1 = np.sqrt((noise_MX**-2).mean(axis=1, keepdims=True))
+    weight_GX, gram_GG = _least_squares(known_MG * weigh_M1, change_MX * weigh_M1)
+    return weight_GX, gram_GG, left_X, (change_MX - known_MG @ weight_GX) / noise_MX
 
 
 def _least_squares(known_MG: Floats, change_MX: Floats) -> tuple[Floats, Floats]:

@@ -349,7 +349,7 @@ class MixedModel(EncodingModel[Histories]):
 
     def _sums(self, series: Series, law: GrowthLaw, effects: Effects, *, links: bool) -> Posterior | LogitPosterior:
         """Return what histories add up to; that of `links`, too, where it is asked what training leaves open."""
-        design = law.design(series, *self._rollout.moments, filled_too=not law.logit)
+        design = law.design(series, *self._rollout.moments, filled_too=True)
         exposure_NTJ = carried(design.dose_NTL, effects.decay, design.gap_NT)
         left_NTJ = exposure_NTJ * remaining(effects.decay.reshape(-1), design.gap_NT, axis=-1)
         before = [(0, 0), (1, 0), (0, 0)]

@@ -14,7 +14,7 @@ from torch import Tensor
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["Draws", "Residuals", "has_residuals", "known_position", "usable_length"]
+__all__ = ["Draws", "Residuals", "has_residuals", "known_position", "known_targets", "usable_length"]
 
 GOLDEN = 0x9E3779B97F4A7C15  # the odd constants of splitmix64 (Steele et al. 2014)
 MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
@@ -76,16 +76,16 @@ def usable_length(panel: PanelTensors) -> Tensor:
 
 def has_residuals(panel: PanelTensors) -> Tensor:
     """Return of which subjects, `[N]`, there are residuals of every outcome."""
-    known_NTY = _known_targets(panel)
+    known_NTY = known_targets(panel)
     return usable_length(panel) > 0 if known_NTY is None else known_NTY.any(dim=1).all(dim=-1)
 
 
-def known_position(panel: PanelTensors) -> Tensor | None:
+def known_position(panel: PanelTensors, *, of_covariates: bool = False) -> Tensor | None:
     """Return the position `[N,T-1,Y]` whose residual stands for each one's; None where each has its own.
 
     That of a target that was not observed is the last one before it, or the first one after it.
     """
-    known_NTY = _known_targets(panel)
+    known_NTY = known_targets(panel, of_covariates=of_covariates)
     if known_NTY is None:
         return None
     position_T1 = torch.arange(known_NTY.shape[1], device=known_NTY.device)[:, None]
@@ -93,9 +93,10 @@ def known_position(panel: PanelTensors) -> Tensor | None:
     return torch.where(last_NTY < 0, known_NTY.int().argmax(dim=1, keepdim=True), last_NTY)
 
 
-def _known_targets(panel: PanelTensors) -> Tensor | None:
-    """Return where usable positions have an observed target, `[N,T-1,Y]`."""
-    if panel.observed_NTY is None:
+def known_targets(panel: PanelTensors, *, of_covariates: bool = False) -> Tensor | None:
+    """Return where usable positions have a target that was observed, `[N,T-1,F]`; None where all were."""
+    observed_NTF = panel.seen_NTX if of_covariates else panel.observed_NTY
+    if observed_NTF is None:
         return None
-    position_T = torch.arange(panel.observed_NTY.shape[1] - 1, device=panel.length_N.device)
-    return (position_T < usable_length(panel)[:, None])[..., None] & (panel.observed_NTY[:, 1:] > 0)
+    position_T = torch.arange(observed_NTF.shape[1] - 1, device=panel.length_N.device)
+    return (position_T < usable_length(panel)[:, None])[..., None] & (observed_NTF[:, 1:] > 0)

@@ -15,13 +15,20 @@ from torch.nn import functional
 
 from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
-from costar_cli.methods.recurrent.futures import Draws, Residuals, has_residuals, known_position, usable_length
+from costar_cli.methods.recurrent.futures import (
+    Draws,
+    Residuals,
+    has_residuals,
+    known_position,
+    known_targets,
+    usable_length,
+)
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel, state_at
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, RecurrentStage, over_members
 from costar_cli.methods.recurrent.plan_prefixes import LstmSteps, PlanPrefixes, PrefixState
 from costar_cli.methods.recurrent.settings import GNetConfig
-from costar_cli.methods.shared.balancing import masked_mean, squared_error
+from costar_cli.methods.shared.balancing import masked_mean, squared_error, target_weight
 from costar_cli.methods.shared.members import Dims, Params, with_prefix
 from costar_cli.methods.shared.stage import NetworkTraining, one_stage
 from costar_cli.methods.shared.streams import Stream
@@ -89,8 +96,9 @@ class GNetStage(RecurrentStage):
         error_R = masked_mean(squared_error(predicted[..., :n_outcomes], target, batch.observed), batch.weight)
         if predicted.shape[-1] == n_outcomes:
             return error_R
-        covariates = squared_error(predicted[..., n_outcomes:], batch.next_covariates)
-        return error_R + masked_mean(covariates, batch.active_next)
+        seen = batch.next_seen
+        covariates = squared_error(predicted[..., n_outcomes:], batch.next_covariates, seen)
+        return error_R + masked_mean(covariates, target_weight(batch.active_next, seen))
 
     def error(self, params_R: Params, batch: Windows) -> Tensor:
         """Return the squared errors of the outcomes."""
@@ -229,8 +237,8 @@ def _divided(panel: PanelTensors, share: float, stream: Stream) -> tuple[Tensor,
 def _residuals(make: Make, params_R: Params, panel: PanelTensors) -> Params:
     """Return true less predicted outcomes and covariates of every member, zero where there is no target.
 
-    Steps end with the last target of the longest subject, whatever the padding. Where an outcome was not observed, the
-    residual of another step stands for its own.
+    Steps end with the last target of the longest subject, whatever the padding. Where one was not observed, that of
+    another step stands for its own; of a covariate that was never observed of a subject it is zero.
     """
     length_K = usable_length(panel)
 
@@ -242,9 +250,14 @@ def _residuals(make: Make, params_R: Params, panel: PanelTensors) -> Params:
         return (true_TBE - predicted_TBE) * usable_TB[..., None]
 
     value_RKTE = over_members(make, params_R, panel, read)
-    if (position_KTY := known_position(panel)) is not None:
-        outcomes_RKTY = value_RKTE[..., : position_KTY.shape[2]]
-        usable_KT1 = torch.arange(value_RKTE.shape[2], device=length_K.device)[:, None] < length_K[:, None, None]
-        outcomes_RKTY.copy_(outcomes_RKTY.gather(2, position_KTY.expand_as(outcomes_RKTY)) * usable_KT1)
+    usable_KT1 = torch.arange(value_RKTE.shape[2], device=length_K.device)[:, None] < length_K[:, None, None]
+    for of_covariates, own_RKTF in enumerate(
+        torch.split(value_RKTE, [panel.y_NTY.shape[2], panel.x_NTX.shape[2]], dim=3)
+    ):
+        known_KTF = known_targets(panel, of_covariates=bool(of_covariates))
+        position_KTF = known_position(panel, of_covariates=bool(of_covariates))
+        if known_KTF is not None and position_KTF is not None:
+            other_RKTF = own_RKTF.gather(2, position_KTF.expand_as(own_RKTF))
+            own_RKTF.copy_(other_RKTF * usable_KT1 * known_KTF.any(dim=1, keepdim=True))
     value_RKTE = value_RKTE[:, :, : int(length_K.max())].contiguous()
     return {"value": value_RKTE, "length": length_K.to(value_RKTE).expand(len(value_RKTE), -1).clone()}

@@ -23,8 +23,11 @@ SMALL_START: Final = 0.1  # weights of the last layer at first: predictions begi
 
 
 def reach_of(panel: PanelTensors) -> Reach:
-    """Return the smallest and the largest value of each covariate and static, standardised, at observed steps."""
+    """Return the smallest and the largest value of each covariate and static, standardised, where observed."""
     inside_NT1 = (torch.arange(panel.x_NTX.shape[1], device=panel.length_N.device) < panel.length_N[:, None])[..., None]
+    if panel.seen_NTX is not None:
+        seen_NTX = inside_NT1 & (panel.seen_NTX > 0)
+        inside_NT1 = torch.where(seen_NTX.any(dim=1).any(dim=0), seen_NTX, inside_NT1)
     infinite = panel.x_NTX.new_tensor(torch.inf)
     low_X = torch.where(inside_NT1, panel.x_NTX, infinite).amin(dim=(0, 1))
     high_X = torch.where(inside_NT1, panel.x_NTX, -infinite).amax(dim=(0, 1))

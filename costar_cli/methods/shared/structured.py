@@ -332,4 +332,4 @@ def predict_ahead(
     before = ahead.column("outcomes"), *given, ahead.column("covariates")
     both: Tensor = call_members(decoder, params_R, z_RNTD, *before)
     outcomes, covariates = both[..., : decoder.n_outcomes], both[..., decoder.n_outcomes :]
-    return Predicted(outcomes, (covariates - ahead.next_covariates).square().mean(dim=-1))
+    return Predicted(outcomes, ahead.error_of_covariates(covariates))

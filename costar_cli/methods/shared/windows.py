@@ -95,6 +95,18 @@ class Windows:
         return self._at(self.panel.x_NTX, 1)
 
     @property
+    def next_seen(self) -> Tensor | None:
+        """Return 1 where a next covariate was observed and 0 where it was filled, `[...,dx]`; None if all were."""
+        return None if self.panel.seen_NTX is None else self._at(self.panel.seen_NTX, 1)
+
+    def error_of_covariates(self, predicted: Tensor) -> Tensor:
+        """Return the mean squared error `[...]` of next covariates that follow from present ones, both observed."""
+        squares = (predicted - self.next_covariates).square()
+        if self.next_seen is not None and self.panel.seen_NTX is not None:
+            squares = squares * self.next_seen * self._at(self.panel.seen_NTX, 0)
+        return squares.mean(dim=-1)
+
+    @property
     def active(self) -> Tensor:
         """Return 1 where a position has a target, 0 in the padding."""
         return self._below(1)
