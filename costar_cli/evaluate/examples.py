@@ -10,6 +10,7 @@ from costar_cli.errors import DataError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Panel, PanelSchema, Queries
 from costar_cli.panel.schema import step_word
+from costar_cli.uncertainty import facts_of, possible
 
 __all__ = ["HISTORY_STEPS", "Example", "PlanForecast", "choose_examples", "describe_plan"]
 
@@ -138,7 +139,7 @@ def _example(model: FittedModel, panel: Panel, queries: Queries) -> Example:
     row, origin = int(queries.subject[0]), int(queries.origin[0])
     alone = panel.take(np.array([row]))
     asked = replace(queries, subject=np.zeros_like(queries.subject), outcomes=None, scored=None)
-    predicted_RQH = model.rollout(alone, asked)[..., 0]
+    predicted_RQH = possible(facts_of(model), model.rollout(alone, asked))[..., 0]
     truth = None if queries.outcomes is None else queries.outcomes[..., 0]
     variable = model.schema.outcomes[0]
     return Example(

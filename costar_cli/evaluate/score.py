@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,11 @@ from costar_cli.evaluate.dropout import Unweighed
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.natural import CourseQuestions
 from costar_cli.evaluate.periods import PeriodErrors
-from costar_cli.methods.base import EncodesOnce
+from costar_cli.methods.base import EncodesOnce, FittedModel
 from costar_cli.panel import Panel, Queries
 from costar_cli.panel.windows import factual_windows
 from costar_cli.reporting import Reporter, Task
+from costar_cli.uncertainty import facts_of, possible
 
 __all__ = [
     "Predictor",
@@ -281,8 +282,15 @@ def mean_predictions(
     for subjects, (rows,) in subject_chunks(panel, [queries], [most]):
         chunk = queries.take(rows)
         local = replace(chunk, subject=np.searchsorted(subjects, chunk.subject).astype(np.int32))
-        mean_QHY[rows] = model.rollout(panel.take(subjects), local).mean(axis=0, dtype=np.float64)
+        predicted_RQHY = _possible(model, model.rollout(panel.take(subjects), local))
+        mean_QHY[rows] = predicted_RQHY.mean(axis=0, dtype=np.float64)
     return mean_QHY
+
+
+def _possible(model: Predictor, predicted_RQHY: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return predictions as `whatif` shows them; what knows the simulator has no facts, and needs none."""
+    facts = facts_of(cast("FittedModel", model)) if hasattr(model, "meta") else None
+    return possible(facts, predicted_RQHY).astype(np.float32)
 
 
 def _asker(panel: Panel, batch_size: int) -> Ask:
@@ -291,10 +299,10 @@ def _asker(panel: Panel, batch_size: int) -> Ask:
 
     def ask(model: Predictor, queries: Queries) -> NDArray[np.float32]:
         if not isinstance(model, EncodesOnce):
-            return model.rollout(panel, queries, batch_size=batch_size)
+            return _possible(model, model.rollout(panel, queries, batch_size=batch_size))
         if id(model) not in states:
             states[id(model)] = model.encode(panel)
-        return model.answer(states[id(model)], queries, batch_size=batch_size)
+        return _possible(model, model.answer(states[id(model)], queries, batch_size=batch_size))
 
     return ask
 

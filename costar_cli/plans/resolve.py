@@ -16,7 +16,17 @@ from costar_cli.plans.moments import Moments
 from costar_cli.plans.plan import AnyPlan, TreatmentPlan
 from costar_cli.plans.rollout import DRAWS, SEED, Played, ask, play
 from costar_cli.plans.rule import Levels, PlanRule
-from costar_cli.uncertainty import Estimates, GoesOn, asks_encoded, draws, estimate, goes_on, least_sd
+from costar_cli.uncertainty import (
+    Estimates,
+    GoesOn,
+    asks_encoded,
+    draws,
+    estimate,
+    facts_of,
+    goes_on,
+    least_sd,
+    possible,
+)
 
 COHORT_DRAWS: Final = 200  # of a rule for each of many moments, over which chance averages out
 MOST_QUERIES: Final = 8_192  # estimated at once: their histories and predictions take some hundred MB
@@ -160,6 +170,7 @@ def estimate_played(
     mean_QHY[:, own] += drawn.mean(axis=0) - played.usual_QHY
     sd_QHY[:, own] = _moved(sd_QHY[:, own], drawn.var(axis=0, ddof=1), played.usual_variance_QHY)
     sd_QHY = np.maximum(sd_QHY, least_sd(model))
+    mean_QHY = np.asarray(possible(facts_of(model), mean_QHY), dtype=np.float64)
     members_RQHY[:, :, own] = mean_QHY[:, own]
     return replace(mixed, mean_QHY=mean_QHY, sd_QHY=sd_QHY, members_RQHY=members_RQHY)
 

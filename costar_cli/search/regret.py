@@ -248,7 +248,7 @@ def _greedy(subject: SubjectPlans) -> NDArray[np.int64]:
         y_RKHY = subject.asks(subject.judge.model, subject.queries(subject.table_KA[some_KH]))
         terms = tuple(replace(term, step=min(term.step, step)) for term in objective.terms)
         ended = replace(objective, terms=terms, steps=step + 1)
-        loss_K = ended.loss(subject.judge.clip(y_RKHY.mean(axis=0)), subject.cost_K[some_KH].sum(axis=1))
+        loss_K = ended.loss(subject.judge.clip(y_RKHY).mean(axis=0), subject.cost_K[some_KH].sum(axis=1))
         places = some_KH[int(loss_K.argmin())]
     return places
 

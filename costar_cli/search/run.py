@@ -275,7 +275,7 @@ class _Compared:
         found = estimate(judge.model, subject.alone, queries, judge.facts, ask=ask)
         cost_M = objective.costs_of(values_MHA.reshape(-1, values_MHA.shape[2]))
         cost_M = cost_M.reshape(values_MHA.shape[:2]).sum(axis=1)
-        loss_M, drawn_SM = objective.loss(judge.clip(found.mean_QHY), cost_M), None
+        loss_M, drawn_SM = objective.loss(found.mean_QHY, cost_M), None
         if tells_differences(judge.model):
             y_SMHY = draws(judge.model, subject.alone, queries, question.draws, ask=ask)
             drawn_SM = objective.loss(judge.clip(y_SMHY), cost_M)

@@ -137,7 +137,7 @@ class SubjectPlans:
         for first in range(0, len(plans_PH), BLOCK):
             some_PH = plans_PH[first : first + BLOCK]
             y_RPHY = self.asks(self.judge.model, self.queries(self.table_KA[some_PH]))
-            mean_PHY = self.judge.clip(y_RPHY[0] if len(y_RPHY) == 1 else y_RPHY.mean(axis=0))
+            mean_PHY = self.judge.clip(y_RPHY).mean(axis=0)
             loss_P[first : first + BLOCK] = objective.loss(mean_PHY, self.cost_K[some_PH].sum(axis=1))
         if not np.isfinite(loss_P).all():
             raise TrainingError(

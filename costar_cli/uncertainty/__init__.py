@@ -25,6 +25,7 @@ from costar_cli.uncertainty.estimates import (
     facts_of,
     least_sd,
     once,
+    possible,
 )
 from costar_cli.uncertainty.floor import HeldOut, held_out
 from costar_cli.uncertainty.outcomes import OutcomeFacts
@@ -74,6 +75,7 @@ __all__ = [
     "learn_survival",
     "least_sd",
     "once",
+    "possible",
     "range_of",
     "support_of",
     "survival_of",

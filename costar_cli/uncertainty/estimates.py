@@ -169,8 +169,9 @@ def answers_of(
     asked = replace(queries, outcomes=None, scored=None)
     level_QY, facts = levels(panel, asked), facts or facts_of(model)
     unit_QY = facts.error_units(panel, asked, model.scaler) if facts else np.abs(level_QY)
-    least_Y = least_sd(model) ** 2
-    return Answers(_moments(model, panel, asked, ask or asks(panel)), level_QY, unit_QY, least_Y, asked.origin)
+    found, least_Y = _moments(model, panel, asked, ask or asks(panel)), least_sd(model) ** 2
+    found = replace(found, members_RQHY=possible(facts, found.members_RQHY))
+    return Answers(found, level_QY, unit_QY, least_Y, asked.origin)
 
 
 def least_sd(model: FittedModel) -> Floats:
@@ -235,6 +236,17 @@ def floor_in(meta: Mapping[str, Any]) -> float:
     if not 0 < floor <= 1:
         raise ValueError(f"the floor of the scale is {floor:g}, not above 0 and at most 1")
     return floor
+
+
+def possible(facts: OutcomeFacts | None, predicted_RQHY: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return what members predict, as far as it can occur: no counts below zero, say (spec BAND-2).
+
+    Every estimate that is shown, scored or searched by comes through here, before there is a band around it.
+    """
+    if facts is None:
+        return predicted_RQHY
+    clipped_RQHY = facts.clip(predicted_RQHY).astype(predicted_RQHY.dtype)
+    return np.where(np.isfinite(predicted_RQHY), clipped_RQHY, predicted_RQHY)  # what diverged is to be seen
 
 
 def facts_of(model: FittedModel) -> OutcomeFacts | None:

@@ -76,11 +76,11 @@ class OutcomeFacts:
         least_Y = np.array([-np.inf if value is None else value for value in self.least])
         return np.asarray(level_QY > least_Y)
 
-    def clip(self, values_QHY: Floats) -> Floats:
+    def clip(self, values_QHY: NDArray[np.floating]) -> Floats:
         """Return values, those that cannot occur moved to the nearest that can."""
         low_Y = np.array([-np.inf if value is None else value for value in self.lower])
         high_Y = np.array([np.inf if value is None else value for value in self.upper])
-        return np.clip(values_QHY, low_Y, high_Y)
+        return np.asarray(np.clip(values_QHY, low_Y, high_Y), dtype=np.float64)
 
     def error_units(self, panel: Panel, queries: Queries, scaler: Scaler) -> Floats:
         """Return the unit of errors from each origin `[Q,Y]`, in the units of the data (spec GROWTH-3)."""
