@@ -36,6 +36,7 @@ __all__ = [
     "Fitted",
     "FittedModel",
     "FittedPart",
+    "KeepsWithin",
     "LastStage",
     "PredictiveDistribution",
     "PredictsDistribution",
@@ -213,6 +214,14 @@ class PredictsSums(Protocol):
 
     def predict_sums(self, panel: Panel, queries: Queries, summed_Y: NDArray[np.bool_]) -> PredictiveDistribution:
         """Predict as `predict_distribution` does, of some outcomes `[Y]` their sums since the origin."""
+
+
+@runtime_checkable
+class KeepsWithin(Protocol):
+    """A `FittedModel` whose predicted and drawn courses stay within bounds. Optional."""
+
+    def bounds(self, panel: Panel, queries: Queries) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the smallest and the largest outcomes `[Q,Y]` of what is asked, in the units of the data."""
 
 
 @runtime_checkable

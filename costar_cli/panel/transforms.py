@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Dataset
@@ -164,20 +165,23 @@ class OutcomeTransforms:
         sd_parameter: NDArray[np.floating],
         sd_noise: NDArray[np.floating],
         level_QY: NDArray[np.floating],
+        bounds: tuple[Floats, Floats] | None = None,
     ) -> tuple[Floats, Floats, Floats]:
         """Return mean and both shares of the sd `[...,Q,H,Y]` of outcomes in the units of the data.
 
-        Differences come summed since the origin; logarithms are taken to be normal.
+        Differences come summed since the origin; logarithms are taken to be normal, and to stay at the `bounds [Q,Y]`
+        that a model keeps its courses within, if it does.
         """
         made, parameter, noise = (np.array(values, dtype=np.float64) for values in (mean, sd_parameter, sd_noise))
         for o, kind in enumerate(self.kinds):
             if kind == "difference":
                 made[..., o] += level_QY[:, None, o]
             elif kind is not None:
-                variance = parameter[..., o] ** 2 + noise[..., o] ** 2
-                scale = np.exp(np.minimum(made[..., o] + self.center_Y[o] + variance / 2, MOST))
-                made[..., o] = scale - (kind == "log1p")
-                unit = scale * np.sqrt(np.expm1(np.minimum(variance, MOST)) / np.where(variance > 0, variance, 1.0))
+                sd = np.hypot(parameter[..., o], noise[..., o])
+                low, high = (None, None) if bounds is None else (bound_QY[:, None, o] for bound_QY in bounds)
+                mean, sd_made = _log_normal(made[..., o], sd, self.center_Y[o], low, high)
+                made[..., o] = mean - (kind == "log1p")
+                unit = sd_made / np.where(sd > 0, sd, 1.0)
                 parameter[..., o] *= unit
                 noise[..., o] *= unit
         return made, parameter, noise
@@ -200,6 +204,30 @@ class OutcomeTransforms:
     def _exponential(self, outcome: int, values: Floats) -> Floats:
         grown: Floats = np.exp(np.minimum(values + self.center_Y[outcome], MOST))
         return grown - 1 if self.kinds[outcome] == "log1p" else grown
+
+
+def _log_normal(
+    mean: Floats, sd: Floats, center: float, low: Floats | None, high: Floats | None
+) -> tuple[Floats, Floats]:
+    """Return mean and sd of `exp(center + z)`, z normal and, where there are bounds, moved to the nearest of them.
+
+    Without bounds the mean follows the square of the sd: where little is known of a subject, that is without limit.
+    """
+    if low is None or high is None:
+        variance = sd**2
+        scale = np.exp(np.minimum(mean + center + variance / 2, MOST))
+        return scale, scale * np.sqrt(np.expm1(np.minimum(variance, MOST)))
+    unit = np.where(sd > 0, sd, 1.0)
+    from_low, from_high = (low - mean) / unit, (high - mean) / unit
+    first, second = (
+        np.exp(k * (low + center)) * ndtr(from_low)
+        + np.exp(np.minimum(k * (mean + center) + (k * sd) ** 2 / 2, MOST))
+        * (ndtr(from_high - k * sd) - ndtr(from_low - k * sd))
+        + np.exp(k * (high + center)) * ndtr(-from_high)
+        for k in (1, 2)
+    )
+    known = np.exp(np.clip(mean, low, high) + center)
+    return np.where(sd > 0, first, known), np.where(sd > 0, np.sqrt(np.maximum(second - first**2, 0)), 0.0)
 
 
 def _unit(kind: Transform, unit: str, center: float) -> str:

@@ -227,6 +227,12 @@ class MixedModel(EncodingModel[Histories]):
             found[:, 0, part] = self._distribution(panel, queries.take(part), summed_Y)
         return PredictiveDistribution(mean, parameter, noise)
 
+    def bounds(self, panel: Panel, queries: Queries) -> tuple[Floats, Floats]:
+        """Return what courses stay within `[Q,Y]`: a series that already is beyond the law's bounds may stay there."""
+        reached_QY = panel.outcomes[queries.subject, queries.origin].astype(np.float64)
+        low_Y, high_Y = (np.array(values) for values in zip(*((law.low, law.high) for law in self.laws), strict=True))
+        return np.minimum(reached_QY, low_Y), np.maximum(reached_QY, high_Y)
+
     def draw_outcomes(
         self, panel: Panel, queries: Queries, n: int, seed: int, *, among: NDArray[np.integer] | None = None
     ) -> Floats:

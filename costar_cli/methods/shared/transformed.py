@@ -15,6 +15,7 @@ from costar_cli.methods.base import (
     EncodesOnce,
     FitTask,
     FittedModel,
+    KeepsWithin,
     PredictiveDistribution,
     PredictsStepwise,
     PredictsSums,
@@ -168,9 +169,11 @@ class DrawingTransformedModel(TransformedModel):
     def predict_distribution(self, panel: Panel, queries: Queries) -> PredictiveDistribution:
         """Predict mean and standard deviation, with logarithms taken to be normal."""
         inner = cast("PredictsSums", self.inner)
-        said = inner.predict_sums(self.transforms.panel(panel), _asked(queries), self.transforms.differs)
+        learned = self.transforms.panel(panel)
+        said = inner.predict_sums(learned, _asked(queries), self.transforms.differs)
         level_QY = panel.outcomes[queries.subject, queries.origin].astype(np.float64)
-        made = self.transforms.undo_sums(said.mean, said.sd_parameter, said.sd_noise, level_QY)
+        bounds = inner.bounds(learned, queries) if isinstance(inner, KeepsWithin) else None
+        made = self.transforms.undo_sums(said.mean, said.sd_parameter, said.sd_noise, level_QY, bounds)
         return PredictiveDistribution(*(values.astype(np.float32) for values in made))
 
     def draw_outcomes(
