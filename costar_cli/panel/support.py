@@ -69,13 +69,16 @@ class Support:
 
     `seen` are the combinations of levels that were given, None where there are too many to keep. Per treatment or dose,
     `untreated` counts steps at the reference level, `stopped` and `continued` the steps after one at another level that
-    went back to the reference and those that did not.
+    went back to the reference and those that did not. `unmeasured` are, of each outcome, the steps of series at which
+    no subject has it, though many are there and some have it later: visits at which it is not measured. Empty where
+    that is not known.
     """
 
     seen: frozenset[tuple[int, ...]] | None
     untreated: tuple[int, ...]
     stopped: tuple[int, ...]
     continued: tuple[int, ...]
+    unmeasured: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
     def of(cls, panel: Panel, schema: PanelSchema) -> Self:
@@ -89,6 +92,7 @@ class Support:
             _counts(~given),
             _counts(after & ~given[1:]),
             _counts(after & given[1:]),
+            _unmeasured(panel),
         )
 
     @classmethod
@@ -114,6 +118,7 @@ class Support:
             "untreated": list(self.untreated),
             "stopped": list(self.stopped),
             "continued": list(self.continued),
+            **({"unmeasured": list(map(list, self.unmeasured))} if any(self.unmeasured) else {}),
         }
 
     def __or__(self, other: "Support") -> "Support":
@@ -124,7 +129,16 @@ class Support:
             _sums(self.untreated, other.untreated),
             _sums(self.stopped, other.stopped),
             _sums(self.continued, other.continued),
+            tuple(
+                tuple(sorted({*mine} & {*theirs}))
+                for mine, theirs in zip(self.unmeasured, other.unmeasured, strict=False)
+            ),
         )
+
+    def unmeasured_at(self, step_QH: NDArray[np.integer], outcomes: int) -> NDArray[np.bool_]:
+        """Return at which steps of series each of the outcomes is not measured, `[Q,H,Y]`."""
+        steps = self.unmeasured or ((),) * outcomes
+        return np.stack([np.isin(step_QH, np.array(of, dtype=np.int64)) for of in steps], axis=-1)
 
     def unseen(self, encoding: TreatmentEncoding) -> list[Lack]:
         """Return the classes, or combinations of binary treatments, that nobody was given."""
@@ -201,6 +215,15 @@ def never_together(lacks: Sequence[Lack], who: str) -> str:
     whats = [lack.what for lack in lacks if lack.kind == "apart"]
     which = f"combination {shown(whats)} was" if len(whats) == 1 else f"combinations {shown(whats)} were"
     return f"the {which} never given together to {who}, though each treatment alone or with others was" if whats else ""
+
+
+def _unmeasured(panel: Panel) -> tuple[tuple[int, ...], ...]:
+    """Return the steps after the first at which nobody has an outcome, of those before the last that somebody has."""
+    has_TY, there_T = panel.targets.any(axis=0), panel.observed.sum(axis=0)
+    later_TY = np.flip(np.logical_or.accumulate(np.flip(has_TY, axis=0), axis=0), axis=0)
+    lacks_TY = ~has_TY & later_TY & (there_T >= FEWEST)[:, None]
+    lacks_TY[:1] = False  # no answer is at the first step
+    return tuple(tuple(np.flatnonzero(lacks_T).tolist()) for lacks_T in lacks_TY.T) if lacks_TY.any() else ()
 
 
 def _wanted(row: Sequence[int]) -> Given:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Domain, Panel, PanelSchema, Queries
-from costar_cli.panel.schema import steps_axis
+from costar_cli.panel.schema import step_word, steps_axis
 from costar_cli.panel.support import WITH_OTHERS, Lack, Support
 from costar_cli.plans import TreatmentPlan
 from costar_cli.uncertainty import LIGHTS, NOT_JUDGED, Estimates, Lights, support_of
@@ -77,7 +77,8 @@ def judge_plans(
     lights = support.lights(panel, queries, found)
     given = model.schema.treatments.decode(panel.treatments[0, : int(queries.origin[0])])
     before = (given != 0).any(axis=0)
-    told = _Told(model.schema, panel.names[0], before, lights, found, support.domain, support.given)
+    unmeasured_QHY = support.unmeasured(queries, len(model.schema.outcomes))
+    told = _Told(model.schema, panel.names[0], before, lights, found, support.domain, support.given, unmeasured_QHY)
     return tuple(told.plan(i, plan) for i, plan in enumerate(plans))
 
 
@@ -96,6 +97,7 @@ class _Told:
     found: Estimates
     domain: Domain | None = None
     given: Support | None = None
+    unmeasured_QHY: NDArray[np.bool_] | None = None
 
     def plan(self, number: int, plan: TreatmentPlan) -> PlanLights:
         """Return the lights of a plan, by its number among the questions."""
@@ -117,7 +119,10 @@ class _Told:
     def _reasons(self, number: int, plan: TreatmentPlan, h: int, k: int) -> Iterator[str]:
         at, lights = (number, h), self.lights
         if lights.light_QHY[number, h, k]:
-            if (mark := lights.precision_QHY[number, h, k]) > 0:
+            if self.unmeasured_QHY is not None and self.unmeasured_QHY[number, h, k]:
+                name, step = self.schema.outcomes[k].name, step_word(self.schema.step)
+                yield f"no training subject has {name} at this {step} of its series"
+            elif (mark := lights.precision_QHY[number, h, k]) > 0:
                 yield self._precision(number, plan, h, k, LIGHTS[mark])
             worst = lights.practice_QH[at]
             if lacks := self.given.unseen_in(plan.values[: h + 1], self.schema.treatments) if self.given else ():

@@ -91,7 +91,8 @@ def fit_covariates(series: Series, scaled_NTY: Floats, exposure_NTE: Floats, bou
     known_MG = all_NTG[:, :-1][inside_NT]
     change_MX = (series.x_NTX[:, 1:] - series.x_NTX[:, :-1])[inside_NT]
     gap_M = None if gap_NT is None else gap_NT[:, :-1][inside_NT]
-    ended_MX, began_MX = series.known_NTX[:, 1:][inside_NT], series.known_NTX[:, :-1][inside_NT]
+    known_NTX = np.ones(series.x_NTX.shape, dtype=bool) if series.known_NTX is None else series.known_NTX
+    ended_MX, began_MX = known_NTX[:, 1:][inside_NT], known_NTX[:, :-1][inside_NT]
     both_MX = ended_MX & began_MX
     counts_MX = np.where(both_MX.sum(axis=0) >= known_MG.shape[1], both_MX, ended_MX)
     counts_MX |= ~counts_MX.any(axis=0)  # never observed: what it was filled with is all there is
@@ -109,7 +110,8 @@ def fit_covariates(series: Series, scaled_NTY: Floats, exposure_NTE: Floats, bou
     pairs_XX = counts_MX.T.astype(np.float64) @ counts_MX
     residual_XX = rest_MX.T @ rest_MX / np.maximum(pairs_XX, 1.0)
     there_NTX = (np.arange(bounds.x_NTX.shape[1]) < bounds.length_N[:, None])[..., None]
-    there_NTX = np.where(bounds.known_NTX.any(axis=(0, 1)), bounds.known_NTX, there_NTX)
+    if bounds.known_NTX is not None:
+        there_NTX = np.where(bounds.known_NTX.any(axis=(0, 1)), bounds.known_NTX, there_NTX)
     low_X = np.where(there_NTX, bounds.x_NTX, np.inf).min(axis=(0, 1))
     high_X = np.where(there_NTX, bounds.x_NTX, -np.inf).max(axis=(0, 1))
     room_X = 0.5 * (high_X - low_X)

@@ -41,8 +41,8 @@ class Series:
     """A panel in double precision: outcomes `[N,T,Y]` in their units, the rest standardised, doses `[N,T,L]`.
 
     `usual_NTY` is the mean size that an outcome of the subject had up to a step, in its units; `seen_NTY` says which
-    outcomes were observed, not filled, `known_NTX` which covariates. `gap_NT` is how long it is, in units of a step,
-    until the next one; None where that is one everywhere.
+    outcomes were observed, not filled, `known_NTX` which covariates, None for all. `gap_NT` is how long it is, in units
+    of a step, until the next one; None where that is one everywhere.
     """
 
     y_NTY: Floats
@@ -52,8 +52,8 @@ class Series:
     dose_NTL: Floats
     length_N: NDArray[np.int64]
     seen_NTY: NDArray[np.bool_]
-    known_NTX: NDArray[np.bool_]
     gap_NT: Floats | None = None
+    known_NTX: NDArray[np.bool_] | None = None
 
     @classmethod
     def of(cls, panel: Panel, scaler: Scaler, encoding: TreatmentEncoding) -> Self:
@@ -68,8 +68,8 @@ class Series:
             panel.treatments.astype(np.float64) @ dose_table(encoding, timeless=True),
             panel.length,
             panel.observed_outcomes,
-            panel.observed_covariates,
             elapsed(encoding, panel.treatments),
+            panel.observed_covariates,
         )
 
     def take(self, rows_M: NDArray[np.int64]) -> "Series":
