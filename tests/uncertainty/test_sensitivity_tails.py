@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from costar_cli.uncertainty import Estimates
 from costar_cli.uncertainty.conformal import GRID
-from costar_cli.uncertainty.sensitivity import Confounded
+from costar_cli.uncertainty.sensitivity import Confounded, Tails
 from tests.uncertainty.test_sensitivity import normal_errors
 
 FLAT = 2.0  # sds: the limit at all of the highest levels
@@ -22,8 +22,11 @@ def flat_errors() -> Confounded:
     radius = np.where(np.isfinite(calibration.radius_LHYB), np.minimum(calibration.radius_LHYB, FLAT), np.inf)
     assert np.isfinite(radius[:, 0, 0, 0]).sum() == np.searchsorted(GRID, 0.98, side="right")
     mean = np.full((1, STEPS, 1), 3.0)
-    estimates = Estimates(mean, np.full_like(mean, SD), np.ones_like(mean), mean[:, 0], mean[:, 0], mean[None])
-    return Confounded.of(estimates, replace(calibration, radius_LHYB=radius), np.full((1, STEPS), LIKELY))
+    estimates = Estimates(
+        mean, np.full_like(mean, SD), np.ones_like(mean), mean[:, 0], mean[:, 0], mean[None], np.zeros(1, int)
+    )
+    tails = Tails.of(estimates, replace(calibration, radius_LHYB=radius), np.array([False]))
+    return Confounded.of(estimates, tails, np.full((1, 1, STEPS), LIKELY))
 
 
 @pytest.mark.parametrize("gamma", [3.0, 5.0, 20.0])

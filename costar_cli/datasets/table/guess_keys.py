@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from costar_cli.datasets.table.profile import (
@@ -253,9 +254,12 @@ def _pairs(
 
 def _may_be_subject(column: Facts) -> bool:
     """Return whether a column may say whose a row is: texts or whole numbers, and no static."""
-    if column.moments is not None or column.words & STATIC or is_unread_time(column):
+    if column.words & STATIC:
         return False
-    return column.numbers is None or bool((column.numbers == column.numbers.round()).all())
+    if column.numbers is not None:  # what most columns of a wide table are: no format of dates is tried on them
+        values = column.numbers.to_numpy()
+        return bool((np.isnan(values) | (values == np.rint(values))).all())  # a few may be missing
+    return column.moments is None and not is_unread_time(column)
 
 
 def _is_called_subject(column: Facts) -> bool:
