@@ -78,12 +78,12 @@ class Reactions:
         """Return in one line what a model does not adjust for, and a method that does."""
         labels = [METHODS.label(part) for part in self.parts]
         whose = f", {100 * sum(self.parts.values()):.0f} % of which is {' and '.join(labels)}," if labels else ""
-        what = "covariates" if self.adjusts == "outcomes" else "the course"
+        what = "the course" if self.adjusts == "none" else "covariates, which it does not follow well enough,"
         often = ""
         if self.changes is not None:
             often = f" (it changes in {100 * self.changes:.0f} % of the training windows of {self.steps} steps)"
         other = next((f"; `--method {method}` adjusts" for method in METHODS.adjusting(doses=doses)), "")
         return (
             f"{name}{whose} forecasts and does not adjust for treatment that reacts to {what} inside a plan{often}: "
-            f"differences between plans are no effects{other}"
+            f"differences between plans are effects only if treatment does not react so{other}"
         )

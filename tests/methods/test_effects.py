@@ -101,7 +101,9 @@ def test_a_method_that_does_not_adjust_says_so_with_how_often_treatment_changes(
     line = known.sentence(f"model `{method}`", doses=False)
     assert line.startswith(f"model `{method}` forecasts and {LINE}")
     assert f"(it changes in {100 * known.changes:.0f} % of the training windows of 5 steps)" in line
-    assert line.endswith("differences between plans are no effects; `--method growth` adjusts")
+    assert line.endswith(
+        "differences between plans are effects only if treatment does not react so; `--method growth` adjusts"
+    )
 
 
 @pytest.mark.parametrize("method", ["ridge", "boosting"])
