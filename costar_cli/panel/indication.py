@@ -167,9 +167,11 @@ class _Facts:
 
 
 def _difference(x_M: Floats, y_M: Floats, rest_MP: Floats, group_M: Ints) -> Difference | None:
-    """Return the coefficient of x in a linear regression, None where the rest determines it."""
+    """Return the coefficient of x in a linear regression, None where the rest determines it or there are no rows."""
     from scipy.special import stdtrit  # noqa: PLC0415 - scipy takes a while
 
+    if not len(x_M):
+        return None
     if rest_MP.shape[1]:
         scale = np.abs(rest_MP).max(axis=0)
         rest = rest_MP / np.where(scale > 0, scale, 1.0)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import costar_cli as costar
+from costar_cli.config.models import FinetuneConfig
 from costar_cli.errors import ArtifactError
 from costar_cli.pages import report_tables
 from costar_cli.panel import Dataset, Panel, PanelSchema, Part, TreatmentEncoding, Variable
@@ -13,6 +14,7 @@ from costar_cli.panel.indication import META, Indication, indications
 from costar_cli.panel.report import describe_dataset
 from costar_cli.plans import TreatmentPlan
 from costar_cli.whatif.notes import on_indication
+from tests.fits import fit_method
 
 SCHEMA = PanelSchema(
     outcomes=(Variable(name="pressure", unit="mmHg"),),
@@ -110,3 +112,17 @@ def test_what_a_model_keeps_comes_back_and_damage_is_an_error():
     for damaged in (3, [{}], *([said.to_meta() | change] for change in changes)):
         with pytest.raises(ArtifactError, match="who was treated"):
             Indication.from_meta({META: damaged})
+
+
+def test_outcomes_of_the_first_and_last_step_alone_are_no_evidence():
+    def ends_alone(seed: int) -> Panel:
+        panel = world(effect=-6.0, hidden=0.4, patients=100, seed=seed)
+        observed = np.zeros(panel.outcomes.shape, dtype=bool)
+        observed[:, [0, -1]] = True
+        outcomes = np.where(observed, panel.outcomes, panel.outcomes[:, :1])
+        return replace(panel, outcomes=outcomes, outcome_observed=observed, subject_id=panel.subject_id + 1000 * seed)
+
+    panels = {part: ends_alone(seed) for seed, part in enumerate(Part.all())}
+    assert indications(panels[Part("source", "train")], SCHEMA) == []
+    trained = fit_method(Dataset("ends", SCHEMA, 2, panels), "ridge", None, FinetuneConfig())
+    assert META not in trained.meta
