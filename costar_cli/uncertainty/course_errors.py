@@ -30,7 +30,13 @@ class Transition:
 
     @classmethod
     def fit(
-        cls, columns_MP: Floats, next_MC: Floats, subject_M: NDArray[np.integer], *, ridges: Sequence[float]
+        cls,
+        columns_MP: Floats,
+        next_MC: Floats,
+        subject_M: NDArray[np.integer],
+        *,
+        ridges: Sequence[float],
+        seen_MC: NDArray[np.bool_],
     ) -> Self:
         """Fit the regression, with the penalty by which subjects of even number predict those of odd number best.
 
@@ -39,16 +45,19 @@ class Transition:
             next_MC: outcomes and covariates a step later.
             subject_M: whose steps they are.
             ridges: the penalties.
+            seen_MC: which to learn from; all of a column where that would leave fewer than there are coefficients.
         """
-        even_M, best = subject_M % 2 == 0, ridges[-1]
-        if even_M.any() and not even_M.all():
-
-            def loss(ridge: float) -> float:
-                intercept_C, coef_CP = _linear(columns_MP[even_M], next_MC[even_M], ridge)
-                return float(((columns_MP[~even_M] @ coef_CP.T + intercept_C - next_MC[~even_M]) ** 2).sum())
-
-            best = min(ridges, key=loss)
-        return cls(*_linear(columns_MP, next_MC, best), np.stack([next_MC.min(axis=0), next_MC.max(axis=0)]))
+        learnt_MC = seen_MC | (seen_MC.sum(axis=0) <= columns_MP.shape[1])
+        intercept_C, coef_CP = np.zeros(next_MC.shape[1]), np.zeros((next_MC.shape[1], columns_MP.shape[1]))
+        range_2C = np.zeros((2, next_MC.shape[1]))
+        patterns, which_C = np.unique(learnt_MC, axis=1, return_inverse=True)
+        for number, rows_M in enumerate(patterns.T):
+            own_C = which_C.reshape(-1) == number
+            known_MC = next_MC[np.ix_(rows_M, own_C)]
+            best = _best_ridge(columns_MP[rows_M], known_MC, subject_M[rows_M], ridges)
+            intercept_C[own_C], coef_CP[own_C] = _linear(columns_MP[rows_M], known_MC, best)
+            range_2C[:, own_C] = known_MC.min(axis=0), known_MC.max(axis=0)
+        return cls(intercept_C, coef_CP, range_2C)
 
     def after(self, columns_QP: Floats) -> Floats:
         """Return outcomes and covariates `[Q,C]` a step later."""
@@ -101,6 +110,19 @@ class CourseErrors:
         step_H = np.minimum(np.arange(counts_QH.shape[1]), len(rows_HK) - 1)
         at = np.stack(rows_HK)[step_H], step_H[:, None]
         return cls(share_HY, outcome_QHY[at], logit_QHE[at])
+
+
+def _best_ridge(columns_MP: Floats, next_MC: Floats, subject_M: NDArray[np.integer], ridges: Sequence[float]) -> float:
+    """Return the penalty by which subjects of even number predict those of odd number best."""
+    even_M = subject_M % 2 == 0
+    if even_M.all() or not even_M.any():
+        return ridges[-1]
+
+    def loss(ridge: float) -> float:
+        intercept_C, coef_CP = _linear(columns_MP[even_M], next_MC[even_M], ridge)
+        return float(((columns_MP[~even_M] @ coef_CP.T + intercept_C - next_MC[~even_M]) ** 2).sum())
+
+    return min(ridges, key=loss)
 
 
 def _linear(columns_MP: Floats, next_MC: Floats, ridge: float) -> tuple[Floats, Floats]:

@@ -116,15 +116,20 @@ class Hazards:
     def _continued(self, courses: Courses, risk: AtRisk, panel: Panel) -> "Hazards":
         """Return the hazards with the transition from steps at risk to steps at risk.
 
-        What the row of an end has was often filled, and no hazard reads it.
+        What the row of an end has was often filled, and no hazard reads it. Elsewhere only what was observed teaches
+        how it changes: a value that was carried forward never moves.
         """
         asked = risk.queries
         goes_on_M = asked.origin < panel.length[asked.subject] - 2
         if not goes_on_M.any():
             return self
+        subject_M, step_M = asked.subject[goes_on_M], asked.origin[goes_on_M].astype(np.int64)
         columns_MP = self._columns(courses, asked)[goes_on_M, 0]
-        next_MC = np.concatenate(self._known(panel, (asked.subject[goes_on_M], asked.origin[goes_on_M] + 1)), axis=1)
-        return replace(self, transition=Transition.fit(columns_MP, next_MC, asked.subject[goes_on_M], ridges=RIDGES))
+        next_MC = np.concatenate(self._known(panel, (subject_M, step_M + 1)), axis=1)
+        seen_NTC = _seen_cells(panel)
+        now_MC, later_MC = (seen_NTC[subject_M, at] for at in (step_M, step_M + 1))
+        seen_MC = now_MC.all(axis=1, keepdims=True) & later_MC
+        return replace(self, transition=Transition.fit(columns_MP, next_MC, subject_M, ridges=RIDGES, seen_MC=seen_MC))
 
     def with_errors(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> "Hazards":
         """Return the hazards with what the courses of held-out subjects say of the mean ones (spec SURV-10).
@@ -140,6 +145,13 @@ class Hazards:
         counts_QH = step_QH <= panel.length[queries.subject, None] - 2
         at = queries.subject[:, None], np.minimum(step_QH, panel.n_steps - 1)
         known_QHY, x_QHX = self._known(panel, at)
+        seen_QH = counts_QH & _seen_cells(panel)[at].all(axis=-1)
+        chosen_X = np.zeros(
+            x_QHX.shape[2], dtype=bool
+        )  # by the choice of rows, such as whether x was measured: no error
+        if seen_QH[:, 1:2].any():  # else nothing says how far courses lie, but what was filled
+            chosen_X = (np.ptp(x_QHX[seen_QH], axis=0) == 0) & (np.ptp(x_QHX[counts_QH], axis=0) > 0)
+            counts_QH = seen_QH
         share_HY = np.ones((queries.horizon, len(self.floor_Y)))
 
         def share(h: int, model_QY: Floats, next_QY: Floats) -> Floats:
@@ -150,7 +162,8 @@ class Hazards:
 
         courses = self._courses(panel, queries, predicted_QHY)
         columns_QHP, mean_QHY = self._ahead(courses, queries, share)
-        logit_QHE = (x_QHX - columns_QHP[..., self._covariates]) @ self.coef_EP[:, self._covariates].T
+        error_QHX = np.where(chosen_X, 0.0, x_QHX - columns_QHP[..., self._covariates])
+        logit_QHE = error_QHX @ self.coef_EP[:, self._covariates].T
         shift_QHE = logit_QHE + self._of_outcomes(known_QHY) - self._of_outcomes(mean_QHY)
         shift_QH = shift_QHE[..., self._which(terminal=True)].sum(axis=-1)
         later, error_QHY = np.s_[:, 1:], known_QHY - mean_QHY
@@ -386,6 +399,11 @@ def log_loss(probability_ME: Floats, ended_ME: NDArray[np.bool_]) -> Floats:
     none_M, tiny = 1 - probability_ME.sum(axis=-1), np.finfo(np.float64).tiny
     of_ends_M = xlogy(ended_ME, np.maximum(probability_ME, tiny)).sum(axis=-1)
     return np.asarray(-of_ends_M - xlogy(~ended_ME.any(axis=-1), np.maximum(none_M, tiny)))
+
+
+def _seen_cells(panel: Panel) -> NDArray[np.bool_]:
+    """Return which outcomes, then covariates `[N,T,C]` were observed, not filled."""
+    return np.concatenate([panel.observed_outcomes, panel.observed_covariates], axis=2)
 
 
 def _logs(values: NDArray[np.floating], floor_Y: Floats) -> Floats:

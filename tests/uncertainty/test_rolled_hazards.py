@@ -9,12 +9,12 @@ from costar_cli.config.models import FinetuneConfig
 from costar_cli.errors import ArtifactError
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Panel, Part, Queries
-from costar_cli.uncertainty import survival_of
+from costar_cli.panel import Dataset, Panel, Part, Queries, Scaler, Variable
+from costar_cli.uncertainty import Hazards, OutcomeFacts, survival_of
 from costar_cli.uncertainty.course_errors import CourseErrors, least_squares_share
 from costar_cli.uncertainty.survival_fit import survival_windows
 from tests.fits import fit_method, model_of
-from tests.mortal_world import mortal_dataset, true_ends
+from tests.mortal_world import MORTAL, mortal_dataset, mortal_panel, true_ends
 
 HORIZON = 5
 QUICK = FinetuneConfig(epochs=2, members=1, batch_size=256)
@@ -125,3 +125,83 @@ def test_kept_errors_are_quantiles_of_those_that_count_and_of_the_last_step_that
     np.testing.assert_array_equal(kept.logit_HKE, -kept.outcome_HKY)
     none = np.zeros_like(counts_QH)
     assert CourseErrors.of(np.ones((3, 1)), error_QH[..., None], error_QH[..., None], none, error_QH) is None
+
+
+def half_carried_forward(panel: Panel, *, masked: bool = True) -> Panel:
+    """The panel with half of x, of rows behind the first, as it was a row before."""
+    seen_NT = np.random.default_rng(0).random(panel.covariates.shape[:2]) < 0.5
+    seen_NT[:, 0] = True
+    x_NT1, seen_NT1 = panel.covariates.copy(), seen_NT[..., None] | ~panel.observed[..., None]
+    for t in range(1, panel.n_steps):
+        x_NT1[:, t] = np.where(seen_NT1[:, t], x_NT1[:, t], x_NT1[:, t - 1])
+    return replace(panel, covariates=x_NT1, covariate_observed=seen_NT1 if masked else None)
+
+
+def hazards_and_effect(panel: Panel) -> tuple[Hazards, float]:
+    """Hazards of a panel, and what treatment adds to the next x, in its own unit."""
+    scaler = Scaler.fit(panel, MORTAL)
+    hazards = Hazards.fit(panel, MORTAL, scaler, OutcomeFacts.of(panel, MORTAL, scaler))
+    assert hazards is not None
+    assert hazards.transition is not None
+    return hazards, float(hazards.transition.coef_CP[1, -1] * scaler.covariates[1, 0])
+
+
+def test_the_course_ahead_is_learnt_from_what_was_observed() -> None:
+    whole = mortal_panel(4_000, 1)
+    _, effect = hazards_and_effect(whole)
+    assert effect == pytest.approx(-0.5, abs=0.03)
+    assert hazards_and_effect(half_carried_forward(whole))[1] == pytest.approx(effect, abs=0.05)
+    assert abs(hazards_and_effect(half_carried_forward(whole, masked=False))[1]) < 0.35  # what filling does
+
+
+def test_errors_of_courses_are_those_of_what_was_observed() -> None:
+    held, hazards = mortal_panel(2_000, 2), hazards_and_effect(mortal_panel(4_000, 1))[0]
+    seen_NT1 = half_carried_forward(held).observed_covariates
+    far = replace(held, covariates=np.where(seen_NT1, held.covariates, np.float32(50)), covariate_observed=seen_NT1)
+    queries = survival_windows(held, HORIZON, every=1)
+    assert queries is not None
+    queries = queries.take(np.flatnonzero(seen_NT1[queries.subject, queries.origin, 0]))
+    never = replace(held, covariate_observed=np.zeros_like(seen_NT1))
+    all_of, own, fallback = (
+        hazards.with_errors(panel, queries, np.zeros((len(queries), HORIZON, 1))).errors for panel in (held, far, never)
+    )
+    assert all_of is not None
+    assert own is not None
+    assert fallback is not None
+    np.testing.assert_allclose(own.logit_HKE.std(axis=1), all_of.logit_HKE.std(axis=1), rtol=0.3)  # filled: 50 far
+    np.testing.assert_array_equal(fallback.logit_HKE, all_of.logit_HKE)
+
+
+def test_without_observed_pairs_the_course_ahead_is_learnt_from_all() -> None:
+    whole = mortal_panel(1_000, 3)
+    never = replace(whole, covariate_observed=np.zeros_like(whole.covariates, dtype=bool))
+    scaler = Scaler.fit(whole, MORTAL)
+    both = [Hazards.fit(panel, MORTAL, scaler, OutcomeFacts.of(panel, MORTAL, scaler)) for panel in (whole, never)]
+    assert both[0] is not None
+    assert both[1] is not None
+    np.testing.assert_array_equal(both[0].transition.coef_CP, both[1].transition.coef_CP)
+
+
+def test_whether_a_covariate_was_observed_is_no_error_of_the_course_ahead() -> None:
+    def with_column(panel: Panel) -> Panel:
+        seen_NTX = half_carried_forward(panel).observed_covariates
+        covariates = np.concatenate([half_carried_forward(panel).covariates, seen_NTX], axis=2).astype(np.float32)
+        mask = np.concatenate([seen_NTX, np.ones_like(seen_NTX)], axis=2)
+        return replace(panel, covariates=covariates, covariate_observed=mask)
+
+    schema = MORTAL.model_copy(update={"covariates": (*MORTAL.covariates, Variable(name="x_observed"))})
+    panel, held = with_column(mortal_panel(2_000, 1)), with_column(mortal_panel(1_000, 2))
+    scaler = Scaler.fit(panel, schema)
+    hazards = Hazards.fit(panel, schema, scaler, OutcomeFacts.of(panel, schema, scaler))
+    assert hazards is not None
+    assert hazards.transition is not None
+    assert np.ptp(hazards.transition.range_2C[:, 2]) > 1  # ahead it may be either
+    swayed = replace(hazards, coef_EP=hazards.coef_EP.copy())
+    swayed.coef_EP[:, hazards._covariates.stop - 1] += 10
+    queries = survival_windows(held, HORIZON, every=1)
+    assert queries is not None
+    nothing = np.zeros((len(queries), HORIZON, 1))
+    own, other = (one.with_errors(held, queries, nothing).errors for one in (hazards, swayed))
+    assert own is not None
+    assert other is not None
+    np.testing.assert_array_equal(other.logit_HKE.mean(axis=1), own.logit_HKE.mean(axis=1))
