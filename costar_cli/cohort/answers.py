@@ -65,6 +65,7 @@ class CohortAnswers:
         lights: whether the data support the answers, None where the model does not know.
         rules: the rules among the plans, by name.
         goes_on: how likely series are to go on, None where the model knows of no end.
+        unmeasured_QHY: which answers are to steps at which no training subject has the outcome.
     """
 
     label: str
@@ -80,6 +81,7 @@ class CohortAnswers:
     lights: Lights | None
     rules: Mapping[str, Rule] = field(default_factory=dict)
     goes_on: GoesOn | None = None
+    unmeasured_QHY: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.moment_Q)
@@ -143,6 +145,7 @@ def answer_cohort(
             label, model.schema, kind, chunk, moment_Q, plans_Q, queries, found, tuple(levels), bands, lights,
             {plan.name: plan for plan in every_Q if not isinstance(plan, TreatmentPlan)},
             asked.going_on(queries, common),
+            support.unmeasured(queries, len(model.schema.outcomes)) if support else None,
         )  # fmt: skip
 
 

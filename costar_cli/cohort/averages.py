@@ -15,12 +15,12 @@ from costar_cli.cohort.answers import CohortAnswers, plans_of
 from costar_cli.cohort.subjects import Cohort
 from costar_cli.errors import UsageError
 from costar_cli.evaluate.bootstrap import FEWEST_UNITS, moved_means
-from costar_cli.methods.base import DrawsOutcomes, FittedModel, PredictsDistribution
+from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import PanelSchema
 from costar_cli.plans import AnyPlan, PlanRequest, resolve
-from costar_cli.uncertainty import LIGHTS, draws
+from costar_cli.uncertainty import LIGHTS, draws, facts_of, is_joint
 from costar_cli.whatif.estimate import ask_plans
 
 REPLICATES: Final = 1_000
@@ -37,6 +37,7 @@ NONE_OF_MEMBERS: Final = (
     "not show)"
 )
 NONE: Final = "none (the model says nothing of what its training leaves open)"
+UNMEASURED: Final = "none (no training subject has the outcome at this step of a series)"
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
@@ -47,15 +48,26 @@ class Averages:
     """Means over the moments of groups, of outcomes or of differences from the reference plan.
 
     Attributes:
-        mean_GPHY: the mean estimate; not a number beyond a plan's own steps.
+        mean_GPHY: the mean estimate; not a number beyond a plan's own steps, and where an answer of the group is to a
+            step at which no training subject has the outcome.
         half_LGPHY: half the width of the intervals, not a number where the units are too few or nothing is known of
             training.
+        low_Y: below which no mean can be.
+        high_Y: above which no mean can be.
         truth_GPHY: the mean of the simulator's answers, where they were asked for.
     """
 
     mean_GPHY: Floats
     half_LGPHY: Floats
+    low_Y: Floats
+    high_Y: Floats
     truth_GPHY: Floats | None = None
+
+    @property
+    def limits_LGPHY(self) -> tuple[Floats, Floats]:
+        """Return the lower and the upper limits, those that cannot occur moved to the nearest that can."""
+        low, high = (self.mean_GPHY + side * self.half_LGPHY for side in (-1, 1))
+        return np.clip(low, self.low_Y, self.high_Y), np.clip(high, self.low_Y, self.high_Y)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -98,28 +110,39 @@ class AverageEffects:
     def to_rows(self) -> Iterator[Row]:
         """Yield a row per quantity, group, plan, step and outcome; differences follow the outcomes, survival these."""
         for quantity, found in (("outcome", self.outcomes), ("difference", self.differences)):
-            for g, p, h, y in np.argwhere(~np.isnan(found.mean_GPHY)).tolist():
-                if quantity == "difference" and p == self.reference:
+            lower, upper = found.limits_LGPHY
+            steps_P = np.array([len(plan) for plan in self.plans])
+            if quantity == "difference":
+                steps_P = np.minimum(steps_P, steps_P[self.reference])
+                steps_P[self.reference] = 0
+            for g, p, h, y in np.ndindex(found.mean_GPHY.shape):
+                if h >= steps_P[p]:
                     continue
-                outcome, half_L = self.schema.outcomes[y], found.half_LGPHY[:, g, p, h, y]
+                outcome, at = self.schema.outcomes[y], (g, p, h, y)
                 of = {"outcome": outcome.name, "unit": outcome.unit}
-                row = self._row(quantity, of, float(found.mean_GPHY[g, p, h, y]), half_L, (g, p, h))
-                yield row | ({} if found.truth_GPHY is None else {"truth": float(found.truth_GPHY[g, p, h, y])})
-        unknown_L = np.full(len(self.levels), np.nan)
+                limits_2L = lower[:, *at], upper[:, *at]
+                row = self._row(quantity, of, float(found.mean_GPHY[at]), limits_2L, (g, p, h))
+                yield row | ({} if found.truth_GPHY is None else {"truth": float(found.truth_GPHY[at])})
+        unknown_2L = (np.full(len(self.levels), np.nan),) * 2
         for name, mean_GPH in self.survival.items():
             apart_GPH = mean_GPH - mean_GPH[:, self.reference, None]
             for quantity, values_GPH in (("survival", mean_GPH), ("survival difference", apart_GPH)):
                 for g, p, h in np.argwhere(~np.isnan(values_GPH)).tolist():
                     if quantity == "survival" or p != self.reference:
                         of = {"outcome": name, "unit": ""}
-                        row = self._row(quantity, of, float(values_GPH[g, p, h]), unknown_L, (g, p, h))
-                        row["interval_kind"] = "none (hazards at the mean course)"
+                        row = self._row(quantity, of, float(values_GPH[g, p, h]), unknown_2L, (g, p, h))
+                        row["interval_kind"] = "none (hazards are means over courses)"
                         yield row | ({} if self.outcomes.truth_GPHY is None else {"truth": None})
 
     def _row(
-        self, quantity: str, of: Mapping[str, str], estimate: float, half_L: Floats, at: tuple[int, int, int]
+        self,
+        quantity: str,
+        of: Mapping[str, str],
+        estimate: float,
+        limits_2L: tuple[Floats, Floats],
+        at: tuple[int, int, int],
     ) -> Row:
-        """Return the row of a mean at a group, plan and step, without limits where half their width is unknown."""
+        """Return the row of a mean at a group, plan and step, without numbers where they are unknown."""
         g, p, h = at
         row: Row = {
             "quantity": quantity,
@@ -129,16 +152,16 @@ class AverageEffects:
             "reference": self.plans[self.reference].name if quantity.endswith("difference") else None,
             "step": h + 1,
             **of,
-            "estimate": estimate,
+            "estimate": None if np.isnan(estimate) else estimate,
         }
-        for i, (level, half) in enumerate(zip(self.levels, half_L.tolist(), strict=True)):
-            known, further = not np.isnan(half), f"_{level:g}" * (i > 0)
-            row |= {f"lower{further}": estimate - half if known else None,
-                    f"upper{further}": estimate + half if known else None}  # fmt: skip
+        for i, (level, lower, upper) in enumerate(zip(self.levels, *limits_2L, strict=True)):
+            known, further = bool(np.isfinite(lower)), f"_{level:g}" * (i > 0)
+            row |= {f"lower{further}": float(lower) if known else None,
+                    f"upper{further}": float(upper) if known else None}  # fmt: skip
             if not i:
                 row["level"] = level if known else None
         return row | {
-            "interval_kind": self.interval_kind,
+            "interval_kind": UNMEASURED if np.isnan(estimate) else self.interval_kind,
             "moments": int(self.moments_G[g]),
             "units": int(self.units_G[g]),
         }
@@ -178,7 +201,10 @@ class Averager:
     def add(self, answers: CohortAnswers, truth_QHY: Floats | None = None) -> None:
         """Gather a chunk, and the simulator's answers to it."""
         shape = (len(answers.cohort), len(self._plans), *answers.estimates.mean_QHY.shape[1:])
-        self._mean.append(np.where(answers.own_QHY, answers.estimates.mean_QHY, np.nan).reshape(shape))
+        measured_QHY = answers.own_QHY
+        if answers.unmeasured_QHY is not None:
+            measured_QHY = measured_QHY & ~answers.unmeasured_QHY
+        self._mean.append(np.where(measured_QHY, answers.estimates.mean_QHY, np.nan).reshape(shape))
         if answers.worst_Q is not None:
             self._light.append(answers.worst_Q.reshape(shape[:2]))
         for name, values_QH in answers.goes_on.columns.items() if answers.goes_on else ():
@@ -198,7 +224,8 @@ class Averager:
         for i, minus in enumerate((None, apart)):
             values = mean_MPHY if minus is None else mean_MPHY - mean_MPHY[minus]
             true = truth_MPHY if minus is None or truth_MPHY is None else truth_MPHY - truth_MPHY[minus]
-            found.append(self._averages(values, true, unit_M, training and training[i], levels))
+            mean, half, truth = self._averages(values, true, unit_M, training and training[i], levels)
+            found.append(Averages(mean, half, *_bounds(model, apart=minus is not None), truth))
         units_G = np.array([len(np.unique(unit_M[in_M])) for in_M in self.in_GM])
         survival = {
             name: np.stack([np.concatenate(parts)[in_M].mean(axis=0) for in_M in self.in_GM])
@@ -223,7 +250,8 @@ class Averager:
         unit_M: NDArray[np.int64],
         variance_GPHY: Floats | None,
         levels: Sequence[float],
-    ) -> Averages:
+    ) -> tuple[Floats, Floats, Floats | None]:
+        """Return means, half the widths of their intervals, and the true means, by group."""
         mean_GPHY = np.stack([values_MPHY[in_M].mean(axis=0) for in_M in self.in_GM])
         half = np.full((len(levels), *mean_GPHY.shape), np.nan)
         if variance_GPHY is not None:
@@ -231,7 +259,18 @@ class Averager:
                 sd_PHY = np.sqrt(variance_GPHY[g])
                 half[:, g] = half_widths(values_MPHY[in_M], unit_M[in_M], sd_PHY, levels)
         truth = None if true_MPHY is None else np.stack([true_MPHY[in_M].mean(axis=0) for in_M in self.in_GM])
-        return Averages(mean_GPHY, half, truth)
+        return mean_GPHY, half, truth
+
+
+def _bounds(model: FittedModel, *, apart: bool) -> tuple[Floats, Floats]:
+    """Return between what each outcome can be `[Y]`, or how far `apart` two of them; infinite where nothing says."""
+    binary_Y = np.array([outcome.kind == "binary" for outcome in model.schema.outcomes])
+    if apart:
+        return np.where(binary_Y, -1.0, -np.inf), np.where(binary_Y, 1.0, np.inf)
+    low_Y, high_Y = np.where(binary_Y, 0.0, -np.inf), np.where(binary_Y, 1.0, np.inf)
+    if facts := facts_of(model):
+        return facts.clip(low_Y), facts.clip(high_Y)
+    return low_Y, high_Y
 
 
 def same_plans(cohort: Cohort, request: PlanRequest) -> tuple[AnyPlan, ...]:
@@ -303,7 +342,7 @@ def training_variance(
     It is that of the mean over moments in joint draws: what draws share, and what is each unit's own, over the number
     of units (spec AVERAGE-3). None where the model has no posterior, which would tell it.
     """
-    if not _has_posterior(model):
+    if not is_joint(model):
         return None
     plans, found = len(same_plans(cohort, request)), []
     most = max(FEWEST_DRAWN, MOST_DRAWN // (plans * len(in_GM)))
@@ -352,12 +391,6 @@ def _of_mean(drawn_SMPHY: Floats, unit_M: NDArray[np.integer], units: int) -> Fl
     return np.asarray(shared_PHY + own_PHY * sample / units)
 
 
-def _has_posterior(model: FittedModel) -> bool:
-    if isinstance(model, StackModel):
-        return all(_has_posterior(model.parts[name]) for name in model.answering)
-    return isinstance(model, DrawsOutcomes | PredictsDistribution)
-
-
 def _draws_training(model: FittedModel) -> bool:
     if isinstance(model, StackModel):
         return all(_draws_training(model.parts[name]) for name in model.answering)
@@ -368,12 +401,12 @@ def _is_ensemble(model: FittedModel) -> bool:
     """Return whether a model, or some part of a stack, is a network, of however many members."""
     if isinstance(model, StackModel):
         return any(_is_ensemble(model.parts[name]) for name in model.answering)
-    return not _has_posterior(model) and not (model.method in METHODS and METHODS[model.method].closed_form)
+    return not is_joint(model) and not (model.method in METHODS and METHODS[model.method].closed_form)
 
 
 def kind_of(model: FittedModel) -> str:
     """Return what the intervals of a model's averages include, or why there are none."""
-    if not _has_posterior(model):
+    if not is_joint(model):
         return NONE_OF_MEMBERS if _is_ensemble(model) else NONE
     if not _draws_training(model):
         return "subjects and their posterior (not what the training sample leaves open: fit the model again)"

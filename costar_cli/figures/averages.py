@@ -65,10 +65,10 @@ def _draw(ax: Axes, effects: AverageEffects, g: int, k: int) -> None:
         (colour, marker), shift = plan_style(i), APART * (i - (min(len(effects.plans), MOST_PLANS) - 1) / 2)
         steps = np.arange(1, len(plan) + 1) + shift  # side by side: bands of several plans would hide each other
         mean_H = effects.outcomes.mean_GPHY[g, i, : len(plan), k]
-        half_H = effects.outcomes.half_LGPHY[0, g, i, : len(plan), k]
+        low_H, high_H = (limit[0, g, i, : len(plan), k] for limit in effects.outcomes.limits_LGPHY)
         ax.plot(steps, mean_H, color=colour, marker=marker)
-        if not np.isnan(half_H).any():
-            ax.vlines(steps, mean_H - half_H, mean_H + half_H, color=colour, lw=1.2)
+        if not np.isnan(low_H).all():
+            ax.vlines(steps, low_H, high_H, color=colour, lw=1.2)
         if effects.outcomes.truth_GPHY is not None:
             ax.plot(steps, effects.outcomes.truth_GPHY[g, i, : len(plan), k], color=BLACK, ls=":", lw=1.2)
     ax.set_title(f"{label_text(effects.groups[g], 40)} ({effects.moments_G[g]:,})")

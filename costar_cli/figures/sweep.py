@@ -57,8 +57,9 @@ class Curve:
     def of_average(cls, effects: AverageEffects, group: int, outcome: int) -> "Curve":
         """Return the curve of a group's mean, with the light that most of its answers have or exceed."""
         found = effects.outcomes
-        mean_PH, half_P = found.mean_GPHY[group, :, :, outcome], found.half_LGPHY[0, group, :, -1, outcome]
-        limits = None if np.isnan(half_P).all() else (mean_PH[:, -1] - half_P, mean_PH[:, -1] + half_P)
+        mean_PH = found.mean_GPHY[group, :, :, outcome]
+        low_P, high_P = (limit[0, group, :, -1, outcome] for limit in found.limits_LGPHY)
+        limits = None if np.isnan(low_P).all() else (low_P, high_P)
         truth = None if found.truth_GPHY is None else found.truth_GPHY[group, :, -1, outcome]
         light = None
         if effects.lights_GPL is not None:

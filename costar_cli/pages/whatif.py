@@ -30,7 +30,7 @@ NO_BANDS: Final = (
     "Estimates hold only if everything that drives both treatment and outcome is in the data.",
 )
 ABOUT_SURVIVAL: Final = (
-    "How likely the series is to go on through each step, from hazards along the predicted course. Outcomes are those "
+    "How likely the series is to go on through each step, from mean hazards over possible courses. Outcomes are those "
     "of a subject whose series goes on: read the two together."
 )
 SIGNS: Final = {

@@ -68,6 +68,9 @@ def _at_dose(effects: "AverageEffects", sweep: "Sweep", row: Mapping[str, Any]) 
 
 def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Mapping[str, Any]], show: Show) -> None:
     """Print the rows of each model, and what its intervals include."""
+    from costar_cli.cohort.averages import UNMEASURED
+    from costar_cli.evaluate.bootstrap import FEWEST_UNITS
+
     for effects in found:
         mine = [row for row in rows if row["model"] == effects.label]
         for outcome in effects.schema.outcomes:
@@ -76,12 +79,14 @@ def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Ma
                 if of:
                     show(session, effects, of, quantity)
         _show_survival(session, effects)
+        if any(row["interval_kind"] == UNMEASURED for row in mine):
+            session.out.note(f"some averages of {effects.label} are left out: {UNMEASURED[6:-1]}")
         if effects.interval_kind.startswith("none"):
             session.out.note(f"averages of {effects.label} have no interval: {effects.interval_kind[6:-1]}")
             continue
         if any(row["lower"] is not None for row in mine):
             session.out.note(f"intervals of {effects.label} include {effects.interval_kind}; units are {effects.unit}s")
-        if any(row["lower"] is None for row in mine if not row["quantity"].startswith("survival")):
+        if any(row["units"] < FEWEST_UNITS for row in mine):
             session.out.note("groups of fewer than 20 units have no interval")
 
 

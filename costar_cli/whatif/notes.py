@@ -268,7 +268,7 @@ def _on_ends(report: WhatIfReport) -> Iterator[str]:
             continue
         yield (
             f"outcomes by model `{answer.label}` are those of a subject whose series goes on; how likely that is "
-            "stands beside them (`survival`), from hazards along the predicted course: no band is shown for it"
+            "stands beside them (`survival`), from mean hazards over possible courses: no band is shown for it"
         )
         if few := [f"{name} ({count})" for name, count in answer.goes_on.events.items() if count < FEWEST_EVENTS]:
             yield f"few training subjects of model `{answer.label}` ended by {', '.join(few)}: that is a guess"

@@ -11,7 +11,7 @@ from costar_cli.cohort.averages import _of_mean, half_widths, kind_of, same_plan
 from costar_cli.errors import UsageError
 from costar_cli.panel import Panel
 from costar_cli.plans import PlanRequest
-from costar_cli.uncertainty import draws
+from costar_cli.uncertainty import OutcomeFacts, draws
 from tests.fits import model_of
 from tests.methods.stack_worlds import stacked
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, request_of
@@ -79,6 +79,37 @@ def test_the_interval_of_an_effect_that_all_share_is_that_of_training():
     assert row["interval_kind"] == "subjects and training (posterior)"
     assert row["estimate"] == pytest.approx(-2, abs=1e-4)
     assert row["upper"] - row["estimate"] == pytest.approx(1.64, rel=0.15)  # of a normal, an sd of 1
+
+
+class Rare(PosteriorModel):
+    """A posterior much wider than its outcome, of which it knows the bounds."""
+
+    def rollout(self, panel, queries, **options):
+        return np.clip(super().rollout(panel, queries, **options), 0, 1)
+
+    def draw_outcomes(self, panel, queries, n, seed, *, among=None):
+        off_S = np.random.default_rng(seed).normal(0, 3, n)[:, None, None, None]
+        treated_Q11 = self.schema.treatments.decode(queries.plan).any(axis=(1, 2))[:, None, None]
+        return off_S * np.where(treated_Q11, 1, 2) * np.ones((len(queries), queries.horizon, 1))
+
+
+@pytest.mark.parametrize(("kind", "most", "apart"), [("binary", 1, (-1, 1)), ("count", None, None)])
+def test_limits_of_means_stay_within_what_can_be(monkeypatch, kind, most, apart):
+    outcome = TUMOR.outcomes[0].model_copy(update={"kind": kind})
+    model = Rare(TUMOR.model_copy(update={"outcomes": (outcome,)}), calibrated=False)
+    panel = panel_of(np.random.default_rng(0).integers(0, 2, 60).astype(float))
+    facts = OutcomeFacts.of(panel, model.schema, model.scaler)
+    monkeypatch.setattr(averages_module, "facts_of", lambda of: replace(facts, lower=(0.0,), upper=(most,)))
+    rows = list(averages(cohort_of(panel), model).to_rows())
+    outcomes, differences = ([row for row in rows if row["quantity"] == of] for of in ("outcome", "difference"))
+    assert {row["lower"] for row in outcomes} == {0}
+    assert all(row["lower"] <= row["lower_0.5"] <= row["estimate"] <= row["upper_0.5"] for row in outcomes)
+    if most:
+        assert {row["upper"] for row in outcomes} == {1}
+        assert {(row["lower"], row["upper"]) for row in differences} == {apart}
+    else:
+        assert min(row["upper"] for row in outcomes) > 1
+        assert max(row["lower"] for row in differences) < -1  # fewer than under another plan
 
 
 def test_few_subjects_and_a_single_black_box_have_no_interval():

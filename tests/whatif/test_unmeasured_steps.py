@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.cohort import Cohort, answer_cohort
+from costar_cli.cohort import Averager, Cohort, answer_cohort
 from costar_cli.cohort.answers import tidy_columns
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.methods import METHODS
@@ -65,6 +65,25 @@ def test_tables_of_cohorts_mark_them_abstain_from_them_and_searches_leave_them_o
     assert np.isfinite(columns["estimate"][~missing]).mean() > 0.8
     assert answers.lights is not None
     assert answers.lights.unsupported_QHY[:, 1:3].all()
+
+
+def test_averages_have_no_number_there_and_say_why(data: Dataset, model: FittedModel) -> None:
+    panel = data.panels[Part("source", "test")]
+    cohort = Cohort.of(panel, panel.subject_id.tolist(), origin=ORIGIN)
+    request = request_of(PLANS, ORIGIN, LINEAR.schema, STEPS)
+    averager = Averager(cohort, request, ("all",), np.ones((1, len(cohort)), dtype=bool))
+    for answers in answer_cohort("mixed", model, cohort, request):
+        averager.add(answers)
+    rows = list(averager.finish("mixed", model, (0.9, 0.5)).to_rows())
+    assert len(rows) == STEPS * 3  # outcomes of two plans, and their difference
+    for row in rows:
+        numbers = [row[name] for name in ("estimate", "lower", "upper", "level", "lower_0.5", "upper_0.5")]
+        if ORIGIN + row["step"] in MISSING:
+            assert numbers == [None] * 6
+            assert row["interval_kind"] == "none (no training subject has the outcome at this step of a series)"
+        else:
+            assert np.isfinite(numbers).all()
+            assert row["interval_kind"] == "subjects and training (posterior)"
 
 
 def test_support_tells_what_is_not_measured_from_chance_and_from_the_end(data: Dataset) -> None:
