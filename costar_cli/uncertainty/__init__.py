@@ -3,6 +3,7 @@
 from costar_cli.uncertainty.calibration import (
     BLACK_BOX,
     CALIBRATED,
+    NO_LEVEL,
     RANGE,
     TOO_FEW,
     Bands,
@@ -40,6 +41,7 @@ __all__ = [
     "LEAST_MEMBERS",
     "LIGHTS",
     "NOT_JUDGED",
+    "NO_LEVEL",
     "RANGE",
     "RED",
     "TOO_FEW",

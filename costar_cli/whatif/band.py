@@ -44,6 +44,15 @@ class Band:
         none_LHY = np.full((levels - 1, *mean_HY.shape), np.nan)
         return cls(mean_HY, *(np.concatenate([x[None], none_LHY]) for x in range_of(members_RHY, mean_HY)))
 
+    def without_limits(self, of_Y: NDArray[np.bool_]) -> Self:
+        """Return the band without the limits of some outcomes."""
+        if self.lower is None or self.upper is None:
+            return self
+        lower, upper = (np.where(of_Y, np.nan, limit) for limit in (self.lower, self.upper))
+        return type(self)(self.estimate, lower, upper)
+
     def kind(self, kind: str, h: int, k: int) -> str:
         """Return what the limits of an answer are, by that of their model, or why it has none at any level."""
-        return TOO_FEW if self.lower is not None and not np.isfinite(self.lower[:, h, k]).any() else kind
+        if kind.startswith("none") or self.lower is None or np.isfinite(self.lower[:, h, k]).any():
+            return kind
+        return TOO_FEW

@@ -18,7 +18,7 @@ from costar_cli.panel.schema import step_word
 from costar_cli.panel.support import UNCHECKED, WITH_OTHERS, Lack, Support, never_together
 from costar_cli.plans import TreatmentPlan
 from costar_cli.reporting import warnings_of
-from costar_cli.uncertainty import BLACK_BOX, RANGE, Reactions
+from costar_cli.uncertainty import BLACK_BOX, NO_LEVEL, RANGE, Reactions
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
 
 __all__ = [
@@ -287,7 +287,7 @@ def notes_on_bands(report: WhatIfReport) -> Iterator[str]:
             yield from _on_widened(report, answer)
         yield from _on_calibration(report, answer, report.history.part.domain)
         if len(report.plans) > 1:
-            yield from _on_differences(answer)
+            yield from _on_differences(report, answer)
 
 
 def what_bands_cover(report: WhatIfReport) -> Iterator[str]:
@@ -333,7 +333,7 @@ def _on_calibration(report: WhatIfReport, answer: ModelAnswer, domain: Domain) -
         yield f"{name} shows no band where too few of them could be asked about so many steps, or for the level"
 
 
-def _on_differences(answer: ModelAnswer) -> Iterator[str]:
+def _on_differences(report: WhatIfReport, answer: ModelAnswer) -> Iterator[str]:
     """Say which limits of differences have no level, and which model has none."""
     name = f"model `{answer.label}`"
     if answer.difference_kind == RANGE:
@@ -344,6 +344,8 @@ def _on_differences(answer: ModelAnswer) -> Iterator[str]:
     elif answer.difference_kind == BLACK_BOX:
         of = "is" if answer.method != METHODS.combining.name else "is a stack with"
         yield f"{name} {of} a single black box: it says nothing of how far differences between plans may be off"
+    elif NO_LEVEL in report.difference_kinds(answer):
+        yield f"differences of binary outcomes by {name} have no limits: nothing measures how far they may be off"
 
 
 _WITHOUT = {

@@ -21,6 +21,7 @@ from costar_cli.uncertainty import (
     CALIBRATED,
     LEAST_MEMBERS,
     LIGHTS,
+    NO_LEVEL,
     RANGE,
     TOO_FEW,
     Calibration,
@@ -197,6 +198,11 @@ class WhatIfReport:
             return np.zeros((len(self.plans[plan]), len(self.schema.outcomes)), dtype=bool)
         return model.lights[plan].red_HY
 
+    def difference_kinds(self, model: ModelAnswer) -> list[str]:
+        """Return, by outcome, what the limits of a model's differences are, or why there are none."""
+        binary_Y = [outcome.kind == "binary" for outcome in self.schema.outcomes]
+        return [NO_LEVEL if binary and model.apart is not None else model.difference_kind for binary in binary_Y]
+
     def difference_of(self, model: ModelAnswer, plan: int) -> Band:
         """Return the differences between a plan and the reference plan, and their limits, from joint draws.
 
@@ -211,7 +217,8 @@ class WhatIfReport:
             if model.difference_kind != RANGE:
                 return Band(mean_HY)
             return Band.of_range(mean_HY, members_RHY, len(self.levels))
-        return Band.around(model.apart.take(np.array([plan]), steps), model.calibration, self.levels, clip=False)
+        band = Band.around(model.apart.take(np.array([plan]), steps), model.calibration, self.levels, clip=False)
+        return band.without_limits(np.array(self.difference_kinds(model)) == NO_LEVEL)
 
     def to_rows(self) -> list[Row]:
         """Return one row per model, plan, step and outcome, with the columns `COLUMNS`."""
@@ -295,7 +302,9 @@ class WhatIfReport:
                 "unsupported": {plan: list(what) for plan, what in model.unsupported.items()},
                 "interval_kind": self.interval_kind_of(model),
                 "interval_method": "split conformal" if self.shown_levels(model) else None,
-                "difference_interval_kind": model.difference_kind if len(self.plans) > 1 else None,
+                "difference_interval_kind": min(self.difference_kinds(model), key=NO_LEVEL.__eq__)
+                if len(self.plans) > 1
+                else None,
                 "calibration": _facts(model.calibration),
                 "effective_subjects": list(model.effective) if model.effective else None,
                 "like_practice": self._like_practice(model),
@@ -391,7 +400,8 @@ class WhatIfReport:
         for h in range(len(band.estimate)):
             for k, outcome in enumerate(self.schema.outcomes):
                 marks = self._marks(model, plan, h, k, apart=reference is not None)
-                kind = band.kind(model.interval_kind if reference is None else model.difference_kind, h, k)
+                kind = model.interval_kind if reference is None else self.difference_kinds(model)[k]
+                kind = band.kind(kind, h, k)
                 shown = not (self.abstain and marks["support"] == LIGHTS[2])
                 estimate, true = _at(band.estimate, h, k) if shown else None, _at(truth, h, k)
                 limits = [
