@@ -11,7 +11,7 @@ from costar_cli.datasets.table.written import OTHERS, PLAIN, Written
 MOSTLY: Final = 0.9  # of the values of a column, share that is numbers where others are slips
 STAND_FOR_MISSING: Final = (".", "n/a", "#n/a", "<na>")  # among numbers; `.` of NONMEM and SAS
 FEWEST_ROWS, MOST_VALUES = 100, 500_000  # that are looked at for marks
-MOST_COLUMNS: Final = 500  # of numbers, and of others: six ways of writing take seconds for thousands
+MOST_COLUMNS: Final = 200  # of numbers, and of others: six ways of writing take seconds for thousands
 DEFAULT_BLANK: Final = ("NA", "NaN", "null")
 
 

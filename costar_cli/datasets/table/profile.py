@@ -228,6 +228,8 @@ class Facts:
         some = self.known.unique(maintain_order=True).head(TRIED)
         if some.cast(pl.Float64, strict=False).null_count() < len(some):
             return self._compact(some) if self.words & TIME and len(some) else ()
+        if len(some) and not self._dates(some, FORMATS[0]).null_count():
+            return FORMATS[:1]  # no other format reads all that is ISO
         clocks = bool(some.str.contains(":", literal=True).any())
         tried = [f for f in (FORMATS if self.as_text else FORMATS[:1]) if clocks or ":" not in f]
         read = {f: self._dates(some, f) for f in tried}
