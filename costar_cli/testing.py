@@ -144,6 +144,15 @@ class MethodCase:
         """Return outcomes `[R,Q,H,Y]`."""
         return self.model.rollout(panel or self.panel, queries)
 
+    def with_another_treatment(self) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.float32]]]:
+        """Yield each step of plans, their answers `[R,Q,H,Y]`, and those with another treatment at that step."""
+        queries = self.ask()
+        expected = self.answer(queries)
+        for step in range(self.model.horizon):
+            plan = queries.plan.copy()
+            plan[:, step] = self.other(plan[:, step])
+            yield step, expected, self.answer(replace(queries, plan=plan))
+
 
 def nothing_after_the_origin_changes_a_prediction(case: MethodCase) -> None:
     """Other series, treatments, masks and lengths after a query's origin leave its answer alone."""
@@ -178,12 +187,7 @@ def the_history_changes_predictions(case: MethodCase) -> None:
 
 def a_treatment_changes_no_step_before_it_acts(case: MethodCase) -> None:
     """The treatment at step j of a plan leaves the predictions up to step j alone."""
-    queries = case.ask()
-    expected = case.answer(queries)
-    for step in range(case.model.horizon):
-        plan = queries.plan.copy()
-        plan[:, step] = case.other(plan[:, step])
-        changed = case.answer(replace(queries, plan=plan))
+    for step, expected, changed in case.with_another_treatment():
         _close(changed[:, :, :step], expected[:, :, :step], rtol=1e-5)
 
 
