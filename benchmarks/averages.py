@@ -26,7 +26,10 @@ import numpy as np
 import costar_cli
 from benchmarks.comparing import Row, fitted, read, replaced, write
 from benchmarks.machine import commit, machine, versions
-from costar_cli.cohort import (
+from costar_cli.methods.base import FittedModel
+from costar_cli.panel import Dataset
+from costar_cli.plans import PlanRequest, TreatmentPlan
+from costar_cli.questions import (
     AverageEffects,
     Averager,
     Cohort,
@@ -37,9 +40,6 @@ from costar_cli.cohort import (
     names_of,
     true_answers,
 )
-from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset
-from costar_cli.plans import PlanRequest, TreatmentPlan
 
 LEVELS: Final = (0.9, 0.5)
 OUT: Final = Path(__file__).resolve().parent / "results" / "averages.csv"

@@ -4,8 +4,8 @@
 
 A tumour cohort (gamma 10), and of it the mixed model, the growth GRU and COSTAR (three members, from random weights,
 trained for few updates: speed does not depend on what the weights are). Each is asked about one patient under three
-plans of six days: by `costar_cli.whatif.estimate_outcomes` in one process, with rows and facts as they are printed, and
-by the command `costar whatif --json`, a process for each answer. *Without* is the same model whose file has no
+plans of six days: by `costar_cli.questions.estimate_outcomes` in one process, with rows and facts as they are printed,
+and by the command `costar whatif --json`, a process for each answer. *Without* is the same model whose file has no
 calibration and no practice.
 """
 
@@ -28,8 +28,8 @@ from costar_cli.methods.stored import model_of
 from costar_cli.panel import Dataset
 from costar_cli.panel.store import write_dataset
 from costar_cli.plans import parse_plans
+from costar_cli.questions import estimate_outcomes
 from costar_cli.reporting import NullReporter
-from costar_cli.whatif import estimate_outcomes
 
 PLANS = '{"plans": {"watch": [{}, {}, {}, {}, {}, {}], "chemo": %s, "both": %s}}'
 COMMANDS = 7  # answers of the command that are timed

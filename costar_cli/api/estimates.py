@@ -16,9 +16,9 @@ from costar_cli.panel.dataset import Dataset, Domain, Part
 from costar_cli.panel.schema import PanelSchema
 from costar_cli.plans import Moments, Origin, PlanRequest, parse_origin, parse_plans, read_plan_file, step_of
 from costar_cli.plans.moments import Begin
+from costar_cli.questions import WhatIfReport, validated_on
+from costar_cli.questions import estimate_outcomes as answer
 from costar_cli.reporting import Reporter
-from costar_cli.whatif import WhatIfReport, validated_on
-from costar_cli.whatif import estimate_outcomes as answer
 
 if TYPE_CHECKING:
     from costar_cli.api.model import Model

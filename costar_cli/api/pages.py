@@ -10,8 +10,8 @@ from costar_cli.artifact import read_header, write_bytes
 from costar_cli.errors import CostarError, MismatchError, UsageError
 from costar_cli.outputs import check_outputs, check_page, named
 from costar_cli.panel import Dataset
+from costar_cli.questions import WhatIfReport
 from costar_cli.search import SearchReport
-from costar_cli.whatif import WhatIfReport
 
 if TYPE_CHECKING:
     from costar_cli.evaluate import EvaluationReport

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from costar_cli.api.calls import reporting
 from costar_cli.api.data import new_dataset
 from costar_cli.api.estimates import Plans, plan_request
-from costar_cli.cohort import (
+from costar_cli.errors import UsageError
+from costar_cli.frames import FrameName, frame_name, is_frame, make_frame
+from costar_cli.panel.compatible import other_data, require_compatible
+from costar_cli.panel.dataset import Dataset, Location
+from costar_cli.panel.panel import Panel, join_panels
+from costar_cli.plans import Moments, Origin, PlanRequest, parse_origin
+from costar_cli.plans.untrusted import Problems
+from costar_cli.questions import (
     Averager,
     Cohort,
     CohortAnswers,
@@ -28,16 +35,9 @@ from costar_cli.cohort import (
     true_answers,
     with_plans,
 )
-from costar_cli.errors import UsageError
-from costar_cli.frames import FrameName, frame_name, is_frame, make_frame
-from costar_cli.panel.compatible import other_data, require_compatible
-from costar_cli.panel.dataset import Dataset, Location
-from costar_cli.panel.panel import Panel, join_panels
-from costar_cli.plans import Moments, Origin, PlanRequest, parse_origin
-from costar_cli.plans.untrusted import Problems
+from costar_cli.questions.estimate import check_request, refuse_unseen
+from costar_cli.questions.notes import unseen_in_plans
 from costar_cli.reporting import warnings_of
-from costar_cli.whatif.estimate import check_request, refuse_unseen
-from costar_cli.whatif.notes import unseen_in_plans
 
 if TYPE_CHECKING:
     from costar_cli.api.calls import Progress

@@ -9,7 +9,6 @@ from costar_cli.api.calls import one_of, reporting, texts
 from costar_cli.api.data import new_dataset
 from costar_cli.api.estimates import Plans, losses_on_domain, plan_request
 from costar_cli.api.predictions import places_of
-from costar_cli.cohort import Cohort, doubts, join_places, names_of
 from costar_cli.config.choices import RankingName
 from costar_cli.errors import UsageError
 from costar_cli.frames import FrameName, frame_name, is_frame
@@ -17,12 +16,13 @@ from costar_cli.methods.shared.transformed import on_transforms
 from costar_cli.panel import Dataset
 from costar_cli.panel.compatible import other_data, require_compatible
 from costar_cli.plans import PlanRequest, TreatmentPlan, parse_origin
+from costar_cli.questions import Cohort, doubts, join_places, names_of
+from costar_cli.questions.estimate import refuse_unseen
+from costar_cli.questions.notes import on_reactions, unseen_in_plans
 from costar_cli.reporting import Reporter, warnings_of
 from costar_cli.search import SearchReport, SearchRequest, SubjectAnswer, notes_on, search
 from costar_cli.search.report import SHOWN
 from costar_cli.uncertainty import calibration_of, draws_are_members, interval_kind, support_of
-from costar_cli.whatif.estimate import refuse_unseen
-from costar_cli.whatif.notes import on_reactions, unseen_in_plans
 
 if TYPE_CHECKING:
     from costar_cli.api.calls import Progress

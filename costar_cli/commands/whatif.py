@@ -132,8 +132,8 @@ def _required(
         raise UsageError("both --subject and --subjects are given", fix=fix)
     who = tuple(subject or ()) if subjects is None else subjects
     if subjects is None and not who and plan is not None and plan.suffix.lower() == ".csv":
-        from costar_cli.cohort import subjects_of_plans
         from costar_cli.plans import read_plan_file
+        from costar_cli.questions import subjects_of_plans
 
         if subjects_of_plans(read_plan_file(plan)):
             return plan, ()

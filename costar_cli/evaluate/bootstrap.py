@@ -6,7 +6,7 @@ from the estimate in standard errors, and its absolute value decides both the in
 "On symmetric bootstrap confidence intervals"); how often that errs is in docs/benchmark.md.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -14,21 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, average_over_steps
+from costar_cli.uncertainty.resampling import FEWEST_UNITS, weights
 
 __all__ = [
     "ENOUGH_UNITS",
-    "FEWEST_UNITS",
     "INTERVAL_KIND",
     "Interval",
     "PairedDifference",
     "bootstrap_interval",
     "caution_about_units",
-    "moved_means",
     "paired_difference",
     "paired_differences",
     "standard_error",
     "too_few_units",
-    "weights",
 ]
 
 INTERVAL_KIND = (
@@ -38,11 +36,9 @@ INTERVAL_KIND = (
 
 Floats = NDArray[np.float64]
 
-FEWEST_UNITS = 20  # below this neither intervals nor tests keep their level, however they are made
 ENOUGH_UNITS = 100  # from here on no caution is said
 # In how many percent of cases equal methods were called different at a nominal 5 %, by units (docs/benchmark.md).
 _CALLED_DIFFERENT = {FEWEST_UNITS: 12, 50: 10}
-_CHUNK_WEIGHTS = 400_000  # weights held at once: 3 MB, and as much again per step
 _FEWEST_REPLICATES = 20  # below this, quantiles mean nothing
 _ROUNDING = 1e-9  # of the RMSEs that are compared: what is smaller is rounding
 
@@ -298,29 +294,3 @@ def _rmse(sums_RNH: Floats, count_NH: Floats, weights_BN: Floats) -> tuple[Float
     own_HBN = slope_RBH.transpose(2, 1, 0) @ sums_RNH.transpose(2, 0, 1)
     mean_HB1 = (slope_RBH * mean_RBH).sum(axis=0).T[..., None]
     return rmse_RBH.mean(axis=0), own_HBN - mean_HB1 * count_NH.T[:, None]
-
-
-def moved_means(sums_UK: Floats, counts_UK: Floats, *, replicates: int, seed: int) -> Floats:
-    """Return how far means move where units are drawn with replacement `[B,K]`; nothing known is not a number.
-
-    Args:
-        sums_UK: each unit's sum of what is averaged.
-        counts_UK: how many it has, in one column where all means have the same.
-        replicates: how often units are drawn, B.
-        seed: of it.
-    """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean_K = sums_UK.sum(axis=0) / counts_UK.sum(axis=0)
-        chunks = weights(len(sums_UK), replicates, seed)
-        return np.concatenate([(w_BU @ sums_UK) / (w_BU @ counts_UK) - mean_K for w_BU in chunks])
-
-
-def weights(subjects: int, replicates: int, key: int | list[int]) -> Iterator[Floats]:
-    """Yield multinomial weights `[b,N]`: how often each subject was drawn in N draws with replacement."""
-    rng = np.random.default_rng(np.random.SeedSequence(key))
-    chunk = max(1, _CHUNK_WEIGHTS // subjects)
-    for start in range(0, replicates, chunk):
-        rows = min(chunk, replicates - start)
-        drawn = rng.integers(subjects, size=(rows, subjects)) + subjects * np.arange(rows)[:, None]
-        counted = np.bincount(drawn.ravel(), minlength=rows * subjects)
-        yield counted.reshape(rows, subjects).astype(np.float64)

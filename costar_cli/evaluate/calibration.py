@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from costar_cli.evaluate.bootstrap import FEWEST_UNITS
 from costar_cli.evaluate.metrics import AVERAGED_STEPS
+from costar_cli.uncertainty.resampling import FEWEST_UNITS
 
 LEVELS: Final = tuple(round(0.05 * i, 2) for i in range(1, 20))
 REPORTED: Final = (0.5, 0.8, 0.9, 0.95)  # each is one of `LEVELS`

@@ -10,11 +10,11 @@ from typing import ClassVar, Final, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.evaluate.bootstrap import FEWEST_UNITS, moved_means
 from costar_cli.evaluate.setups import SetupName
 from costar_cli.panel import Panel, Queries
 from costar_cli.panel.queries import rolling_origin
 from costar_cli.panel.schema import Variable
+from costar_cli.uncertainty.resampling import FEWEST_UNITS, moved_means
 
 Floats = NDArray[np.float64]
 Axis = Literal["origin", "series"]

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from costar_cli.cohort import AverageEffects
 from costar_cli.figures.style import BLACK, caption, figure, label_lines, label_text, plan_style, write_figure
 from costar_cli.panel.schema import labelled, steps_axis
+from costar_cli.questions import AverageEffects
 
 MOST_GROUPS: Final = 6
 MOST_PLANS: Final = 12

@@ -23,8 +23,8 @@ from costar_cli.figures.style import (
     write_figure,
 )
 from costar_cli.panel.schema import labelled, step_word
-from costar_cli.whatif import WhatIfReport
-from costar_cli.whatif.sensitivity import Sensitivity
+from costar_cli.questions import WhatIfReport
+from costar_cli.questions.sensitivity import Sensitivity
 
 ABOUT = "Gamma: an unrecorded variable multiplies or divides the odds of treatment by it, at every step"
 ALLOWED = "what hidden confounding\nallows; marked where\nit reaches 0"

@@ -11,12 +11,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from costar_cli.cohort import AverageEffects
 from costar_cli.figures.style import BLACK, GREY, caption, figure, label_text, plan_style, tint, write_figure
 from costar_cli.panel.schema import labelled, step_word, steps_of
 from costar_cli.plans.sweep import Sweep
+from costar_cli.questions import AverageEffects
+from costar_cli.questions.report import ModelAnswer, WhatIfReport
 from costar_cli.uncertainty import LIGHTS
-from costar_cli.whatif.report import ModelAnswer, WhatIfReport
 
 SHADE: Final = 0.18
 MOST_TICKS: Final = 500  # of the rug: some of the doses that were given, evenly spread

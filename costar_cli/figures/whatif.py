@@ -30,8 +30,8 @@ from costar_cli.figures.style import (
 from costar_cli.figures.whatif_lights import LightStrip, draw_estimate, light_handles, light_strips, red_steps
 from costar_cli.figures.whatif_strips import SurvivalStrip, TreatmentStrip, survival_strips, treatment_strips
 from costar_cli.panel.schema import labelled, step_axis
-from costar_cli.whatif.band import Band
-from costar_cli.whatif.report import ModelAnswer, WhatIfReport
+from costar_cli.questions.band import Band
+from costar_cli.questions.report import ModelAnswer, WhatIfReport
 
 __all__ = ["draw_whatif", "plot_whatif"]
 

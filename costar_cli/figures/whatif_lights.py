@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from costar_cli.figures.style import AMBER, GREY, LEGEND_POINTS, RED, label_text, plan_style
-from costar_cli.whatif.report import ModelAnswer, WhatIfReport
+from costar_cli.questions.report import ModelAnswer, WhatIfReport
 
 RED_DASHES: Final = (0, (1.2, 1.2))  # shorter than those of the truth
 SIGNS: Final = {"amber": ("$?$", AMBER, 6.5), "red": ("$!$", RED, 7.5)}

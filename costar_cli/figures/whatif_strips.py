@@ -10,7 +10,7 @@ from costar_cli.figures.style import BLACK, label_text, plan_style
 from costar_cli.panel import Values
 from costar_cli.panel.levels import in_order
 from costar_cli.panel.schema import labelled
-from costar_cli.whatif.report import ModelAnswer, WhatIfReport
+from costar_cli.questions.report import ModelAnswer, WhatIfReport
 
 LONGEST_LABEL = 24
 GAP = 0.6  # between treatments, in rows

@@ -11,10 +11,10 @@ from costar_cli.pages.whatif import SIGNS, lineage
 from costar_cli.panel.findings import counted, percent
 from costar_cli.panel.schema import labelled, step_word, steps_of
 from costar_cli.plans.words import in_words
+from costar_cli.questions.tables import decimals_of, estimate_text
 from costar_cli.search import SearchReport
 from costar_cli.search.report import SHOWN, Row
 from costar_cli.uncertainty import RANGE
-from costar_cli.whatif.tables import decimals_of, estimate_text
 
 __all__ = ["how_sure", "rank_table", "search_page"]
 

@@ -7,10 +7,10 @@ from costar_cli import __version__
 from costar_cli.figures.whatif import draw_whatif
 from costar_cli.pages.page import Item, Page, ReportTable, Section, Tag, lights_mean, render, svg
 from costar_cli.panel.schema import labelled, step_axis, step_word, steps_of
+from costar_cli.questions.notes import notes_on_bands, what_bands_cover
+from costar_cli.questions.report import ModelAnswer, WhatIfReport
+from costar_cli.questions.tables import answer_table, light_reasons, survival_table
 from costar_cli.uncertainty import LIGHTS, RANGE
-from costar_cli.whatif.notes import notes_on_bands, what_bands_cover
-from costar_cli.whatif.report import ModelAnswer, WhatIfReport
-from costar_cli.whatif.tables import answer_table, light_reasons, survival_table
 
 __all__ = ["SIGNS", "lineage", "whatif_page"]
 

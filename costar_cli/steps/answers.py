@@ -8,8 +8,8 @@ from costar_cli.ui.output import Output
 
 if TYPE_CHECKING:
     from costar_cli.plans.sweep import Sweep
-    from costar_cli.whatif import ModelAnswer, WhatIfReport
-    from costar_cli.whatif.support import PlanLights
+    from costar_cli.questions import ModelAnswer, WhatIfReport
+    from costar_cli.questions.support import PlanLights
 
 __all__ = ["show_answers", "show_lights", "show_sweep"]
 
@@ -43,7 +43,7 @@ def show_answers(out: Output, report: "WhatIfReport") -> None:
 def show_sweep(out: Output, report: "WhatIfReport", sweep: "Sweep") -> None:
     """Print the answers under each dose, a row per dose and a column per step; with `--truth` that below each."""
     from costar_cli.panel.schema import labelled
-    from costar_cli.whatif.tables import answer_table, is_probability
+    from costar_cli.questions.tables import answer_table, is_probability
 
     out.text(f"subject {report.history.name} ({report.history.part}); {sweep.dose.range} were given")
     for model in report.models:
@@ -60,7 +60,7 @@ def show_sweep(out: Output, report: "WhatIfReport", sweep: "Sweep") -> None:
 
 
 def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswer") -> None:
-    from costar_cli.whatif.tables import answer_table, difference_title, is_probability, survival_table
+    from costar_cli.questions.tables import answer_table, difference_title, is_probability, survival_table
 
     for outcome in report.schema.outcomes:
         unit = f" ({outcome.unit})" if outcome.unit else ""
@@ -81,7 +81,7 @@ def _show_comparison(out: Output, report: "WhatIfReport") -> None:
 
     Where the truth is known it stands beside, and each model's root mean squared error below.
     """
-    from costar_cli.whatif.tables import difference_title
+    from costar_cli.questions.tables import difference_title
 
     for outcome in report.schema.outcomes:
         unit = f" ({outcome.unit})" if outcome.unit else ""
@@ -92,7 +92,7 @@ def _show_comparison(out: Output, report: "WhatIfReport") -> None:
 
 
 def _show_compared(out: Output, report: "WhatIfReport", outcome: str, rows: Rows, title: str) -> None:
-    from costar_cli.whatif.tables import decimals_of, estimate_text, number_text
+    from costar_cli.questions.tables import decimals_of, estimate_text, number_text
 
     mine = [row for row in rows if row["outcome"] == outcome]
     models = [model.label for model in report.models]
@@ -120,7 +120,7 @@ def _rmse(rows: Rows) -> float | None:
 
 def show_lights(out: Output, report: "WhatIfReport") -> None:
     """Print the lights of each model's plans; nothing where no model has any."""
-    from costar_cli.whatif.tables import light_reasons
+    from costar_cli.questions.tables import light_reasons
 
     several = len(report.models) > 1
     for model in report.models:

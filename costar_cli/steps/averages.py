@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
-    from costar_cli.cohort import AverageEffects
     from costar_cli.panel import Dataset
     from costar_cli.plans.sweep import Sweep
+    from costar_cli.questions import AverageEffects
 
 MOST_SHOWN: Final = 8  # plans of a table
 
@@ -68,8 +68,8 @@ def _at_dose(effects: "AverageEffects", sweep: "Sweep", row: Mapping[str, Any]) 
 
 def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Mapping[str, Any]], show: Show) -> None:
     """Print the rows of each model, and what its intervals include."""
-    from costar_cli.cohort.averages import UNMEASURED
-    from costar_cli.evaluate.bootstrap import FEWEST_UNITS
+    from costar_cli.questions.averages import UNMEASURED
+    from costar_cli.uncertainty.resampling import FEWEST_UNITS
 
     for effects in found:
         mine = [row for row in rows if row["model"] == effects.label]
@@ -104,7 +104,7 @@ def _show_doses(
 ) -> None:
     """Print a row per group and dose, a column per step, and the lights where they are known."""
     from costar_cli.panel.schema import steps_of
-    from costar_cli.whatif.tables import decimals_of, estimate_text, number_text
+    from costar_cli.questions.tables import decimals_of, estimate_text, number_text
 
     decimals, lines = decimals_of(row["estimate"] for row in rows), dict[tuple[object, ...], list[str | None]]()
     truth, lights, steps = "truth" in rows[0], "red" in rows[0], sorted({row["step"] for row in rows})
@@ -120,7 +120,7 @@ def _show_doses(
 
 def _show(session: Session, effects: "AverageEffects", rows: Sequence[Mapping[str, Any]], quantity: str) -> None:
     from costar_cli.panel.schema import steps_axis
-    from costar_cli.whatif.tables import decimals_of, estimate_text, number_text
+    from costar_cli.questions.tables import decimals_of, estimate_text, number_text
 
     plans, decimals = (
         list(dict.fromkeys(row["plan"] for row in rows))[:MOST_SHOWN],

@@ -66,7 +66,7 @@ def show_natural_course(out: Output, report: "EvaluationReport") -> None:
     """Print by how much mean predictions under the treatments given are off, by step since the origin."""
     if not report.natural:
         return
-    from costar_cli.whatif.tables import decimals_of, number_text
+    from costar_cli.questions.tables import decimals_of, number_text
 
     out.text(
         "Natural course: mean outcome observed, and mean prediction minus it under the treatments that were given, by "

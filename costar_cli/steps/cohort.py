@@ -21,11 +21,11 @@ from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
     from costar_cli.artifact.shards import Shard
-    from costar_cli.cohort import AverageEffects, Averager, Cohort, Tally
     from costar_cli.methods.base import FittedModel
     from costar_cli.panel import Dataset, Location
     from costar_cli.plans import Origin, PlanRequest
     from costar_cli.plans.sweep import Sweep
+    from costar_cli.questions import AverageEffects, Averager, Cohort, Tally
 
 __all__ = ["CohortQuestion", "run_cohort"]
 
@@ -87,7 +87,8 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
     choice = ModelChoice.of(session.workspace, models).fitting(session.workspace, data)
     question.check(files_read(session, data, models))
     session.read("dataset", data)
-    from costar_cli.cohort import (
+    from costar_cli.plans import COHORT_DRAWS, Moments, TreatmentPlan, parse_origin, parse_plans, read_plan_file
+    from costar_cli.questions import (
         Cohort,
         check_questions,
         choose_subjects,
@@ -97,9 +98,8 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
         warnings_about,
         with_plans,
     )
-    from costar_cli.plans import COHORT_DRAWS, Moments, TreatmentPlan, parse_origin, parse_plans, read_plan_file
-    from costar_cli.whatif.notes import notes_on_transforms
-    from costar_cli.whatif.rules import rule_notes
+    from costar_cli.questions.notes import notes_on_transforms
+    from costar_cli.questions.rules import rule_notes
 
     written = b"" if question.sweep is not None else read_plan_file(question.plan_file)
     dataset = session.load_dataset(data, queries=False, truth=question.truth)
@@ -198,7 +198,7 @@ def _averagers(
     request: "PlanRequest",
 ) -> "dict[str, Averager]":
     """Return what gathers each model's answers for averages; nothing where none are asked for."""
-    from costar_cli.cohort import Averager, groups_of
+    from costar_cli.questions import Averager, groups_of
 
     if not question.average:
         return {}
@@ -222,7 +222,7 @@ def _answer(
     `document` is the file of plans; those of a sweep have a column of their doses.
     """
     from costar_cli.artifact.tables import QUESTION, SHARD, table_file
-    from costar_cli.cohort import Tally, answer_cohort, count_questions, tidy_columns, true_answers
+    from costar_cli.questions import Tally, answer_cohort, count_questions, tidy_columns, true_answers
 
     tallies = {label: Tally(dataset.schema.outcomes, model.horizon) for label, model in models.items()}
     shard = question.part
@@ -270,8 +270,8 @@ def _summary(
     averages: "Sequence[AverageEffects]",
 ) -> dict[str, Any]:
     """Return what `--json` has of a cohort: counts, means by plan, and the kind of intervals, also of averages."""
-    from costar_cli.cohort import MOST_PLANS
     from costar_cli.panel.compatible import same_data
+    from costar_cli.questions import MOST_PLANS
     from costar_cli.uncertainty import interval_kind
 
     plans = set[str]().union(*(tally.names for tally in tallies.values()))
@@ -305,7 +305,7 @@ def _show(session: Session, result: Mapping[str, Any], *, most: int = MOST_SHOWN
     """Print how many were asked about what, and a table of means at the end of so many plans at `most`."""
     from costar_cli.panel.findings import counted
     from costar_cli.panel.schema import steps_axis
-    from costar_cli.whatif.tables import decimals_of, number_text
+    from costar_cli.questions.tables import decimals_of, number_text
 
     out, cohort = session.out, result["cohort"]
     parts = ", ".join(f"{count:,} of {part}" for part, count in cohort["parts"].items())

@@ -17,7 +17,7 @@ from costar_cli.steps.session import Session
 if TYPE_CHECKING:
     from costar_cli.panel import Dataset
     from costar_cli.plans.sweep import Sweep
-    from costar_cli.whatif import WhatIfReport
+    from costar_cli.questions import WhatIfReport
 
 __all__ = ["Question", "check_plot", "files_read", "run_whatif"]
 
@@ -167,7 +167,7 @@ def _write(
     draw: Callable[[Path], object] | None = None,
 ) -> None:
     from costar_cli.artifact import fingerprint, write_bytes
-    from costar_cli.whatif import write_csv, write_estimates
+    from costar_cli.questions import write_csv, write_estimates
 
     if question.csv is not None:
         write_csv(question.csv, report)

@@ -20,9 +20,9 @@ from costar_cli.ui.text import columns_of
 
 if TYPE_CHECKING:
     from costar_cli.artifact.tables import TableFile
-    from costar_cli.cohort import Cohort
     from costar_cli.methods.base import FittedModel
     from costar_cli.panel import Dataset
+    from costar_cli.questions import Cohort
     from costar_cli.search import SearchReport, SearchRequest
 
 __all__ = ["Search", "run_search"]
@@ -143,8 +143,8 @@ def run_search(session: Session, asked: Search, data: Path, model: Path | None) 
 
 
 def _cohort(session: Session, asked: Search, dataset: "Dataset") -> "Cohort":
-    from costar_cli.cohort import Cohort, choose_subjects, join_places, names_of
     from costar_cli.plans import parse_origin
+    from costar_cli.questions import Cohort, choose_subjects, join_places, names_of
 
     origin = parse_origin(asked.origin, single=True)
     if asked.subject is not None:

@@ -9,7 +9,7 @@ from costar_cli.steps.session import Session
 if TYPE_CHECKING:
     from costar_cli.methods.base import FittedModel
     from costar_cli.panel import Dataset
-    from costar_cli.whatif import WhatIfReport
+    from costar_cli.questions import WhatIfReport
 
 
 def sensitivity_plot(plot: Path) -> Path:
@@ -26,7 +26,7 @@ def show_sensitivity(
         UsageError: a model has no calibration.
     """
     from costar_cli.figures.sensitivity import plot_sensitivity
-    from costar_cli.whatif.sensitivity import ASSUMPTIONS, sensitivity
+    from costar_cli.questions.sensitivity import ASSUMPTIONS, sensitivity
 
     history = report.history
     panel = dataset.panel_of(dataset.find_subject(history.name))
@@ -58,8 +58,8 @@ def _show(session: Session, told: Mapping[str, Any], report: "WhatIfReport") -> 
     `told` is what `Sensitivity.to_json` returned.
     """
     from costar_cli.panel.schema import step_axis
-    from costar_cli.whatif.sensitivity import flip_words
-    from costar_cli.whatif.tables import decimals_of, limits_text, number_text
+    from costar_cli.questions.sensitivity import flip_words
+    from costar_cli.questions.tables import decimals_of, limits_text, number_text
 
     decimals = {
         outcome.name: decimals_of(row["difference"] for row in told["flips"] if row["outcome"] == outcome.name)

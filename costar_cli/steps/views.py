@@ -143,9 +143,9 @@ def write_predictions(
     """Predict what the scores rest on again, and write it a chunk of subjects at a time; of a shard, beside `whole`."""
     from costar_cli.artifact.shards import WHOLE
     from costar_cli.artifact.tables import QUESTION, SHARD, table_file
-    from costar_cli.cohort import predicted_rows
     from costar_cli.config.models import EvaluateConfig
     from costar_cli.evaluate import named_candidates
+    from costar_cli.evaluate.predictions import predicted_rows
     from costar_cli.evaluate.run import part_to_score, stay_weights
     from costar_cli.evaluate.setups import plan_jobs
 

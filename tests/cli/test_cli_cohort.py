@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 from cli_world import Run
 
-from costar_cli.cohort import answers as answers_module
 from costar_cli.errors import ExitCode
+from costar_cli.questions import answers as answers_module
 
 Call = Callable[..., Run]
 WORDS = ["--csv", "answers.parquet"]

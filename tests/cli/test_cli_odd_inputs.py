@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from cli_world import environment
 
-from costar_cli.cohort.subjects import read_subjects
 from costar_cli.config.toml import read_toml
 from costar_cli.datasets.table.schema_file import read_schema
 from costar_cli.errors import CostarError, ExitCode
 from costar_cli.plans.read import read_plan_file
 from costar_cli.plans.untrusted import parse_json
+from costar_cli.questions.subjects import read_subjects
 from costar_cli.settings.sources import from_file
 
 READERS = {

@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 from costar_cli.artifact.shards import Shard
-from costar_cli.cohort import (
+from costar_cli.errors import UsageError
+from costar_cli.panel import Part
+from costar_cli.panel.support import Support
+from costar_cli.plans import PlanRequest, parse_plans
+from costar_cli.questions import (
     Cohort,
     CohortAnswers,
     Tally,
@@ -20,12 +24,8 @@ from costar_cli.cohort import (
     tidy_columns,
     with_plans,
 )
-from costar_cli.cohort import answers as answers_module
-from costar_cli.cohort import summary as summary_module
-from costar_cli.errors import UsageError
-from costar_cli.panel import Part
-from costar_cli.panel.support import Support
-from costar_cli.plans import PlanRequest, parse_plans
+from costar_cli.questions import answers as answers_module
+from costar_cli.questions import summary as summary_module
 from costar_cli.uncertainty import NOT_JUDGED, Bands, Lights
 from tests.dose_worlds import linear_doses
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, column, make_dataset, report_of, request_of

@@ -16,8 +16,8 @@ from costar_cli.evaluate.score import serving_sets, truth_of
 from costar_cli.panel import Dataset, Location, Queries
 from costar_cli.panel.store import read_dataset, write_dataset
 from costar_cli.plans import TreatmentPlan
+from costar_cli.questions.estimate import true_outcomes
 from costar_cli.reporting import NullReporter
-from costar_cli.whatif.estimate import true_outcomes
 from tests.datasets.m5_worlds import LIMITS, SCALE, SOURCE_TEST, SOURCE_TRAIN, TARGET_TEST, dataset, weekly
 
 TESTS = [SOURCE_TEST, TARGET_TEST]

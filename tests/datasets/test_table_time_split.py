@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.cohort.subjects import choose_subjects
 from costar_cli.datasets.table import TableInputs, ingest_table
 from costar_cli.datasets.table.export import export_dataset
 from costar_cli.datasets.table.schema_file import read_schema
@@ -20,6 +19,7 @@ from costar_cli.panel.store import read_dataset
 from costar_cli.panel.stretches import Stretches
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.panel.windows import factual_windows
+from costar_cli.questions.subjects import choose_subjects
 from tests.datasets.table_worlds import Listener, assert_same_dataset, ingest, make_schema, of, problems, ward
 
 SPLIT = {"by": "time", "val_from": "2024-03-03", "test_from": "2024-03-06"}

@@ -5,9 +5,10 @@ import pytest
 from scipy.stats import norm
 from skewed_worlds import equally_good
 
-from costar_cli.evaluate import bootstrap, bootstrap_interval, paired_difference
+from costar_cli.evaluate import bootstrap_interval, paired_difference
 from costar_cli.evaluate.bootstrap import too_few_units
 from costar_cli.evaluate.metrics import SquaredErrors
+from costar_cli.uncertainty import resampling
 
 
 def errors(subjects, *, members=2, horizon=3, per_subject=4, seed=0, sd=1.0, subject_sd=0.0):
@@ -70,12 +71,12 @@ def test_a_higher_level_gives_a_wider_interval():
 def test_weights_do_not_depend_on_how_many_are_held_at_once(monkeypatch):
     scored = errors(30)
     whole = interval(scored)
-    monkeypatch.setattr(bootstrap, "_CHUNK_WEIGHTS", 100)
+    monkeypatch.setattr(resampling, "CHUNK_WEIGHTS", 100)
     assert interval(scored).upper == pytest.approx(whole.upper, rel=1e-12)
 
 
 def test_every_resample_draws_as_many_subjects_as_there_are():
-    weights = np.concatenate(list(bootstrap.weights(17, 50, 3)))
+    weights = np.concatenate(list(resampling.weights(17, 50, 3)))
     assert (weights.sum(axis=1) == 17).all()
     assert weights.mean() == 1.0
 
@@ -148,7 +149,7 @@ def test_interval_and_p_value_are_those_of_a_plain_loop_over_resamples():
 
     estimate, error = difference(np.arange(24))
     pivots = []
-    for weights_N in np.concatenate(list(bootstrap.weights(24, 99, [3, 24]))):
+    for weights_N in np.concatenate(list(resampling.weights(24, 99, [3, 24]))):
         value, own_error = difference(np.arange(24).repeat(weights_N.astype(int)))
         pivots.append(abs(value - estimate) / own_error)
     found = paired_difference(*scored, level=0.95, replicates=99, seed=3)

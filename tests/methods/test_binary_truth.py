@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 import pytest
 
-from costar_cli.cohort import Averager, Cohort, answer_cohort, groups_of
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Queries
+from costar_cli.questions import Averager, Cohort, answer_cohort, groups_of
 from tests.feedback_worlds import BINARY
 from tests.fits import fit_method, model_of
 from tests.whatif.whatif_worlds import request_of

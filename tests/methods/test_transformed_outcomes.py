@@ -14,7 +14,6 @@ from hypothesis.extra.numpy import arrays
 
 from costar_cli import fit, pretrain
 from costar_cli.artifact import read_artifact, write_artifact
-from costar_cli.cohort.averages import kind_of
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.errors import DataError, MismatchError
 from costar_cli.methods import METHODS
@@ -30,6 +29,7 @@ from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable, as_plans
 from costar_cli.panel.queries import rolling_origin
 from costar_cli.panel.transforms import OutcomeTransforms
+from costar_cli.questions.averages import kind_of
 from tests.fits import fit_method, model_of
 
 EFFECT = 0.5  # of a promotion on the logarithm of the next step's sales

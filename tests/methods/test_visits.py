@@ -23,11 +23,11 @@ from costar_cli.panel import Dataset, Part
 from costar_cli.panel.visits import elapsed
 from costar_cli.panel.windows import FactualWindows, factual_windows
 from costar_cli.plans import TreatmentPlan, parse_plans
+from costar_cli.questions.support import _Told
 from costar_cli.refute.effects import contrasts
 from costar_cli.reporting import NullReporter
 from costar_cli.search import no_treatment
 from costar_cli.uncertainty.overlap import describe_overlap
-from costar_cli.whatif.support import _Told
 from tests.datasets.table_worlds import ingest, make_schema
 from tests.fits import fit_method, model_of
 

@@ -10,7 +10,7 @@ from costar_cli.figures.style import as_svg, figure
 from costar_cli.pages.whatif import whatif_page
 from costar_cli.panel import Variable
 from costar_cli.plans import TreatmentPlan, parse_plans
-from costar_cli.whatif import WhatIfReport, estimate_outcomes
+from costar_cli.questions import WhatIfReport, estimate_outcomes
 from tests.methods.linear_worlds import fit, linear_data, model_of
 from tests.pages.reading import EVIL, assert_inert, read, read_alone
 from tests.whatif.whatif_worlds import TUMOR, report_of, request_of

@@ -13,7 +13,7 @@ from costar_cli.panel import Dataset, Panel, PanelSchema, Part, TreatmentEncodin
 from costar_cli.panel.indication import META, Indication, indications
 from costar_cli.panel.report import describe_dataset
 from costar_cli.plans import TreatmentPlan
-from costar_cli.whatif.notes import on_indication
+from costar_cli.questions.notes import on_indication
 from tests.fits import fit_method
 
 SCHEMA = PanelSchema(

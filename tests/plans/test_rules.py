@@ -16,9 +16,9 @@ from costar_cli.panel import Part, Variable
 from costar_cli.plans import AnyPlan, Moments, PlanRule, TreatmentPlan, estimate_played, parse_plans, play
 from costar_cli.plans.rollout import ask
 from costar_cli.plans.rule import shifted_levels
+from costar_cli.questions import estimate_outcomes
+from costar_cli.questions.estimate import ask_plans, estimate_plans
 from costar_cli.uncertainty import estimate
-from costar_cli.whatif import estimate_outcomes
-from costar_cli.whatif.estimate import ask_plans, estimate_plans
 from simulators.linear_gaussian import LinearGaussian
 from tests.methods import mixed_worlds
 from tests.methods.linear_worlds import fit, linear_data, model_of

@@ -7,13 +7,21 @@ from functools import cache
 import numpy as np
 import pytest
 
-from costar_cli.cohort import Averager, Cohort, CohortAnswers, answer_cohort, names_of, tidy_columns, true_answers
-from costar_cli.cohort import answers as answers_module
 from costar_cli.panel import Dataset, Location, Part, TreatmentEncoding
 from costar_cli.plans import Moments, PlanRequest, parse_plans, resolve
+from costar_cli.questions import (
+    Averager,
+    Cohort,
+    CohortAnswers,
+    answer_cohort,
+    estimate_outcomes,
+    names_of,
+    tidy_columns,
+    true_answers,
+)
+from costar_cli.questions import answers as answers_module
+from costar_cli.questions.estimate import ask_plans
 from costar_cli.uncertainty import draws
-from costar_cli.whatif import estimate_outcomes
-from costar_cli.whatif.estimate import ask_plans
 from tests.plans.test_rules import linear_world, true_mean
 from tests.whatif.whatif_worlds import RETAIL, TUMOR, LinearModel, make_dataset
 

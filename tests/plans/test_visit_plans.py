@@ -7,13 +7,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.cohort import Cohort, answer_cohort, join_columns, tidy_columns
 from costar_cli.errors import UsageError
 from costar_cli.panel import Dataset, Panel, Part
 from costar_cli.panel.visits import elapsed_dose, visit_dates
 from costar_cli.plans import Moments, TreatmentPlan, follow
 from costar_cli.plans.read import parse_plans
 from costar_cli.plans.words import in_words
+from costar_cli.questions import Cohort, answer_cohort, join_columns, tidy_columns
 from tests.datasets.table_worlds import ingest, make_schema, problems, ward
 from tests.whatif.whatif_worlds import LinearModel
 

@@ -17,11 +17,11 @@ from costar_cli.methods import METHODS
 from costar_cli.panel import Dataset, Panel, PanelSchema, Queries, Scaler
 from costar_cli.panel.windows import factual_windows
 from costar_cli.plans import PlanRequest, TreatmentPlan
+from costar_cli.questions import estimate_outcomes
 from costar_cli.reporting import Reporter
 from costar_cli.uncertainty import OutcomeFacts, calibrate, calibration_of, estimate, halves, held_out
 from costar_cli.uncertainty.calibration import Calibration
 from costar_cli.uncertainty.conformal import GRID
-from costar_cli.whatif import estimate_outcomes
 from tests.fits import artifact_of, fit_method, model_of
 from tests.methods.invariant_worlds import world
 from tests.methods.linear_worlds import random_dataset

@@ -10,10 +10,10 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from costar_cli.panel import Queries
+from costar_cli.questions.sensitivity import ASSUMPTIONS
 from costar_cli.uncertainty import Estimates
 from costar_cli.uncertainty.practice import Practice
 from costar_cli.uncertainty.sensitivity import SHARES, Confounded, Tails, weight_bounds
-from costar_cli.whatif.sensitivity import ASSUMPTIONS
 from tests.uncertainty.test_sensitivity import asked, estimates_of, normal_errors
 
 N, DRAWN = 200_000, 2_000

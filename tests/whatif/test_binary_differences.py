@@ -5,7 +5,7 @@ import pytest
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.methods import METHODS
 from costar_cli.panel import Part
-from costar_cli.whatif import WhatIfReport, estimate_outcomes
+from costar_cli.questions import WhatIfReport, estimate_outcomes
 from tests.feedback_worlds import BINARY, LINEAR, FeedbackWorld
 from tests.fits import fit_method, model_of
 from tests.whatif.whatif_worlds import request_of

@@ -5,15 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.cohort import Averager, Cohort, answer_cohort
-from costar_cli.cohort.answers import tidy_columns
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Panel, Part
 from costar_cli.panel.support import Support
+from costar_cli.questions import Averager, Cohort, answer_cohort, estimate_outcomes
+from costar_cli.questions.answers import tidy_columns
 from costar_cli.uncertainty import support_of
-from costar_cli.whatif import estimate_outcomes
 from tests.feedback_worlds import LINEAR
 from tests.fits import fit_method, model_of
 from tests.whatif.whatif_worlds import request_of

@@ -33,7 +33,7 @@ def simulated(dataset, part, row, origin, values):
 
 @pytest.fixture
 def known_truth(monkeypatch):
-    monkeypatch.setattr("costar_cli.whatif.rules.truth_of", lambda _: simulated)
+    monkeypatch.setattr("costar_cli.questions.rules.truth_of", lambda _: simulated)
 
 
 def test_the_origin_of_the_call_wins_over_the_files_and_the_last_step_is_the_default():

@@ -11,7 +11,7 @@ from whatif_worlds import SCHEMAS, TUMOR, LinearModel, make_dataset
 
 from costar_cli.figures.whatif import draw_whatif
 from costar_cli.plans import parse_plans
-from costar_cli.whatif import estimate_outcomes
+from costar_cli.questions import estimate_outcomes
 from tests.evaluate.figure_checks import assert_readable, texts
 
 LONG = "a plan that somebody wrote down in full, with all its words"

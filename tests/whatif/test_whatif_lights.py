@@ -16,14 +16,14 @@ from costar_cli.figures.style import PLAN_COLOURS, plan_style
 from costar_cli.figures.whatif_lights import light_handles
 from costar_cli.panel import Dataset
 from costar_cli.plans import parse_plans
+from costar_cli.questions import WhatIfReport, estimate_outcomes, write_csv, write_estimates
+from costar_cli.questions.sensitivity import sensitivity
+from costar_cli.questions.support import _Told
 from costar_cli.reporting import NullReporter
 from costar_cli.steps.answers import show_lights
 from costar_cli.train import Trained
 from costar_cli.ui.output import Output
 from costar_cli.uncertainty import Lights
-from costar_cli.whatif import WhatIfReport, estimate_outcomes, write_csv, write_estimates
-from costar_cli.whatif.sensitivity import sensitivity
-from costar_cli.whatif.support import _Told
 from tests.methods.linear_worlds import fit, model_of
 
 CHEMO, RADIO = {"chemotherapy": 1}, {"radiotherapy": 1}

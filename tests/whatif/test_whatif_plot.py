@@ -10,7 +10,7 @@ from costar_cli.errors import StorageError, UsageError
 from costar_cli.figures.style import label_text, plan_style
 from costar_cli.figures.whatif import plot_whatif
 from costar_cli.plans import parse_plans
-from costar_cli.whatif import estimate_outcomes
+from costar_cli.questions import estimate_outcomes
 
 PNG = b"\x89PNG\r\n\x1a\n"
 STEPS = {"tumor": {"chemotherapy": 1}, "icu": {"ventilation": 1}, "retail": {"price_class": "-20 %"}}
@@ -34,7 +34,7 @@ def test_each_kind_of_data_set_is_drawn(tmp_path, name):
 
 def test_two_models_with_truth_and_one_member_are_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "costar_cli.whatif.rules.truth_of", lambda _: lambda d, p, r, o, values: np.ones((len(values), 1))
+        "costar_cli.questions.rules.truth_of", lambda _: lambda d, p, r, o, values: np.ones((len(values), 1))
     )
     models = {"a": LinearModel(TUMOR), "b": LinearModel(TUMOR, coefficients=(1.0,))}
     plot_whatif(report_of(models=models, origin=3, truth=True), tmp_path / "plot.png")

@@ -11,7 +11,7 @@ from whatif_worlds import TUMOR, LinearModel, make_dataset
 from costar_cli.artifact import read_artifact
 from costar_cli.errors import StorageError
 from costar_cli.plans import parse_plans
-from costar_cli.whatif import COLUMNS, estimate_outcomes, write_csv, write_estimates
+from costar_cli.questions import COLUMNS, estimate_outcomes, write_csv, write_estimates
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from whatif_worlds import (
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.panel import Part
 from costar_cli.panel.support import Support
+from costar_cli.questions import estimate_outcomes
 from costar_cli.reporting import NullReporter
-from costar_cli.whatif import estimate_outcomes
 
 NEVER_BOTH = Support(frozenset({(0, 0), (1, 0), (0, 1)}), untreated=(50, 50), stopped=(9, 9), continued=(30, 30))
 STAYS = Support(frozenset({(0, 0), (1, 0), (0, 1), (1, 1)}), untreated=(50, 50), stopped=(0, 9), continued=(30, 30))

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costar_cli.cohort import Averager, Cohort, Tally
-from costar_cli.cohort.answers import answer_cohort, tidy_columns
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
@@ -20,12 +18,13 @@ from costar_cli.pages.whatif import whatif_page
 from costar_cli.panel import Dataset
 from costar_cli.plans import Moments, Played, Resolved, parse_plans
 from costar_cli.plans.untrusted import Problems
+from costar_cli.questions import Averager, Cohort, Tally, WhatIfReport, estimate_outcomes, write_csv
+from costar_cli.questions.answers import answer_cohort, tidy_columns
+from costar_cli.questions.estimate import ask_plans
+from costar_cli.questions.tables import survival_table
 from costar_cli.reporting import NullReporter
 from costar_cli.search import Candidates, Constraints, Objective, SearchQuestion, no_treatment, search
 from costar_cli.uncertainty import Estimates, estimate, goes_on
-from costar_cli.whatif import WhatIfReport, estimate_outcomes, write_csv
-from costar_cli.whatif.estimate import ask_plans
-from costar_cli.whatif.tables import survival_table
 from tests.cli.cli_world import DOCUMENTS
 from tests.fits import fit_method, model_of
 

@@ -12,8 +12,8 @@ from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.errors import UsageError
 from costar_cli.panel import Part
 from costar_cli.plans import PlanRequest, TreatmentPlan, parse_plans
+from costar_cli.questions import estimate_outcomes
 from costar_cli.reporting import NullReporter
-from costar_cli.whatif import estimate_outcomes
 
 HORIZON = 4
 PART = Part("target", "test")

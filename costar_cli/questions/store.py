@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact, write_artifact, write_bytes
 from costar_cli.artifact.tables import TABLE_FORMATS, as_wanted, table_file
-from costar_cli.whatif.report import NUMBERS, Row, WhatIfReport
+from costar_cli.questions.report import NUMBERS, Row, WhatIfReport
 
 __all__ = ["write_csv", "write_estimates"]
 

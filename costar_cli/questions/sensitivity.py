@@ -11,10 +11,10 @@ from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Panel
 from costar_cli.plans import Moments, TreatmentPlan
+from costar_cli.questions.estimate import ask_plans
+from costar_cli.questions.report import ModelAnswer
 from costar_cli.uncertainty import support_of
 from costar_cli.uncertainty.sensitivity import GAMMAS, MOST, Confounded, largest_gamma
-from costar_cli.whatif.estimate import ask_plans
-from costar_cli.whatif.report import ModelAnswer
 
 ASSUMPTIONS: Final = (
     "Gamma: at every step something unrecorded multiplies or divides the odds of the planned treatment by at most that",

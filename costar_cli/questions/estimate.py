@@ -16,6 +16,11 @@ from costar_cli.panel.schema import step_word
 from costar_cli.panel.visits import elapsed_dose, visit_dates
 from costar_cli.plans import AnyPlan, Moments, PlanRequest, Resolved, TreatmentPlan, resolve, step_of
 from costar_cli.plans.untrusted import Problems
+from costar_cli.questions.notes import Unseen, lacking, notes_on, trained_on_subject, unseen_in_plans, warnings_on
+from costar_cli.questions.report import ModelAnswer, SubjectHistory, WhatIfReport
+from costar_cli.questions.rules import possible_plans, rule_notes, true_of_rule, truth_known
+from costar_cli.questions.support import judge_plans
+from costar_cli.questions.widen import widened
 from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.uncertainty import (
     Ask,
@@ -28,11 +33,6 @@ from costar_cli.uncertainty import (
     interval_kind,
     is_joint,
 )
-from costar_cli.whatif.notes import Unseen, lacking, notes_on, trained_on_subject, unseen_in_plans, warnings_on
-from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
-from costar_cli.whatif.rules import possible_plans, rule_notes, true_of_rule, truth_known
-from costar_cli.whatif.support import judge_plans
-from costar_cli.whatif.widen import widened
 
 Floats = NDArray[np.float64]
 _FLAGS: Final = {"level ": "--level", "there is no plan ": "--reference"}  # how a problem begins, and what gave it

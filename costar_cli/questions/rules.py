@@ -11,7 +11,7 @@ from costar_cli.errors import UsageError
 from costar_cli.methods.base import DrawsCourses, FittedModel
 from costar_cli.panel import Dataset, Location, Part, Values
 from costar_cli.plans import DRAWS, SEED, AnyPlan, Moments, PlanRule, Rule, TreatmentPlan, follow, way_of
-from costar_cli.whatif.report import ModelAnswer
+from costar_cli.questions.report import ModelAnswer
 
 Floats = NDArray[np.float64]
 

@@ -16,6 +16,8 @@ from costar_cli.panel import PanelSchema, Part, Values
 from costar_cli.panel.schema import step_word
 from costar_cli.plans import SEED, Played, Rule, TreatmentPlan
 from costar_cli.plans.words import in_words, steps_by_name
+from costar_cli.questions.band import Band
+from costar_cli.questions.support import PlanLights
 from costar_cli.uncertainty import (
     BLACK_BOX,
     CALIBRATED,
@@ -28,8 +30,6 @@ from costar_cli.uncertainty import (
     Estimates,
     GoesOn,
 )
-from costar_cli.whatif.band import Band
-from costar_cli.whatif.support import PlanLights
 
 if TYPE_CHECKING:
     from costar_cli.frames import Frame

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.cohort.answers import CohortAnswers, Columns, tidy_columns
-from costar_cli.cohort.subjects import Cohort, names_of
 from costar_cli.evaluate.dropout import StayWeights
 from costar_cli.evaluate.score import TestPart, Truth, subject_chunks
 from costar_cli.evaluate.setups import Job
 from costar_cli.panel import Location, PanelSchema, Queries
 from costar_cli.plans import TreatmentPlan
+from costar_cli.questions.answers import CohortAnswers, Columns, tidy_columns
+from costar_cli.questions.subjects import Cohort, names_of
 from costar_cli.uncertainty import asks_encoded, calibration_of, estimate, interval_kind, support_of
 
 __all__ = ["predicted_rows"]

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.artifact.shards import WHOLE, Shard
-from costar_cli.cohort.subjects import Cohort
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, PanelSchema, Queries
 from costar_cli.panel.compatible import other_data, require_compatible
@@ -18,6 +17,10 @@ from costar_cli.panel.support import Support
 from costar_cli.panel.visits import elapsed_dose, visit_dates
 from costar_cli.plans import COHORT_DRAWS, AnyPlan, Moments, PlanRequest, Rule, TreatmentPlan, resolve
 from costar_cli.plans.untrusted import Problems
+from costar_cli.questions.estimate import ask_plans, check_request, estimate_plans, refuse_unseen
+from costar_cli.questions.notes import lacking, on_indication, on_reactions, unseen_in_plans
+from costar_cli.questions.rules import true_of_rule, truth_known
+from costar_cli.questions.subjects import Cohort
 from costar_cli.reporting import warnings_of
 from costar_cli.uncertainty import (
     LIGHTS,
@@ -30,9 +33,6 @@ from costar_cli.uncertainty import (
     interval_kind,
     support_of,
 )
-from costar_cli.whatif.estimate import ask_plans, check_request, estimate_plans, refuse_unseen
-from costar_cli.whatif.notes import lacking, on_indication, on_reactions, unseen_in_plans
-from costar_cli.whatif.rules import true_of_rule, truth_known
 
 MOST_QUERIES: Final = 8_192  # answered at once: their histories, predictions and lights take some hundred MB
 MOST_MOMENTS: Final = 1_024  # likewise, of histories that are encoded

@@ -17,9 +17,9 @@ from costar_cli.panel.indication import Indication
 from costar_cli.panel.schema import step_word
 from costar_cli.panel.support import UNCHECKED, WITH_OTHERS, Lack, Support, never_together
 from costar_cli.plans import TreatmentPlan
+from costar_cli.questions.report import ModelAnswer, SubjectHistory, WhatIfReport
 from costar_cli.reporting import warnings_of
 from costar_cli.uncertainty import BLACK_BOX, NO_LEVEL, RANGE, Reactions
-from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
 
 __all__ = [
     "Unseen",

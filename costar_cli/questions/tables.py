@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from costar_cli.panel.schema import step_axis, step_word
+from costar_cli.questions.report import ModelAnswer, WhatIfReport
 from costar_cli.uncertainty import LIGHTS, RANGE, GoesOn
-from costar_cli.whatif.report import ModelAnswer, WhatIfReport
 
 __all__ = [
     "answer_table",

@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.cohort.answers import CohortAnswers
 from costar_cli.panel.schema import Variable
+from costar_cli.questions.answers import CohortAnswers
 from costar_cli.uncertainty import LIGHTS, TOO_FEW
 
 MOST_PLANS: Final = 1_000  # that a summary lists
