@@ -29,7 +29,7 @@ from costar_cli.panel import Dataset, Location, Part
 from costar_cli.panel.store import read_dataset
 from costar_cli.plans import PlanRequest, parse_plans
 from costar_cli.questions import Averager, Cohort, answer_cohort, names_of, true_answers
-from costar_cli.questions.estimate import ask_plans
+from costar_cli.questions.answers import ask_plans
 
 FIELDS = (
     "data", "method", "rule", "subjects", "estimate", "truth", "difference", "true_difference", "lower", "upper",

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,31 +12,28 @@ from costar_cli.api.data import new_dataset
 from costar_cli.api.estimates import Plans, plan_request
 from costar_cli.errors import UsageError
 from costar_cli.frames import FrameName, frame_name, is_frame, make_frame
-from costar_cli.panel.compatible import other_data, require_compatible
+from costar_cli.panel.compatible import require_compatible
 from costar_cli.panel.dataset import Dataset, Location
 from costar_cli.panel.panel import Panel, join_panels
-from costar_cli.plans import Moments, Origin, PlanRequest, parse_origin
-from costar_cli.plans.untrusted import Problems
+from costar_cli.plans import PlanRequest, parse_origin
 from costar_cli.questions import (
     Averager,
     Cohort,
-    CohortAnswers,
+    ModelAnswers,
+    Places,
     answer_cohort,
-    as_told,
-    check_table,
     choose_subjects,
-    doubts,
     groups_of,
     join_columns,
     join_places,
-    names_of,
+    possible_plans,
+    read_request,
+    refuse_unseen,
     tidy_columns,
     true_answers,
-    with_plans,
+    unseen_in_plans,
+    warnings_about,
 )
-from costar_cli.questions.estimate import check_request, refuse_unseen
-from costar_cli.questions.notes import unseen_in_plans
-from costar_cli.reporting import warnings_of
 
 if TYPE_CHECKING:
     from costar_cli.api.calls import Progress
@@ -99,39 +95,36 @@ def _question(model: "Model", asked: Asked) -> tuple[Cohort, PlanRequest]:
     fitted = model.fitted
     origin = None if asked.origin is None else parse_origin(asked.origin, where="origin=")
     panel, places = _asked_about(model, asked)
-    begin = partial(Moments.of, panel, where="plans=" if origin is None else "origin=")
-    request = plan_request(asked.plans, fitted.schema, fitted.horizon, origin=origin, begin=begin)
-    if request.by_subject and isinstance(asked.data, Dataset):
-        places = with_plans(asked.data, places, request, where="plans=")
-        panel = join_places(asked.data, places)
-    names = names_of(panel)
-    if request.by_subject and not places:
-        check_table(names, names, request, where="plans=")
-    start: Origin = "last" if request.origin is None else request.origin
-    start = start if origin is None else origin
-    cohort = Cohort.of(panel, names, places, origin=start, where="origin=", terminal=fitted.schema.terminal)
-    if asked.truth and not isinstance(asked.data, Dataset):
+    data = asked.data if isinstance(asked.data, Dataset) else None
+    cohort, request = read_request(
+        {"the model": fitted},
+        panel,
+        places,
+        lambda begin: plan_request(asked.plans, fitted.schema, fitted.horizon, origin=origin, begin=begin),
+        dataset=data,
+        origin=origin,
+        levels=asked.levels,
+        where=Places("plans=", "origin=", request="predict"),
+    )
+    if asked.truth and data is None:
         fix = "leave it out, or give the simulated data set"
         raise UsageError("the truth is known of simulated data sets alone", where="truth=", fix=fix)
-    problems = Problems()
-    check_request({model.method: fitted}, request, asked.levels, problems)
-    problems.raise_any("the request does not fit", where="predict", fix=problems.fix)
     if not asked.unsupported:
-        refuse_unseen(unseen_in_plans({model.method: fitted}, as_told(request)))
+        refuse_unseen(unseen_in_plans({model.method: fitted}, possible_plans(request)))
     return cohort, request
 
 
 def _answers(
     model: "Model", asked: Asked, cohort: Cohort, request: PlanRequest
-) -> Iterator[tuple[CohortAnswers, NDArray[np.float64] | None]]:
+) -> Iterator[tuple[ModelAnswers, NDArray[np.float64] | None]]:
     """Yield the answers, and the simulator's where they are asked for, chunk after chunk."""
+    data = asked.data if isinstance(asked.data, Dataset) else None
     with reporting(asked.progress) as reporter:
-        for warning in _warnings(model, asked.data, request, cohort):
+        for warning in warnings_about({model.method: model.fitted}, cohort, request, dataset=data):
             reporter.warn(warning)
         with reporter.task("estimate", total=len(cohort), unit="subject") as task:
             for answers in answer_cohort(model.method, model.fitted, cohort, request, levels=asked.levels):
-                truth = true_answers(asked.data, answers) if asked.truth and isinstance(asked.data, Dataset) else None
-                yield answers, truth
+                yield answers, true_answers(data, answers) if asked.truth and data is not None else None
                 task.advance(len(answers.cohort))
 
 
@@ -184,11 +177,3 @@ def _check_widths(panel: Panel, dims: tuple[int, int, int, int]) -> None:
         f"{name}: {has}, not {want}" for name, has, want in zip(names, given, dims, strict=True) if has != want
     ]:
         raise UsageError("the panel has other columns than the model", where="data=", details=wrong)
-
-
-def _warnings(model: "Model", data: object, request: PlanRequest, cohort: Cohort) -> Iterator[str]:
-    """Yield what may make the answers wrong, as `costar whatif` says it of one subject."""
-    if isinstance(data, Dataset) and (other := other_data("the model", model.fitted.parents, data)):
-        yield other
-    yield from warnings_of("the model", model.fitted.meta)
-    yield from doubts({model.method: model.fitted}, cohort, request)

@@ -16,9 +16,8 @@ from costar_cli.methods.shared.transformed import on_transforms
 from costar_cli.panel import Dataset
 from costar_cli.panel.compatible import other_data, require_compatible
 from costar_cli.plans import PlanRequest, TreatmentPlan, parse_origin
-from costar_cli.questions import Cohort, doubts, join_places, names_of
-from costar_cli.questions.estimate import refuse_unseen
-from costar_cli.questions.notes import on_reactions, unseen_in_plans
+from costar_cli.questions import Cohort, join_places, names_of, refuse_unseen, unseen_in_plans, warnings_on_plans
+from costar_cli.questions.notes import on_reactions
 from costar_cli.reporting import Reporter, warnings_of
 from costar_cli.search import SearchReport, SearchRequest, SubjectAnswer, notes_on, search
 from costar_cli.search.report import SHOWN
@@ -250,4 +249,4 @@ def _on_best(models: "Mapping[str, FittedModel]", cohort: Cohort, report: Search
     """Yield what of the best plan was not learnt."""
     best = report.answers[0].best
     if best.found:
-        yield from doubts(models, cohort, PlanRequest((TreatmentPlan("best", best.values_MHA[0]),)))
+        yield from warnings_on_plans(models, cohort, PlanRequest((TreatmentPlan("best", best.values_MHA[0]),)))

@@ -1,15 +1,15 @@
 """`costar whatif`: one subject, several treatment plans, estimated outcomes."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from costar_cli.commands import options
 from costar_cli.commands.options import FILES
 from costar_cli.errors import UsageError
-from costar_cli.steps.estimates import Question, run_whatif
 from costar_cli.steps.session import open_session
+from costar_cli.steps.whatif import Question, run_whatif
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
@@ -96,25 +96,18 @@ def whatif(
     from costar_cli.artifact.shards import Shard
     from costar_cli.artifact.tables import safe_cells
     from costar_cli.config.models import RuntimeConfig
-    from costar_cli.steps.cohort import CohortQuestion, run_cohort
 
     flags: Flags = {RuntimeConfig: {"device": device, "threads": threads}}
     session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, config=config)
     plan, who = _required(plan, subject, subjects, sweep)
-    asked: dict[str, Any] = {
-        "plan": plan, "origin": origin, "reference": reference, "levels": tuple(level or [0.9]), "truth": truth,
-        "unsupported": unsupported, "sensitivity": sensitivity, "abstain": abstain, "widen": widen, "csv": csv,
-        "plot": plot, "report": report, "out": out, "overwrite": overwrite, "sweep": sweep,
-    }  # fmt: skip
-    files = data or session.workspace.data, model or []
+    question = Question(
+        who=who, plan=plan, origin=origin, reference=reference, levels=tuple(level or [0.9]), truth=truth,
+        unsupported=unsupported, sensitivity=sensitivity, abstain=abstain, widen=widen, csv=csv, plot=plot,
+        report=report, out=out, overwrite=overwrite, sweep=sweep, skip_unknown=skip_unknown, average=average, by=by,
+        shard=None if shard is None else Shard.parse(shard),
+    )  # fmt: skip
     with safe_cells(csv_safe):
-        if isinstance(who, str) or len(who) != 1 or origin == "all" or average or by:
-            asked |= {"who": who, "skip_unknown": skip_unknown, "average": average, "by": by, "subject": ""}
-            run_cohort(session, CohortQuestion(**asked, shard=None if shard is None else Shard.parse(shard)), *files)
-        elif shard is not None:
-            raise UsageError("a question about one subject has no parts", where="--shard", fix="leave it out")
-        else:
-            run_whatif(session, Question(**asked, subject=who[0]), *files)
+        run_whatif(session, question, data or session.workspace.data, model or [])
 
 
 def _required(

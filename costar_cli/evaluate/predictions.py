@@ -11,9 +11,10 @@ from costar_cli.evaluate.score import TestPart, Truth, subject_chunks
 from costar_cli.evaluate.setups import Job
 from costar_cli.panel import Location, PanelSchema, Queries
 from costar_cli.plans import TreatmentPlan
-from costar_cli.questions.answers import CohortAnswers, Columns, tidy_columns
+from costar_cli.questions.answers import ModelAnswers
+from costar_cli.questions.rows import Columns, tidy_columns
 from costar_cli.questions.subjects import Cohort, names_of
-from costar_cli.uncertainty import asks_encoded, calibration_of, estimate, interval_kind, support_of
+from costar_cli.uncertainty import asks_encoded, calibration_of, estimate, support_of
 
 __all__ = ["predicted_rows"]
 
@@ -32,7 +33,7 @@ def predicted_rows(
     """
     model, label = job.candidate.model, job.candidate.label
     told = {"setup": job.setup.name, "method": model.method, "model": label}
-    calibration, support, kind = calibration_of(model), support_of(model), interval_kind(model)
+    calibration, support = calibration_of(model), support_of(model)
     sets = [(truth, name, steps_H) for truth, of in test.serving.items() for name, steps_H in of.items()]
     every = [test.query_sets[name].of_subjects(test.own) for _, name, _ in sets]
     for subjects, rows_of in subject_chunks(test.panel, every, [MOST_QUERIES] * len(every)):
@@ -46,11 +47,9 @@ def predicted_rows(
             row_Q = np.searchsorted(subjects, some.subject)
             asked = replace(some, subject=row_Q.astype(np.int32), outcomes=None, scored=None)
             found = estimate(model, panel, asked, ask=ask)
-            answers = CohortAnswers(
-                label, model.schema, kind,
-                Cohort(panel, names, places, row_Q, some.origin.astype(np.int64)), np.arange(len(some)),
-                plans_in_words(model.schema, some), asked, found, (level,),
-                calibration.bands(found, [level]) if calibration else None,
+            answers = ModelAnswers(
+                label, model, Cohort(panel, names, places, row_Q, some.origin.astype(np.int64)), np.arange(len(some)),
+                plans_in_words(model.schema, some), asked, found, (level,), calibration,
                 support.lights(panel, asked, found) if support else None,
             )  # fmt: skip
             columns = _scored_rows(answers, some, steps_H, _weights(weights, some, truth))
@@ -67,7 +66,7 @@ def _weights(weights: StayWeights | None, queries: Queries, truth: Truth) -> NDA
 
 
 def _scored_rows(
-    answers: CohortAnswers, queries: Queries, steps_H: NDArray[np.bool_], weight_QH: NDArray[np.float64] | None
+    answers: ModelAnswers, queries: Queries, steps_H: NDArray[np.bool_], weight_QH: NDArray[np.float64] | None
 ) -> Columns:
     """Return the rows of scored steps, with the truth, the sd of the members' predictions, and weights if given."""
     assert queries.outcomes is not None and queries.scored is not None  # noqa: S101, PT018 - sets that serve have both

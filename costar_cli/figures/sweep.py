@@ -15,7 +15,8 @@ from costar_cli.figures.style import BLACK, GREY, caption, figure, label_text, p
 from costar_cli.panel.schema import labelled, step_word, steps_of
 from costar_cli.plans.sweep import Sweep
 from costar_cli.questions import AverageEffects
-from costar_cli.questions.report import ModelAnswer, WhatIfReport
+from costar_cli.questions.answers import ModelAnswers
+from costar_cli.questions.report import WhatIfReport
 from costar_cli.uncertainty import LIGHTS
 
 SHADE: Final = 0.18
@@ -38,7 +39,7 @@ class Curve:
     light: NDArray[np.int8] | None
 
     @classmethod
-    def of_answer(cls, report: WhatIfReport, model: ModelAnswer, count: int, outcome: int) -> "Curve":
+    def of_answer(cls, report: WhatIfReport, model: ModelAnswers, count: int, outcome: int) -> "Curve":
         """Return the curve of a subject, without answers that are not to be shown."""
         bands = [report.band_of(model, i) for i in range(count)]
         hidden = np.array([report.hidden_of(model, i)[:, outcome] for i in range(count)])
@@ -48,8 +49,8 @@ class Curve:
             lower, upper = (np.array([getattr(band, side)[0, -1, outcome] for band in bands]) for side in SIDES)
             lower, upper = (np.where(hidden[:, -1], np.nan, values) for values in (lower, upper))
             limits = (lower, upper) if np.isfinite(lower).any() else None
-        if model.lights is not None:
-            light = np.array([LIGHTS.index(own.support[-1][outcome]) for own in model.lights], dtype=np.int8)
+        if model.plan_lights is not None:
+            light = np.array([LIGHTS.index(own.support[-1][outcome]) for own in model.plan_lights], dtype=np.int8)
         truth = None if report.truth is None else np.array([values[-1, outcome] for values in report.truth])
         return cls(estimate[:, 0], estimate[:, -1], limits, truth, light)
 

@@ -30,8 +30,8 @@ from costar_cli.figures.style import (
 from costar_cli.figures.whatif_lights import LightStrip, draw_estimate, light_handles, light_strips, red_steps
 from costar_cli.figures.whatif_strips import SurvivalStrip, TreatmentStrip, survival_strips, treatment_strips
 from costar_cli.panel.schema import labelled, step_axis
-from costar_cli.questions.band import Band
-from costar_cli.questions.report import ModelAnswer, WhatIfReport
+from costar_cli.questions.answers import Band, ModelAnswers
+from costar_cli.questions.report import WhatIfReport
 
 __all__ = ["draw_whatif", "plot_whatif"]
 
@@ -95,7 +95,7 @@ def draw_whatif(report: WhatIfReport) -> Figure:
     return drawn
 
 
-def _strips_of(report: WhatIfReport, model: ModelAnswer) -> list[Strip]:
+def _strips_of(report: WhatIfReport, model: ModelAnswers) -> list[Strip]:
     """Return the rows of axes below the treatments: survival, then lights."""
     return [*survival_strips(report, model), *light_strips(report, model)]
 
@@ -154,19 +154,14 @@ def _bands(report: WhatIfReport) -> list[Band]:
     return [_band(report, model, i) for model in report.models for i in range(len(report.plans))]
 
 
-def _band(report: WhatIfReport, model: ModelAnswer, plan: int) -> Band:
-    band = report.band_of(model, plan, report.drawn_levels)
-    if not report.abstain or model.lights is None:
-        return band
-    red_HY = model.lights[plan].red_HY
-    lower, upper = (None if limit is None else np.where(red_HY, np.nan, limit) for limit in (band.lower, band.upper))
-    return Band(np.where(red_HY, np.nan, band.estimate), lower, upper)
+def _band(report: WhatIfReport, model: ModelAnswers, plan: int) -> Band:
+    return report.band_of(model, plan, report.drawn_levels).without(report.hidden_of(model, plan))
 
 
 def _draw_model(
     column: NDArray[np.object_],
     report: WhatIfReport,
-    model: ModelAnswer,
+    model: ModelAnswers,
     strips: Sequence[Strip],
     limits: Sequence[tuple[float, float]],
     *,
@@ -185,7 +180,7 @@ def _draw_model(
     _label(column, report, model, strips, first=first)
 
 
-def _draw_outcome(axes: Axes, report: WhatIfReport, model: ModelAnswer, outcome: int) -> None:
+def _draw_outcome(axes: Axes, report: WhatIfReport, model: ModelAnswers, outcome: int) -> None:
     origin, first = report.history.origin, _first_shown(report)
     known = report.history.outcomes[:, outcome]
     axes.plot(range(first, origin + 1), known[first:], color=BLACK, marker=".", markersize=4, zorder=3)
@@ -259,7 +254,7 @@ def _wrapped(text: str, width_inch: float) -> list[str]:
 def _label(
     column: NDArray[np.object_],
     report: WhatIfReport,
-    model: ModelAnswer,
+    model: ModelAnswers,
     strips: Sequence[Strip],
     *,
     first: bool,

@@ -9,7 +9,8 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from costar_cli.figures.style import AMBER, GREY, LEGEND_POINTS, RED, label_text, plan_style
-from costar_cli.questions.report import ModelAnswer, WhatIfReport
+from costar_cli.questions.answers import ModelAnswers
+from costar_cli.questions.report import WhatIfReport
 
 RED_DASHES: Final = (0, (1.2, 1.2))  # shorter than those of the truth
 SIGNS: Final = {"amber": ("$?$", AMBER, 6.5), "red": ("$!$", RED, 7.5)}
@@ -21,7 +22,7 @@ class LightStrip:
     """A row of axes with the light of each plan's steps, a line per plan; empty where the model has none."""
 
     report: WhatIfReport
-    model: ModelAnswer
+    model: ModelAnswers
 
     @property
     def n_rows(self) -> float:
@@ -35,7 +36,7 @@ class LightStrip:
         axes.grid(visible=False)
         plans = len(self.report.plans)
         axes.axhspan(-0.6, plans - 0.4, color="0.96", linewidth=0)
-        for i, lights in enumerate(self.model.lights or ()):
+        for i, lights in enumerate(self.model.plan_lights or ()):
             for h, light in enumerate(lights.worst):
                 marker, colour, size = SIGNS.get(light) or (*reversed(plan_style(i)), 3.5)
                 axes.plot(self.report.history.origin + h, i, marker=marker, color=colour, markersize=size,
@@ -46,14 +47,14 @@ class LightStrip:
         axes.set_ylim(plans - 0.3, -0.7)
 
 
-def light_strips(report: WhatIfReport, model: ModelAnswer) -> list[LightStrip]:
+def light_strips(report: WhatIfReport, model: ModelAnswers) -> list[LightStrip]:
     """Return the strip of a model's lights; none where no model of the report has any."""
-    return [LightStrip(report, model)] if any(answer.lights for answer in report.models) else []
+    return [LightStrip(report, model)] if any(answer.plan_lights for answer in report.models) else []
 
 
-def red_steps(model: ModelAnswer, plan: int, outcome: int) -> NDArray[np.bool_] | None:
+def red_steps(model: ModelAnswers, plan: int, outcome: int) -> NDArray[np.bool_] | None:
     """Return which steps of a plan are red `[H]`; None where the model has no lights."""
-    return None if model.lights is None else model.lights[plan].red_HY[:, outcome]
+    return None if model.plan_lights is None else model.plan_lights[plan].red_HY[:, outcome]
 
 
 def draw_estimate(
@@ -81,7 +82,7 @@ def draw_estimate(
 
 def light_handles(report: WhatIfReport) -> list[Line2D]:
     """Return what the legend says of lights: those that occur."""
-    lit = {light for answer in report.models for lights in answer.lights or () for light in lights.worst}
+    lit = {light for answer in report.models for lights in answer.plan_lights or () for light in lights.worst}
     handles = []
     if "amber" in lit:
         marker, colour, size = SIGNS["amber"]

@@ -10,7 +10,8 @@ from costar_cli.figures.style import BLACK, label_text, plan_style
 from costar_cli.panel import Values
 from costar_cli.panel.levels import in_order
 from costar_cli.panel.schema import labelled
-from costar_cli.questions.report import ModelAnswer, WhatIfReport
+from costar_cli.questions.answers import ModelAnswers
+from costar_cli.questions.report import WhatIfReport
 
 LONGEST_LABEL = 24
 GAP = 0.6  # between treatments, in rows
@@ -122,7 +123,7 @@ class SurvivalStrip:
     """A line per plan, from 100 % at the origin; empty where the model knows of no end."""
 
     report: WhatIfReport
-    model: ModelAnswer
+    model: ModelAnswers
 
     @property
     def n_rows(self) -> float:
@@ -144,6 +145,6 @@ class SurvivalStrip:
         axes.set_ylabel("survival")
 
 
-def survival_strips(report: WhatIfReport, model: ModelAnswer) -> list[SurvivalStrip]:
+def survival_strips(report: WhatIfReport, model: ModelAnswers) -> list[SurvivalStrip]:
     """Return the strip of a model's survival; none where no model of the report knows of an end."""
     return [SurvivalStrip(report, model)] if report.ends else []

@@ -1,18 +1,20 @@
 """The page of a what-if question: what was asked, the answer as figure and table, and how far to trust it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from costar_cli import __version__
 from costar_cli.figures.whatif import draw_whatif
 from costar_cli.pages.page import Item, Page, ReportTable, Section, Tag, lights_mean, render, svg
 from costar_cli.panel.schema import labelled, step_axis, step_word, steps_of
+from costar_cli.questions.answers import ModelAnswers
 from costar_cli.questions.notes import notes_on_bands, what_bands_cover
-from costar_cli.questions.report import ModelAnswer, WhatIfReport
+from costar_cli.questions.report import WhatIfReport
 from costar_cli.questions.tables import answer_table, light_reasons, survival_table
 from costar_cli.uncertainty import LIGHTS, RANGE
 
-__all__ = ["SIGNS", "lineage", "whatif_page"]
+__all__ = ["SIGNS", "lineage", "subjects_page", "whatif_page"]
 
 MOST_HISTORY: Final = 20  # steps before the origin that the page lists
 COVERS: Final = (
@@ -51,15 +53,34 @@ def whatif_page(report: WhatIfReport, parents: Mapping[str, str], figure_name: s
     origin = history.when(history.origin)
     subtitle = f"{report.dataset}, {history.part}, known up to {word} {origin} of {history.length - 1}"
     sections = [
-        Section("Question", texts=_question(report), tables=[_plans(report), *_given(report)]),
-        Section("Answer", pictures=[svg(draw_whatif(report), figure_name)], tables=list(_answers(report))),
-        _support(report),
+        *_about(report, figure_name),
         _bands(report),
-        _doubts(report),
+        _doubts([report]),
         Section("History", texts=[f"What the models know: the last {MOST_HISTORY} steps."], tables=[_history(report)]),
         lineage(parents),
     ]
     return render(Page(f"What if: subject {history.name}", subtitle, sections))
+
+
+def subjects_page(reports: Sequence[WhatIfReport]) -> str:
+    """Return one page about several subjects: of each question, answer and support, then what holds for all."""
+    sections: list[Section] = []
+    for i, report in enumerate(reports):
+        whose = f"Subject {report.history.name}"
+        whose += f" from {report.history.when(report.history.origin)}"
+        sections += [replace(part, title=f"{whose}: {part.title.lower()}") for part in _about(report, f"answer-{i}")]
+    first = reports[0]
+    sections += [_bands(first), _doubts(reports), lineage(first.parents)]
+    return render(Page(f"What if: {len(reports)} subjects", first.dataset, sections))
+
+
+def _about(report: WhatIfReport, figure_name: str) -> list[Section]:
+    """Return what is asked about a subject, the answer, and whether the data support it."""
+    return [
+        Section("Question", texts=_question(report), tables=[_plans(report), *_given(report)]),
+        Section("Answer", pictures=[svg(draw_whatif(report), figure_name)], tables=list(_answers(report))),
+        _support(report),
+    ]
 
 
 def lineage(parents: Mapping[str, str], rows: Sequence[tuple[str, str]] = ()) -> Section:
@@ -112,7 +133,7 @@ def _answers(report: WhatIfReport) -> Iterator[ReportTable]:
 
 
 def _is_lit(report: WhatIfReport) -> bool:
-    return any(model.lights for model in report.models)
+    return any(model.plan_lights for model in report.models)
 
 
 def _support(report: WhatIfReport) -> Section:
@@ -120,22 +141,22 @@ def _support(report: WhatIfReport) -> Section:
     title = "Do the data support the plans?"
     if not _is_lit(report):
         return Section(title, texts=["These models do not know which treatments the data support: fit them again."])
-    precision = any(lights.judges_precision for model in report.models for lights in model.lights or ())
+    precision = any(lights.judges_precision for model in report.models for lights in model.plan_lights or ())
     return Section(
         title,
         texts=[lights_mean("answer, which is an extrapolation", precision=precision)],
-        tables=[_lights(report, model) for model in report.models if model.lights],
+        tables=[_lights(report, model) for model in report.models if model.plan_lights],
         items=[Item(line, _tag(line)) for model in report.models for line in light_reasons(report, model)],
     )
 
 
-def _lights(report: WhatIfReport, model: ModelAnswer) -> ReportTable:
+def _lights(report: WhatIfReport, model: ModelAnswers) -> ReportTable:
     horizon, origin = max(len(plan) for plan in report.plans), report.history.origin
     word = step_word(report.schema.step)
     headers = ("plan", "steps like practice", *(f"{word} {origin + h}" for h in range(horizon)))
     rows = tuple(
         (plan.name, f"{100 * lights.like_practice:.0f} %", *lights.worst, *[""] * (horizon - len(lights.worst)))
-        for plan, lights in zip(report.plans, model.lights or (), strict=True)
+        for plan, lights in zip(report.plans, model.plan_lights or (), strict=True)
     )
     return ReportTable(model.heading if len(report.models) > 1 else "", "", headers, rows)
 
@@ -166,11 +187,14 @@ def _shown(report: WhatIfReport, levels: Sequence[float]) -> list[float]:
     return [level for level in levels if level in found]
 
 
-def _doubts(report: WhatIfReport) -> Section:
-    """Return warnings and notes, but those on bands, which have a section of their own."""
-    on_bands = set(notes_on_bands(report))
-    notes = [note for note in report.notes if note not in on_bands]
-    items = [Item(warning, "warning") for warning in report.warnings] + [Item(note, "note") for note in notes]
+def _doubts(reports: Sequence[WhatIfReport]) -> Section:
+    """Return warnings and notes, each once, but those on bands, which have a section of their own."""
+    warnings, notes = dict[str, None](), dict[str, None]()
+    for report in reports:
+        on_bands = set(notes_on_bands(report))
+        warnings |= dict.fromkeys(report.warnings)
+        notes |= dict.fromkeys(note for note in report.notes if note not in on_bands)
+    items = [*(Item(warning, "warning") for warning in warnings), *(Item(note, "note") for note in notes)]
     return Section("Warnings and notes", texts=[] if items else ["None."], items=items)
 
 

@@ -6,23 +6,20 @@ chunk after chunk. A report has `to_rows()`, `difference_rows()` (both with the 
 `notes`; `write_csv` and `write_estimates` store it.
 """
 
-from costar_cli.questions.answers import (
-    CohortAnswers,
-    answer_cohort,
-    as_told,
-    check_questions,
-    count_questions,
-    doubts,
-    join_columns,
-    tidy_columns,
-    true_answers,
-    warnings_about,
-)
+from costar_cli.questions.answers import Band, ModelAnswers, answer_cohort, count_questions
 from costar_cli.questions.averages import AverageEffects, Averager
 from costar_cli.questions.estimate import estimate_outcomes
 from costar_cli.questions.groups import groups_of
-from costar_cli.questions.notes import validated_on
-from costar_cli.questions.report import COLUMNS, ModelAnswer, Row, SubjectHistory, WhatIfReport
+from costar_cli.questions.notes import validated_on, warnings_about, warnings_on_plans
+from costar_cli.questions.report import COLUMNS, Row, SubjectHistory, WhatIfReport
+from costar_cli.questions.request import (
+    Places,
+    possible_plans,
+    read_request,
+    refuse_unseen,
+    unseen_in_plans,
+)
+from costar_cli.questions.rows import join_columns, tidy_columns
 from costar_cli.questions.store import write_csv, write_estimates
 from costar_cli.questions.subjects import (
     Cohort,
@@ -35,37 +32,41 @@ from costar_cli.questions.subjects import (
     with_plans,
 )
 from costar_cli.questions.summary import MOST_PLANS, Tally
+from costar_cli.questions.truth import true_answers
 
 __all__ = [
     "COLUMNS",
     "MOST_PLANS",
     "AverageEffects",
     "Averager",
+    "Band",
     "Cohort",
-    "CohortAnswers",
-    "ModelAnswer",
+    "ModelAnswers",
+    "Places",
     "Row",
     "SubjectHistory",
     "Tally",
     "WhatIfReport",
     "answer_cohort",
-    "as_told",
-    "check_questions",
     "check_table",
     "choose_subjects",
     "count_questions",
-    "doubts",
     "estimate_outcomes",
     "groups_of",
     "join_columns",
     "join_places",
     "names_of",
+    "possible_plans",
+    "read_request",
     "read_subjects",
+    "refuse_unseen",
     "subjects_of_plans",
     "tidy_columns",
     "true_answers",
+    "unseen_in_plans",
     "validated_on",
     "warnings_about",
+    "warnings_on_plans",
     "with_plans",
     "write_csv",
     "write_estimates",

@@ -1,95 +1,183 @@
-"""Answers to a cohort's questions, chunk after chunk of subjects, so that memory is bounded; and their tidy rows."""
+"""Answers to questions, each about a moment of a cohort and a plan: one pipeline for one subject and for many.
+
+Chunk after chunk of subjects is answered, so that memory is bounded. What tables, files, figures and pages show is
+derived from a chunk: limits, differences from a reference plan, support, rows.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.artifact.shards import WHOLE, Shard
+from costar_cli.errors import TrainingError
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, PanelSchema, Queries
-from costar_cli.panel.compatible import other_data, require_compatible
-from costar_cli.panel.findings import counted
-from costar_cli.panel.support import Support
-from costar_cli.panel.visits import elapsed_dose, visit_dates
-from costar_cli.plans import COHORT_DRAWS, AnyPlan, Moments, PlanRequest, Rule, TreatmentPlan, resolve
-from costar_cli.plans.untrusted import Problems
-from costar_cli.questions.estimate import ask_plans, check_request, estimate_plans, refuse_unseen
-from costar_cli.questions.notes import lacking, on_indication, on_reactions, unseen_in_plans
-from costar_cli.questions.rules import true_of_rule, truth_known
+from costar_cli.panel import Panel, PanelSchema, Queries
+from costar_cli.plans import COHORT_DRAWS, AnyPlan, Moments, PlanRequest, Played, Rule, TreatmentPlan, resolve
 from costar_cli.questions.subjects import Cohort
-from costar_cli.reporting import warnings_of
+from costar_cli.questions.support import PlanLights, lights_in_words
+from costar_cli.questions.widen import widened
 from costar_cli.uncertainty import (
-    LIGHTS,
+    BLACK_BOX,
+    LEAST_MEMBERS,
+    NO_LEVEL,
+    RANGE,
+    RED,
     TOO_FEW,
-    Bands,
+    Ask,
+    Calibration,
     Estimates,
     GoesOn,
     Lights,
+    asks_once,
     calibration_of,
+    differences,
+    draws,
+    estimate,
     interval_kind,
+    is_joint,
+    range_of,
     support_of,
 )
 
 MOST_QUERIES: Final = 8_192  # answered at once: their histories, predictions and lights take some hundred MB
 MOST_MOMENTS: Final = 1_024  # likewise, of histories that are encoded
 
-OWN: Final = frozenset(
-    [
-        *("setup", "method", "model", "queries", "kind", "dataset", "part", "domain", "split", "subject", "label"),
-        *("origin", "plan", "step", "time", "date", "outcome", "unit", "estimate", "lower", "upper", "level"),
-        *("interval_kind", "precision", "practice", "support", "survival", "truth", "members_sd"),
-    ]
-)  # columns of tables of answers, as which those of subjects may not be called
-Columns = dict[str, NDArray[Any]]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class CohortAnswers:
-    """One model's answers to a chunk of a cohort: Q questions, each about a moment and a plan.
+class Band:
+    """Estimates `[...,H,Y]`, the limits around them `[L,...,H,Y]`, None where there are none, and what limits are.
+
+    Limits are not a number where the calibration subjects are too few for the level. `kind_Y` says, by outcome, what
+    the limits are where there are any, or why there are none.
+    """
+
+    estimate: Floats
+    lower: Floats | None
+    upper: Floats | None
+    kind_Y: tuple[str, ...]
+
+    @classmethod
+    def around(
+        cls,
+        found: Estimates,
+        calibration: Calibration | None,
+        levels: Sequence[float],
+        kind_Y: Sequence[str],
+        *,
+        clip: bool = True,
+    ) -> Self:
+        """Return calibrated limits; those that are infinite on either side are none, nor those of a kind of `none`."""
+        if calibration is None:
+            return cls(found.mean_QHY, None, None, tuple(kind_Y))
+        bands = calibration.bands(found, levels, clip=clip)
+        known_LQHY = np.isfinite(bands.lower_LQHY) & np.isfinite(bands.upper_LQHY)
+        known_LQHY &= np.array([not kind.startswith("none") for kind in kind_Y])
+        lower, upper = (np.where(known_LQHY, limit, np.nan) for limit in (bands.lower_LQHY, bands.upper_LQHY))
+        return cls(found.mean_QHY, lower, upper, tuple(kind_Y))
+
+    @cached_property
+    def limited(self) -> NDArray[np.bool_]:
+        """Return which estimates have limits at some level."""
+        if self.lower is None:
+            return np.zeros(self.estimate.shape, dtype=bool)
+        return np.asarray(np.isfinite(self.lower).any(axis=0))
+
+    @property
+    def kinds(self) -> NDArray[np.object_]:
+        """Return what the limits of each estimate are, or why it has none at any level."""
+        own = np.broadcast_to(objects(self.kind_Y), self.estimate.shape)
+        few = np.array([not kind.startswith("none") for kind in self.kind_Y]) & ~self.limited
+        return np.where(few & (self.lower is not None), TOO_FEW, own)
+
+    def of(self, question: int, steps: int) -> "Band":
+        """Return the band of the first steps of one question."""
+        lower, upper = (None if limit is None else limit[:, question, :steps] for limit in (self.lower, self.upper))
+        return Band(self.estimate[question, :steps], lower, upper, self.kind_Y)
+
+    def without(self, hidden: NDArray[np.bool_]) -> "Band":
+        """Return the band without the numbers of some estimates."""
+        lower, upper = (
+            None if limit is None else np.where(hidden, np.nan, limit) for limit in (self.lower, self.upper)
+        )
+        return Band(np.where(hidden, np.nan, self.estimate), lower, upper, self.kind_Y)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelAnswers:
+    """One model's answers to Q questions, and what they rest on.
 
     Attributes:
         label: what the model is called.
-        schema: its columns.
-        interval_kind: what the limits are where there are any, or why the model has none.
-        cohort: the chunk's subjects and moments.
+        model: what answered.
+        cohort: the subjects and moments.
         moment_Q: the moment of each question.
         plans_Q: its plan; of a rule the most common course of treatment.
         queries: the questions, padded to the longest plan.
         estimates: the answers.
         levels: of the limits.
-        bands: the limits, None where the model has none.
+        calibration: what gives the limits, None where the model has none.
         lights: whether the data support the answers, None where the model does not know.
         rules: the rules among the plans, by name.
+        played_Q: how a rule went, and as which of its moments; None of plans that are no rules.
         goes_on: how likely series are to go on, None where the model knows of no end.
         unmeasured_QHY: which answers are to steps at which no training subject has the outcome.
+        minus_Q: the question about the reference plan at the same moment; None where no differences are asked for.
+        apart: the differences from it, drawn jointly; None where the model has no joint distribution.
+        effective: how many calibration subjects weights leave at each step, where bands are widened.
+        trained_on_subject: of a single subject, None where that is unknown.
+        same_data: whether the model was trained on the data set of the subjects; None where no digest is known.
+        unsupported: by plan, what no training subject was given.
     """
 
     label: str
-    schema: PanelSchema
-    interval_kind: str
+    model: FittedModel
     cohort: Cohort
     moment_Q: NDArray[np.int64]
     plans_Q: Sequence[TreatmentPlan]
     queries: Queries
     estimates: Estimates
     levels: tuple[float, ...]
-    bands: Bands | None
-    lights: Lights | None
+    calibration: Calibration | None = None
+    lights: Lights | None = None
     rules: Mapping[str, Rule] = field(default_factory=dict)
+    played_Q: tuple[tuple[Played, int] | None, ...] = ()
     goes_on: GoesOn | None = None
     unmeasured_QHY: NDArray[np.bool_] | None = None
+    minus_Q: NDArray[np.int64] | None = None
+    apart: Estimates | None = None
+    effective: tuple[float, ...] | None = None
+    trained_on_subject: bool | None = None
+    same_data: bool | None = None
+    unsupported: Mapping[str, list[str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.moment_Q)
 
-    @cached_property
-    def worst_Q(self) -> NDArray[np.int8] | None:
-        """Return the worst light of each question's own steps, a place in `LIGHTS`; None where there are none."""
-        return None if self.lights is None else np.where(self.own_QHY, self.lights.light_QHY, 0).max(axis=(1, 2))
+    @property
+    def schema(self) -> PanelSchema:
+        """Return the model's columns."""
+        return self.model.schema
+
+    @property
+    def method(self) -> str:
+        """Return the name of the model's method."""
+        return self.model.method
+
+    @property
+    def members(self) -> int:
+        """Return R."""
+        return len(self.estimates.members_RQHY)
+
+    @property
+    def heading(self) -> str:
+        """Return what tables call the model: its label, marked where it was trained on another data set."""
+        return f"{self.label} (trained on other data)" if self.same_data is False else self.label
 
     @cached_property
     def steps_Q(self) -> NDArray[np.int64]:
@@ -103,12 +191,75 @@ class CohortAnswers:
         return np.broadcast_to(own_QH[..., None], self.estimates.mean_QHY.shape)
 
     @cached_property
-    def limited_QHY(self) -> NDArray[np.bool_]:
-        """Return which answers have limits at some level."""
-        if self.bands is None:
+    def worst_Q(self) -> NDArray[np.int8] | None:
+        """Return the worst light of each question's own steps, a place in `LIGHTS`; None where there are none."""
+        return None if self.lights is None else np.where(self.own_QHY, self.lights.light_QHY, 0).max(axis=(1, 2))
+
+    @property
+    def red_QHY(self) -> NDArray[np.bool_]:
+        """Return which answers the data do not support."""
+        if self.lights is None:
             return np.zeros(self.estimates.mean_QHY.shape, dtype=bool)
-        limits = np.stack([self.bands.lower_LQHY, self.bands.upper_LQHY])
-        return np.asarray(np.isfinite(limits).all(axis=0).any(axis=0))
+        return np.asarray(self.lights.light_QHY == RED)
+
+    @cached_property
+    def interval_kind(self) -> str:
+        """Return what the limits of answers are where there are any, or why the model has none."""
+        return interval_kind(self.model)
+
+    @property
+    def band(self) -> Band:
+        """Return the answers and their limits at the levels."""
+        return self.band_at(self.levels)
+
+    def band_at(self, levels: Sequence[float]) -> Band:
+        """Return the answers and their limits at some levels, made once."""
+        if (key := tuple(levels)) not in self._bands:
+            kind_Y = [self.interval_kind] * len(self.schema.outcomes)
+            self._bands[key] = Band.around(self.estimates, self.calibration, levels, kind_Y)
+        return self._bands[key]
+
+    @cached_property
+    def _bands(self) -> dict[tuple[float, ...], Band]:
+        return {}
+
+    @property
+    def difference_kind(self) -> str:
+        """Return what the limits of differences between plans are, or why there are none."""
+        if self.calibration is None or self.apart is not None:
+            return self.interval_kind
+        return RANGE if self.members >= LEAST_MEMBERS else BLACK_BOX
+
+    @cached_property
+    def differences(self) -> Band:
+        """Return the differences from the reference plan and their limits, from joint draws (spec BAND-7).
+
+        Without these the limits are the members' range, which stands in the place of the first level and has none.
+        They mean something at the steps that both plans have.
+        """
+        assert self.minus_Q is not None  # noqa: S101 - asked where there is a reference
+        kind, outcomes = self.difference_kind, self.schema.outcomes
+        if self.apart is not None:
+            kind_Y = [NO_LEVEL if outcome.kind == "binary" else kind for outcome in outcomes]
+            return Band.around(self.apart, self.calibration, self.levels, kind_Y, clip=False)
+        mean_QHY = self.estimates.mean_QHY - self.estimates.mean_QHY[self.minus_Q]
+        if kind != RANGE:
+            return Band(mean_QHY, None, None, (kind,) * len(outcomes))
+        members_RQHY = self.estimates.members_RQHY.astype(np.float64)
+        limits = range_of(members_RQHY - members_RQHY[:, self.minus_Q], mean_QHY)
+        none = np.full((len(self.levels) - 1, *mean_QHY.shape), np.nan)
+        lower, upper = (np.concatenate([limit[None], none]) for limit in limits)
+        return Band(mean_QHY, lower, upper, (kind,) * len(outcomes))
+
+    @cached_property
+    def plan_lights(self) -> tuple[PlanLights, ...] | None:
+        """Return the lights of each question in words, with reasons; None where the model does not know."""
+        return lights_in_words(self)
+
+    @property
+    def played(self) -> tuple[Played | None, ...]:
+        """Return how the rule of each question went, of a single moment."""
+        return tuple(went and went[0] for went in self.played_Q)
 
 
 def answer_cohort(
@@ -119,50 +270,87 @@ def answer_cohort(
     *,
     levels: Sequence[float] = (0.9,),
     shard: Shard = WHOLE,
-) -> Iterator[CohortAnswers]:
+    reference: str | None = None,
+    widen: bool = False,
+    rule_draws: int = COHORT_DRAWS,
+) -> Iterator[ModelAnswers]:
     """Yield a model's answers about every moment of a cohort under every plan, some thousand questions at a time.
 
-    Rules are played in 200 draws for each moment. A shard has whole chunks, so that its answers are those of one run.
+    A shard has whole chunks, so that its answers are those of one run.
+
+    Args:
+        label: what the model is called.
+        model: what answers.
+        cohort: subjects and their origins.
+        request: the plans.
+        levels: of the limits.
+        shard: which of the chunks are answered.
+        reference: the plan that others are compared with; None: no differences are drawn.
+        widen: limits for plans under another policy than the one that was followed (spec BAND-8).
+        rule_draws: how often a rule is played for each moment.
 
     Raises:
         TrainingError: a prediction is not finite.
         ArtifactError: the model's file is damaged.
-        UsageError: a rule reads outcomes, and the model predicts no course.
+        UsageError: a rule reads outcomes, and the model predicts no course; bands cannot be widened.
     """
-    calibration, support, kind = calibration_of(model), support_of(model), interval_kind(model)
-    for moments, plans_M in _chunks(cohort, request, shard):
+    calibration, support = calibration_of(model), support_of(model)
+    for moments, plans_M in chunks_of(cohort, request, shard, compared=reference is not None):
         chunk = cohort.take(moments)
         moment_Q = np.repeat(np.arange(len(chunk)), [len(plans) for plans in plans_M])
         every_Q = [plan for plans in plans_M for plan in plans]
         moments_Q = chunk.moments(moment_Q)
-        asked = resolve(label, model, moments_Q, every_Q, given=chunk.panel, n=COHORT_DRAWS)
+        panel, ask = moments_Q.panel, asks_once(moments_Q.panel)
+        asked = resolve(label, model, moments_Q, every_Q, given=chunk.panel, n=rule_draws)
         plans_Q, queries = asked.plans_Q, ask_plans(model, moments_Q, asked.plans_Q)
-        common = estimate_plans(label, model, moments_Q.panel, queries, plans_Q)
-        found = asked.estimated(common)
-        bands = calibration.bands(found, levels) if calibration else None
-        lights = support.lights(moments_Q.panel, queries, common) if support else None
-        yield CohortAnswers(
-            label, model.schema, kind, chunk, moment_Q, plans_Q, queries, found, tuple(levels), bands, lights,
-            {plan.name: plan for plan in every_Q if not isinstance(plan, TreatmentPlan)},
-            asked.going_on(queries, common),
-            support.unmeasured(queries, len(model.schema.outcomes)) if support else None,
+        common = estimate_plans(label, model, panel, queries, plans_Q, ask=ask)
+        found, own, effective, minus_Q, apart = asked.estimated(common), calibration, None, None, None
+        if calibration and widen:
+            own, effective = widened(label, calibration, found, plans_Q)
+        if reference is not None:
+            minus_Q = _references(plans_M, reference)
+            if own and len(plans_Q) > len(chunk) and is_joint(model):
+                drawn_SQHY = asked.drawn(draws(model, panel, queries, ask=ask))
+                apart = differences(drawn_SQHY, found, np.arange(len(plans_Q)), minus_Q)
+        yield ModelAnswers(
+            label, model, chunk, moment_Q, plans_Q, queries, found, tuple(levels), own,
+            lights=support.lights(panel, queries, common) if support else None,
+            rules={plan.name: plan for plan in every_Q if not isinstance(plan, TreatmentPlan)},
+            played_Q=asked.played_Q, goes_on=asked.going_on(queries, common),
+            unmeasured_QHY=support.unmeasured(queries, len(model.schema.outcomes)) if support else None,
+            minus_Q=minus_Q, apart=apart, effective=effective,
         )  # fmt: skip
 
 
-def _chunks(cohort: Cohort, request: PlanRequest, shard: Shard) -> Iterator[tuple[slice, list[Sequence[AnyPlan]]]]:
-    """Yield a shard's moments that are answered together, with the plans of each."""
+def _references(plans_M: Sequence[Sequence[AnyPlan]], reference: str) -> NDArray[np.int64]:
+    """Return, for each question, the one about the reference plan at the same moment."""
+    minus: list[int] = []
+    for plans in plans_M:
+        place = len(minus) + [plan.name for plan in plans].index(reference)
+        minus += [place] * len(plans)
+    return np.array(minus, dtype=np.int64)
+
+
+def chunks_of(
+    cohort: Cohort, request: PlanRequest, shard: Shard = WHOLE, *, compared: bool = False
+) -> Iterator[tuple[slice, list[Sequence[AnyPlan]]]]:
+    """Yield a shard's moments that are answered together, with the plans of each; `compared` ones stay together."""
     plans_M = plans_of(cohort, request)
-    every = list(_bounds(plans_M))
+    every = list(_bounds(plans_M, compared=compared))
     for place in shard.own(len(every)):
         moments, some = every[place]
         yield moments, [plans[some] for plans in plans_M[moments]]
 
 
-def _bounds(plans_M: Sequence[Sequence[AnyPlan]]) -> Iterator[tuple[slice, slice]]:
+def _bounds(plans_M: Sequence[Sequence[AnyPlan]], *, compared: bool) -> Iterator[tuple[slice, slice]]:
     """Yield which moments, and which of their plans, are answered together; of very many plans, some at a time."""
     first = 0
     while first < len(plans_M):
         stop, count = first + 1, len(plans_M[first])
+        if compared:  # draws depend on who is drawn together: each moment alone, with all its plans
+            yield slice(first, stop), slice(None)
+            first = stop
+            continue
         while stop < min(len(plans_M), first + MOST_MOMENTS) and count + len(plans_M[stop]) <= MOST_QUERIES:
             count, stop = count + len(plans_M[stop]), stop + 1
         for begin in range(0, max(map(len, plans_M[first:stop])), MOST_QUERIES):
@@ -178,220 +366,53 @@ def plans_of(cohort: Cohort, request: PlanRequest) -> list[Sequence[AnyPlan]]:
     return [own_N[row] for row in cohort.subject_M.tolist()]
 
 
-def count_questions(cohort: Cohort, request: PlanRequest, shard: Shard = WHOLE) -> int:
+def count_questions(cohort: Cohort, request: PlanRequest, shard: Shard = WHOLE, *, compared: bool = False) -> int:
     """Return how many pairs of a moment and a plan a shard asks about."""
-    return sum(sum(map(len, plans_M)) for _, plans_M in _chunks(cohort, request, shard))
+    return sum(sum(map(len, plans_M)) for _, plans_M in chunks_of(cohort, request, shard, compared=compared))
 
 
-def _dates(answers: CohortAnswers, q: NDArray[np.integer], h: NDArray[np.integer]) -> NDArray[np.object_] | None:
-    """Return when answers are, as text: of visits at any time, as far apart as plans say; None without dates."""
-    panel, at_M = answers.cohort.panel, answers.moment_Q
-    subject, origin = answers.cohort.subject_M[at_M], answers.cohort.origin_M[at_M]
-    dose = elapsed_dose(answers.schema.treatments)
-    if dose is None:
-        return panel.dates(subject[q], origin[q] + h + 1)
-    place = answers.schema.treatments.all_names.index(dose.name)
-    gap_QH = np.ones((len(answers), answers.queries.horizon))
-    for gap_H, plan in zip(gap_QH, answers.plans_Q, strict=True):  # encoded plans have rounded ones
-        gap_H[: len(plan)] = plan.values[:, place]
-    found = visit_dates(panel, dose, subject, origin, gap_QH)
-    return None if found is None else found[q, h]
+def ask_plans(model: FittedModel, moments_Q: Moments, plans_Q: Sequence[TreatmentPlan]) -> Queries:
+    """Return questions about moments, each under its plan.
 
-
-def tidy_columns(
-    answers: CohortAnswers, *, truth_QHY: NDArray[np.float64] | None = None, abstain: bool = False
-) -> Columns:
-    """Return the columns of a tidy table: a row per question, step of its plan and outcome.
-
-    They are `subject`, `label`, the columns of which names are made where these are several, for subjects of a data set
-    `domain` and `split`, then `origin`, `plan`, `step` (from 1), `time` (origin + step), of data with dates its `date`,
-    `outcome`, `unit`, `estimate`, `lower`, `upper`, `level`, `interval_kind`, the lights `precision`, `practice` and
-    `support`, and `truth` where it is given; limits at further levels are called `lower_0.5`. Models that know of ends
-    add `survival`, of several `ended_NAME`, too. With `abstain`, answers that the data do not support have no numbers.
+    Steps beyond a plan's own mean nothing: it is padded with its last step, which no earlier prediction sees.
     """
-    cohort, found = answers.cohort, answers.estimates
-    q, h, y = np.nonzero(answers.own_QHY)
-    at_M, outcomes = answers.moment_Q[q], answers.schema.outcomes
-    subject, origin = cohort.subject_M[at_M], cohort.origin_M[at_M]
-    columns: Columns = {"subject": _objects(cohort.names)[subject], "label": _objects(cohort.panel.names)[subject]}
-    keys = answers.schema.keys_of(cohort.panel.names, OWN)
-    columns |= {name: _objects(key)[subject] for name, key in keys.items()}
-    if cohort.places:
-        columns["domain"] = _objects([place.part.domain for place in cohort.places])[subject]
-        columns["split"] = _objects([place.part.split for place in cohort.places])[subject]
-    columns |= {
-        "origin": origin,
-        "plan": _objects([plan.name for plan in answers.plans_Q])[q],
-        "step": h + 1,
-        "time": origin + h + 1,
-        **({"date": dates} if (dates := _dates(answers, q, h)) is not None else {}),
-        "outcome": _objects([outcome.name for outcome in outcomes])[y],
-        "unit": _objects([outcome.unit for outcome in outcomes])[y],
-        "estimate": found.mean_QHY[q, h, y],
-    }
-    for i, level in enumerate(answers.levels):
-        limits = np.full((2, len(q)), np.nan)
-        if answers.bands:
-            limits = np.stack([x[i, q, h, y] for x in (answers.bands.lower_LQHY, answers.bands.upper_LQHY)])
-            limits[:, ~np.isfinite(limits).all(axis=0)] = np.nan
-        further = f"_{level:g}" * (i > 0)
-        columns |= {f"lower{further}": limits[0], f"upper{further}": limits[1]}
-        if not i:
-            columns["level"] = np.where(np.isnan(limits[0]), np.nan, level)
-            columns["interval_kind"] = _kinds(answers, q, h, y)
-    columns |= _marks(answers.lights, q, h, y)
-    if answers.goes_on:
-        columns |= {name: values_QH[q, h] for name, values_QH in answers.goes_on.columns.items()}
-    if abstain:
-        red = columns["support"] == LIGHTS[2]
-        shown = ("estimate", "lower", "upper", "level")
-        columns |= {name: np.where(red, np.nan, columns[name]) for name in columns if name.partition("_")[0] in shown}
-    return columns if truth_QHY is None else columns | {"truth": truth_QHY[q, h, y]}
+    distinct = list({id(plan): plan for plan in plans_Q}.values())
+    place = {id(plan): i for i, plan in enumerate(distinct)}
+    horizon = max(map(len, distinct))
+    values = np.stack([np.pad(plan.values, ((0, horizon - len(plan)), (0, 0)), "edge") for plan in distinct])
+    return moments_Q.queries(model.schema.treatments.encode(values)[[place[id(plan)] for plan in plans_Q]])
 
 
-def _kinds(
-    answers: CohortAnswers, q: NDArray[np.integer], h: NDArray[np.integer], y: NDArray[np.integer]
-) -> NDArray[np.object_]:
-    """Return what the limits of each answer are, or why it has none at any level."""
-    if answers.bands is None:
-        return _objects([answers.interval_kind] * len(q))
-    limited = answers.limited_QHY[q, h, y]
-    kinds: NDArray[np.object_] = _objects([TOO_FEW, answers.interval_kind])[limited.astype(np.int64)]
-    return kinds
+def estimate_plans(
+    label: str,
+    model: FittedModel,
+    panel: Panel,
+    queries: Queries,
+    plans: Sequence[TreatmentPlan],
+    *,
+    ask: Ask | None = None,
+) -> Estimates:
+    """Return the estimates of what `ask_plans` asks.
 
-
-def _marks(lights: Lights | None, q: NDArray[np.integer], h: NDArray[np.integer], y: NDArray[np.integer]) -> Columns:
-    if lights is None:
-        return {name: _objects([None] * len(q)) for name in ("precision", "practice", "support")}
-    names = _objects([*LIGHTS, None])  # the last, at -1, is `NOT_JUDGED`
-    return {
-        "precision": names[lights.precision_QHY[q, h, y]],
-        "practice": names[lights.practice_QH[q, h]],
-        "support": names[lights.light_QHY[q, h, y]],
-    }
-
-
-def join_columns(chunks: Sequence[Columns]) -> Columns:
-    """Return the columns of several tables, one below the other."""
-    return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
-
-
-def true_answers(dataset: Dataset, answers: CohortAnswers) -> NDArray[np.float64]:
-    """Return what the simulator says `[Q,H,Y]`, not a number beyond a plan's own steps.
+    `plans` are those of each query, or those that all subjects have; `ask` predicts as the `rollout` of a model or of
+    its part does.
 
     Raises:
-        UsageError: no simulator knows it.
+        TrainingError: a prediction is not finite.
     """
-    truth_QHY, cohort = np.full(answers.estimates.mean_QHY.shape, np.nan), answers.cohort
-    part_N = _objects([str(place.part) for place in cohort.places])
-    row_N = np.array([place.row for place in cohort.places])
-    subject_Q, origin_Q = cohort.subject_M[answers.moment_Q], cohort.origin_M[answers.moment_Q]
-    moments_Q = Moments(cohort.panel, subject_Q, origin_Q)
-    rule_Q = np.array([answers.rules.get(plan.name) for plan in answers.plans_Q], dtype=object)
-    for part in dict.fromkeys(place.part for place in cohort.places):
-        answer, there_Q = truth_known(dataset, part), part_N[subject_Q] == str(part)
-        for rule in answers.rules.values():
-            at = np.flatnonzero(there_Q & (rule_Q == rule))
-            if len(at):
-                found = true_of_rule(dataset, moments_Q.take(at), cohort.places, rule)
-                truth_QHY[at, : len(rule)] = found
-        plain_Q = there_Q & (rule_Q == None)  # noqa: E711 - elementwise
-        for steps in np.unique(answers.steps_Q[plain_Q]):
-            at = np.flatnonzero(plain_Q & (answers.steps_Q == steps))
-            values = np.stack([answers.plans_Q[k].values for k in at.tolist()])
-            found = answer(dataset, part, row_N[subject_Q[at]], origin_Q[at], values)
-            truth_QHY[at, :steps] = np.asarray(found, dtype=np.float64).reshape(len(at), steps, -1)
-    return truth_QHY
+    found = estimate(model, panel, queries, ask=ask)
+    own_PH = np.arange(queries.horizon) < np.array([len(plan) for plan in plans])[:, None]
+    odd_QH = ~np.isfinite(found.members_RQHY).all(axis=(0, -1)) & np.tile(own_PH, (len(queries) // len(plans), 1))
+    if odd_QH.any():
+        name = panel.names[int(queries.subject[odd_QH.any(axis=1).argmax()])]
+        raise TrainingError(
+            f"model `{label}` predicts values that are not finite for subject {name}",
+            fix="retrain it, with a lower --learning-rate if it diverged",
+        )
+    return found
 
 
-def check_questions(
-    dataset: Dataset,
-    models: Mapping[str, FittedModel],
-    request: PlanRequest,
-    levels: Sequence[float],
-    *,
-    unsupported: bool,
-) -> None:
-    """See that models, data set, plans and levels fit, before anything is computed.
-
-    Raises:
-        MismatchError: a model of other variables, treatments or units than the data set's.
-        UsageError: plans that are too long, levels out of range, or what no training subject was given.
-    """
-    for label, model in models.items():
-        require_compatible(dataset, model.schema, model=f"model `{label}`")
-    problems = Problems()
-    check_request(models, request, levels, problems)
-    problems.raise_any("the request does not fit", where="--plan", fix=problems.fix)
-    if not unsupported:
-        refuse_unseen(unseen_in_plans(models, as_told(request)))
-
-
-def as_told(request: PlanRequest) -> Sequence[TreatmentPlan]:
-    """Return the plans, those of a table as one that has each of its steps once, rules as all that they may give."""
-    if not request.by_subject:
-        return [p if isinstance(p, TreatmentPlan) else TreatmentPlan(p.name, p.possible) for p in request.plans]
-    steps = np.concatenate([plan.values for plans in request.by_subject.values() for plan in plans])
-    return [TreatmentPlan("of the table", np.unique(steps, axis=0))]
-
-
-def warnings_about(
-    dataset: Dataset,
-    models: Mapping[str, FittedModel],
-    cohort: Cohort,
-    request: PlanRequest,
-    *,
-    shard: Shard = WHOLE,
-) -> Iterator[str]:
-    """Yield what may make the answers of a shard wrong, as `costar whatif` says it of one subject."""
-    for label, model in models.items():
-        if other := other_data(f"model `{label}`", model.parents, dataset):
-            yield other
-        yield from warnings_of(f"model `{label}`", model.meta)
-    yield from doubts(models, cohort, request, shard=shard)
-
-
-def doubts(
-    models: Mapping[str, FittedModel], cohort: Cohort, request: PlanRequest, *, shard: Shard = WHOLE
-) -> Iterator[str]:
-    """Yield what of the plans was not learnt: what nobody was given, stopping what never stopped, effects."""
-    several, told = len(models) > 1, as_told(request)
-    for label, of_plans in unseen_in_plans(models, told).items():
-        who = "training subject" + f" of model `{label}`" * several
-        for plan, lacks in of_plans.items():
-            for words in lacking(f"plan `{plan}`", lacks, who):
-                yield f"{words}: its effect was not learned"
-    for label, model in models.items():
-        where = "the training data" + f" of model `{label}`" * several
-        for plan, name, subjects in _stopped(model, cohort, request, shard):
-            never = f"which, once started, never stopped in {where}: there are no data on stopping"
-            yield f"plan `{plan}` stops {name} of {counted(subjects, 'subject')}, {never}"
-    yield from on_indication(models, told)
-    plans = max(len(plans) for plans in (request.plans, *request.by_subject.values()))
-    yield from on_reactions(models, plans=plans, steps=request.horizon)
-
-
-def _stopped(model: FittedModel, cohort: Cohort, request: PlanRequest, shard: Shard) -> Iterator[tuple[str, str, int]]:
-    """Yield plan, treatment and number of subjects where a plan, or a rule as it mostly goes, stops what never did."""
-    support, encoding = Support.from_meta(model.meta), model.schema.treatments
-    if support is None or not support.absorbing(encoding):
-        return
-    before_M = np.maximum(cohort.origin_M - 1, 0)
-    given_MA = encoding.decode(cohort.panel.treatments[cohort.subject_M, before_M])
-    given_MA = np.where((cohort.origin_M > 0)[:, None], given_MA, 0)
-    found: dict[tuple[str, str], set[int]] = {}
-    for moments, plans_M in _chunks(cohort, request, shard):
-        chunk, moment_Q = cohort.take(moments), np.repeat(np.arange(len(plans_M)), list(map(len, plans_M)))
-        every_Q = [plan for plans in plans_M for plan in plans]
-        asked = resolve("", model, chunk.moments(moment_Q), every_Q, given=chunk.panel, n=COHORT_DRAWS)
-        for m, plan in zip((moments.start + moment_Q).tolist(), asked.plans_Q, strict=True):
-            for name, _ in support.stops(given_MA[m : m + 1], plan.values, encoding):
-                found.setdefault((plan.name, name), set()).add(int(cohort.subject_M[m]))
-    for (plan_name, name), subjects in found.items():
-        yield plan_name, name, len(subjects)
-
-
-def _objects(values: Sequence[object]) -> NDArray[Any]:
+def objects(values: Sequence[object]) -> NDArray[Any]:
     """Return an array of objects, which no text is cut in."""
     made = np.empty(len(values), dtype=object)
     made[:] = values

@@ -17,8 +17,7 @@ from costar_cli.methods.registry import METHODS
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import PanelSchema
 from costar_cli.plans import AnyPlan, PlanRequest, resolve
-from costar_cli.questions.answers import CohortAnswers, plans_of
-from costar_cli.questions.estimate import ask_plans
+from costar_cli.questions.answers import ModelAnswers, ask_plans, plans_of
 from costar_cli.questions.subjects import Cohort
 from costar_cli.uncertainty import LIGHTS, draws, facts_of, is_joint
 from costar_cli.uncertainty.resampling import FEWEST_UNITS, moved_means
@@ -198,7 +197,7 @@ class Averager:
         self._light: list[NDArray[np.int8]] = []
         self._survival: dict[str, list[Floats]] = {}
 
-    def add(self, answers: CohortAnswers, truth_QHY: Floats | None = None) -> None:
+    def add(self, answers: ModelAnswers, truth_QHY: Floats | None = None) -> None:
         """Gather a chunk, and the simulator's answers to it."""
         shape = (len(answers.cohort), len(self._plans), *answers.estimates.mean_QHY.shape[1:])
         measured_QHY = answers.own_QHY

@@ -2,41 +2,24 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.config.nearest import did_you_mean
-from costar_cli.errors import TrainingError
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Location, Panel, PanelSchema, Queries, TreatmentEncoding
-from costar_cli.panel.compatible import require_compatible, same_data
-from costar_cli.panel.schema import step_word
+from costar_cli.panel import Dataset, Location, Panel, TreatmentEncoding
+from costar_cli.panel.compatible import same_data
 from costar_cli.panel.visits import elapsed_dose, visit_dates
-from costar_cli.plans import AnyPlan, Moments, PlanRequest, Resolved, TreatmentPlan, resolve, step_of
-from costar_cli.plans.untrusted import Problems
-from costar_cli.questions.notes import Unseen, lacking, notes_on, trained_on_subject, unseen_in_plans, warnings_on
-from costar_cli.questions.report import ModelAnswer, SubjectHistory, WhatIfReport
-from costar_cli.questions.rules import possible_plans, rule_notes, true_of_rule, truth_known
-from costar_cli.questions.support import judge_plans
-from costar_cli.questions.widen import widened
+from costar_cli.plans import DRAWS, PlanRequest, PlanShift, TreatmentPlan, resolve
+from costar_cli.questions.answers import ModelAnswers, answer_cohort
+from costar_cli.questions.notes import notes_on, rule_notes, trained_on_subject, warnings_about
+from costar_cli.questions.report import SubjectHistory, WhatIfReport
+from costar_cli.questions.request import possible_plans, read_request, refuse_unseen, unseen_in_plans
+from costar_cli.questions.subjects import Cohort
+from costar_cli.questions.truth import true_answers
 from costar_cli.reporting import NullReporter, Reporter
-from costar_cli.uncertainty import (
-    Ask,
-    Estimates,
-    asks_once,
-    calibration_of,
-    differences,
-    draws,
-    estimate,
-    interval_kind,
-    is_joint,
-)
 
 Floats = NDArray[np.float64]
-_FLAGS: Final = {"level ": "--level", "there is no plan ": "--reference"}  # how a problem begins, and what gave it
-MOST_REPORTED: Final = 2_000  # plans of one subject, each with a thousand draws for differences
 
 
 def estimate_outcomes(
@@ -77,219 +60,96 @@ def estimate_outcomes(
         MismatchError: a model of other variables, treatments or units than the data set's.
         TrainingError: a model predicts values that are not finite.
     """
-    for label, model in models.items():
-        require_compatible(dataset, model.schema, model=f"model `{label}`")
-    levels = tuple(level) if isinstance(level, Sequence) else (level,)
-    location = dataset.find_subject(subject)
-    panel = dataset.panel_of(location)
-    request = (request() if callable(request) else request).of(panel.names[0])
-    start = origin
-    if start is None:
-        start = step_of(panel, "last" if request.origin is None else request.origin, where="--plan")
-    of_plans = origin is None and request.origin is not None
-    ended = ended_at(panel, start, dataset.schema)
-    _check(
-        models, request, panel=panel, origin=start, levels=levels, reference=reference, of_plans=of_plans, ended=ended
+    location, levels = dataset.find_subject(subject), tuple(level) if isinstance(level, Sequence) else (level,)
+    cohort, asked = read_request(
+        models,
+        dataset.panel_of(location),
+        [location],
+        lambda _: request() if callable(request) else request,
+        dataset=dataset,
+        origin=origin,
+        levels=levels,
+        reference=reference,
+        compared=True,
+        alone=True,
     )
-    moments_P = Moments.of(panel, start).take([0] * len(request.plans))
-    asked = {label: resolve(label, model, moments_P, request.plans) for label, model in models.items()}
-    first = next(iter(asked.values()))
-    plans, possible = first.plans_Q, possible_plans(request.plans, first.plans_Q)
+    return report_on(
+        dataset, models, cohort, asked, levels=levels, truth=truth, reference=reference, unsupported=unsupported,
+        abstain=abstain, widen=widen, reporter=reporter,
+    )  # fmt: skip
+
+
+def report_on(
+    dataset: Dataset,
+    models: Mapping[str, FittedModel],
+    cohort: Cohort,
+    request: PlanRequest,
+    *,
+    levels: tuple[float, ...],
+    truth: bool,
+    reference: str | None,
+    unsupported: bool,
+    abstain: bool,
+    widen: bool,
+    reporter: Reporter | None = None,
+) -> WhatIfReport:
+    """Return the report of a cohort of one subject at one origin; arguments are those of `estimate_outcomes`."""
+    [location], origin, told = cohort.places, int(cohort.origin_M[0]), reporter or NullReporter()
+    possible = possible_plans(request, _shifted(models, cohort, request))
     unseen = unseen_in_plans(models, possible)
     if not unsupported:
         refuse_unseen(unseen)
-    told = reporter or NullReporter()
-    history = _history(panel, location, start, dataset.schema.treatments, plans)
-    warnings = warnings_on(dataset, models, possible, history, ordered=plans)
+    warnings = warnings_about(models, cohort, request, dataset=dataset, plans=possible, rule_draws=DRAWS)
     for warning in warnings:
         told.warn(warning)
-    answers = _answers(asked, reference, dataset, location, unseen, widen=widen, reporter=told)
-    rules = {plan.name: plan for plan in request.plans if not isinstance(plan, TreatmentPlan)}
+    reference = reference or request.plans[0].name
+    found: list[ModelAnswers] = []
+    with told.task("estimate", total=len(models), unit="model") as task:
+        for label, model in models.items():
+            [answers] = answer_cohort(
+                label, model, cohort, request, levels=levels, reference=reference, widen=widen, rule_draws=DRAWS
+            )
+            lacks = {plan: [lack.what for lack in of_plan] for plan, of_plan in unseen.get(label, {}).items()}
+            seen, same = trained_on_subject(model, dataset, location), same_data(model.parents, dataset)
+            found.append(replace(answers, trained_on_subject=seen, same_data=same, unsupported=lacks))
+            task.advance()
+    first = found[0]
+    plans = tuple(first.plans_Q)
     report = WhatIfReport(
         dataset=dataset.name,
         schema=dataset.schema,
-        history=history,
+        history=_history(cohort.panel, location, origin, dataset.schema.treatments, plans),
         plans=plans,
-        rules=rules,
-        models=answers,
+        rules=first.rules,
+        models=tuple(found),
         levels=levels,
-        reference=reference or request.plans[0].name,
-        observed=_observed(panel, start, first, dataset.schema.treatments),
-        truth=true_outcomes(dataset, location, start, request.plans) if truth else None,
+        reference=reference,
+        observed=_observed(cohort.panel, origin, first),
+        truth=_truth(dataset, first) if truth else None,
         notes=(),
         warnings=warnings,
         abstain=abstain,
         parents={"dataset": dataset.digest} | {f"model/{label}": model.digest for label, model in models.items()},
         sources=dataset.parents,
     )
-    own = rule_notes(models, request.plans, dataset, truth=truth, answers=answers)
+    own = rule_notes(models, request.plans, dataset, truth=truth, answers=found)
     return replace(report, notes=(*own, *notes_on(report, dataset, models, location)))
 
 
-def _check(
-    models: Mapping[str, FittedModel],
-    request: PlanRequest,
-    *,
-    panel: Panel,
-    origin: int,
-    levels: Sequence[float],
-    reference: str | None,
-    of_plans: bool,
-    ended: str,
-) -> None:
-    problems = Problems()
-    if not models:
-        problems.add("no model given")
-    last = int(panel.length[0]) - 1
-    if not 0 <= origin <= last:
-        problem = f"origin {origin} is outside the series of subject {panel.names[0]}: choose 0 to {last}"
-        fix = "it is the `origin` of the plans: `--origin last`, or `origin=` in Python, overrides it"
-        problems.add(problem, fix=fix if of_plans else "")
-    if ended:
-        problems.add(ended, fix=f"ask from an earlier origin, such as `--origin {origin - 1}`" if origin else "")
-    check_request(models, request, levels, problems)
-    names = [plan.name for plan in request.plans]
-    if len(names) > MOST_REPORTED:
-        problem = f"{len(names):,} plans are too many for the report of one subject: at most {MOST_REPORTED:,}"
-        fix = "ask about a cohort for a table of answers, which `--subjects FILE` may list a single subject for"
-        problems.add(problem, fix=fix)
-    if reference is not None and reference not in names:
-        there = f"the plans are {', '.join(map(repr, names))}"
-        near = did_you_mean(reference, names, lead="; ", quoted=True)
-        problems.add(f"there is no plan {reference!r} to compare with{near}", fix=there)
-    flags = [flag for begins, flag in _FLAGS.items() if problems.lines and problems.lines[0].startswith(begins)]
-    where = flags[0] if flags and len(problems.lines) == 1 else f"subject {panel.names[0]}"
-    problems.raise_any("the request does not fit", where=where, fix=problems.fix)
+def _shifted(models: Mapping[str, FittedModel], cohort: Cohort, request: PlanRequest) -> dict[str, TreatmentPlan]:
+    """Return what the shifts among the plans give the subject, by name."""
+    shifts = [plan for plan in request.plans if isinstance(plan, PlanShift)]
+    if not shifts:
+        return {}
+    moments = cohort.moments(np.zeros(len(shifts), dtype=np.int64))
+    found = resolve("", next(iter(models.values())), moments, shifts, given=cohort.panel)
+    return {plan.name: plan for plan in found.plans_Q}
 
 
-def ended_at(panel: Panel, origin: int, schema: PanelSchema) -> str:
-    """Return in words that the first subject's series ended with the origin, by a terminal event; else nothing."""
-    event = schema.terminal.get(int(panel.ends[0]))
-    if event is None or origin != panel.length[0] - 1:
-        return ""
-    dates = panel.dates(np.array([0]), np.array([origin]))
-    when = f"{step_word(schema.step)} {origin}" + (f" ({dates[0]})" if dates is not None and dates[0] else "")
-    return f"the series of subject {panel.names[0]} ended on {when}: {event}"
-
-
-def check_request(
-    models: Mapping[str, FittedModel], request: PlanRequest, levels: Sequence[float], problems: Problems
-) -> None:
-    """Add what is wrong with a question, whoever is asked about: levels, or plans that are too long."""
-    if not levels:
-        problems.add("no level given", fix="give one between 0 and 1, such as 0.9")
-    for level in levels:
-        if 0 < level < 1:
-            continue
-        meant = level / 100 if 1 < level < 100 else 0.9
-        problems.add(
-            f"level {level:g} is not above 0 and below 1", fix=f"choose one between 0 and 1, such as {meant:g}"
-        )
-    for label, model in models.items():
-        for plan in request.plans:
-            if len(plan) > model.horizon:
-                problems.add(f"plan {plan.name!r} has {len(plan)} steps; model {label!r} answers 1 to {model.horizon}")
-
-
-def refuse_unseen(unseen: Unseen) -> None:
-    """Stop where plans give what no training subject was given.
-
-    Raises:
-        UsageError: naming each plan, and what nobody was given.
-    """
-    problems = Problems()
-    for label, plans in unseen.items():
-        for name, lacks in plans.items():
-            for words in lacking(f"plan {name!r}", lacks, f"training subject of model {label!r}"):
-                problems.add(words, fix="omit it, or add --unsupported to extrapolate")
-    problems.raise_any("the models have not learned the effects of these plans", where="--plan", fix=problems.fix)
-
-
-def ask_plans(model: FittedModel, moments_Q: Moments, plans_Q: Sequence[TreatmentPlan]) -> Queries:
-    """Return questions about moments, each under its plan.
-
-    Steps beyond a plan's own mean nothing: it is padded with its last step, which no earlier prediction sees.
-    """
-    distinct = list({id(plan): plan for plan in plans_Q}.values())
-    place = {id(plan): i for i, plan in enumerate(distinct)}
-    horizon = max(map(len, distinct))
-    values = np.stack([np.pad(plan.values, ((0, horizon - len(plan)), (0, 0)), "edge") for plan in distinct])
-    return moments_Q.queries(model.schema.treatments.encode(values)[[place[id(plan)] for plan in plans_Q]])
-
-
-def estimate_plans(
-    label: str,
-    model: FittedModel,
-    panel: Panel,
-    queries: Queries,
-    plans: Sequence[TreatmentPlan],
-    *,
-    ask: Ask | None = None,
-) -> Estimates:
-    """Return the estimates of what `ask_plans` asks.
-
-    `plans` are those of each query, or those that all subjects have; `ask` predicts as the `rollout` of a model or of
-    its part does.
-
-    Raises:
-        TrainingError: a prediction is not finite.
-    """
-    found = estimate(model, panel, queries, ask=ask)
-    own_PH = np.arange(queries.horizon) < np.array([len(plan) for plan in plans])[:, None]
-    odd_QH = ~np.isfinite(found.members_RQHY).all(axis=(0, -1)) & np.tile(own_PH, (len(queries) // len(plans), 1))
-    if odd_QH.any():
-        name = panel.names[int(queries.subject[odd_QH.any(axis=1).argmax()])]
-        raise TrainingError(
-            f"model `{label}` predicts values that are not finite for subject {name}",
-            fix="retrain it, with a lower --learning-rate if it diverged",
-        )
-    return found
-
-
-def _answers(
-    asked: Mapping[str, Resolved],
-    reference: str | None,
-    dataset: Dataset,
-    location: Location,
-    unseen: Unseen,
-    *,
-    widen: bool,
-    reporter: Reporter,
-) -> tuple[ModelAnswer, ...]:
-    """Return each model's answer, with what it was trained on and what of the plans it never saw."""
-    answers = []
-    with reporter.task("estimate", total=len(asked), unit="model") as task:
-        for label, one in asked.items():
-            answer = _answer(label, one, reference, widen=widen)
-            seen, same = trained_on_subject(one.model, dataset, location), same_data(one.model.parents, dataset)
-            lacks = {plan: [lack.what for lack in of_plan] for plan, of_plan in unseen.get(label, {}).items()}
-            answers.append(replace(answer, trained_on_subject=seen, same_data=same, unsupported=lacks))
-            task.advance()
-    return tuple(answers)
-
-
-def _answer(label: str, asked: Resolved, reference: str | None, *, widen: bool) -> ModelAnswer:
-    model, panel, plans = asked.model, asked.moments.panel, asked.plans_Q
-    queries, ask = ask_plans(model, asked.moments, plans), asks_once(panel)
-    common, calibration = estimate_plans(label, model, panel, queries, plans, ask=ask), calibration_of(model)
-    found = asked.estimated(common)
-    apart = effective = None
-    if calibration and widen:
-        calibration, effective = widened(label, calibration, found, plans)
-    if calibration and len(plans) > 1 and is_joint(model):
-        names = [plan.name for plan in plans]
-        minus = np.full(len(plans), names.index(reference) if reference else 0)
-        drawn_SPHY = asked.drawn(draws(model, panel, queries, ask=ask))
-        apart = differences(drawn_SPHY, found, np.arange(len(plans)), minus)
-    members_RPHY = found.members_RQHY.astype(np.float64)
-    own = tuple(members_RPHY[:, i, : len(plan)] for i, plan in enumerate(plans))
-    return ModelAnswer(
-        label=label, method=model.method, trained_on_subject=None, predictions=own, estimates=found,
-        calibration=calibration, apart=apart, interval_kind=interval_kind(model),
-        lights=judge_plans(model, panel, queries, common, plans), effective=effective,
-        goes_on=asked.going_on(queries, common),
-        played=tuple(went and went[0] for went in asked.played_Q),
-    )  # fmt: skip
+def _truth(dataset: Dataset, answers: ModelAnswers) -> tuple[Floats, ...]:
+    """Return what the simulator says under each plan `[steps,Y]`."""
+    truth_QHY = true_answers(dataset, answers)
+    return tuple(truth_HY[: len(plan)] for truth_HY, plan in zip(truth_QHY, answers.plans_Q, strict=True))
 
 
 def _history(
@@ -324,44 +184,18 @@ def _known(panel: Panel) -> Floats:
     return known
 
 
-def _observed(panel: Panel, origin: int, asked: Resolved, encoding: TreatmentEncoding) -> tuple[Floats, ...]:
-    """Return what was observed under each plan, or by a rule whose treatments are known beforehand."""
-    return tuple(
-        _observed_under(panel, origin, plan, encoding, known=went is None or went[0].how == "fixed")
-        for plan, went in zip(asked.plans_Q, asked.played_Q, strict=True)
-    )
+def _observed(panel: Panel, origin: int, answers: ModelAnswers) -> tuple[Floats, ...]:
+    """Return what was observed under each plan `[steps,Y]`, as long as it is what was really given; NaN otherwise.
 
-
-def _observed_under(
-    panel: Panel, origin: int, plan: TreatmentPlan, encoding: TreatmentEncoding, *, known: bool
-) -> Floats:
-    """Return what was observed, as long as a plan that is known beforehand is what was really given; NaN otherwise."""
-    observed = np.full((len(plan), panel.outcomes.shape[2]), np.nan)
-    if not known:
-        return observed
-    steps = min(len(plan), int(panel.length[0]) - 1 - origin)
-    given = encoding.decode(panel.treatments[0, origin : origin + steps])
-    same = np.logical_and.accumulate((given == plan.values[:steps]).all(axis=1))
-    observed[:steps][same] = _known(panel)[origin + 1 : origin + 1 + steps][same]
-    return observed
-
-
-def true_outcomes(
-    dataset: Dataset, location: Location, origin: int, plans: Sequence[AnyPlan]
-) -> tuple[NDArray[np.float64], ...]:
-    """Return the outcomes `[steps,Y]` that the simulator gives under each plan; rules act on what it says.
-
-    Raises:
-        UsageError: the data set was observed, not simulated.
+    Of rules that holds where their treatments are known beforehand.
     """
-    answer = truth_known(dataset, location.part)
-    width, panel = len(dataset.schema.outcomes), dataset.panel_of(location)
-    answers = (
-        answer(dataset, location.part, location.row, origin, plan.values)
-        if isinstance(plan, TreatmentPlan)
-        else true_of_rule(dataset, Moments.of(panel, origin), [location], plan)
-        for plan in plans
-    )
-    return tuple(
-        np.asarray(y, dtype=np.float64).reshape(len(plan), width) for y, plan in zip(answers, plans, strict=True)
-    )
+    encoding, found = answers.schema.treatments, []
+    for plan, went in zip(answers.plans_Q, answers.played_Q, strict=True):
+        observed = np.full((len(plan), panel.outcomes.shape[2]), np.nan)
+        if went is None or went[0].how == "fixed":
+            steps = min(len(plan), int(panel.length[0]) - 1 - origin)
+            given = encoding.decode(panel.treatments[0, origin : origin + steps])
+            same = np.logical_and.accumulate((given == plan.values[:steps]).all(axis=1))
+            observed[:steps][same] = _known(panel)[origin + 1 : origin + 1 + steps][same]
+        found.append(observed)
+    return tuple(found)

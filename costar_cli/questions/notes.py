@@ -7,36 +7,38 @@ from typing import Final
 
 import numpy as np
 
-from costar_cli.methods.base import FittedModel
+from costar_cli.artifact.shards import WHOLE, Shard
+from costar_cli.datasets.registry import noisy_of
+from costar_cli.methods.base import DrawsCourses, FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.transformed import on_transforms
-from costar_cli.panel import Dataset, Domain, Location, PanelSchema
+from costar_cli.panel import Dataset, Domain, Location
 from costar_cli.panel.compatible import other_data, same_data
-from costar_cli.panel.findings import counted, shown
+from costar_cli.panel.findings import counted
 from costar_cli.panel.indication import Indication
 from costar_cli.panel.schema import step_word
-from costar_cli.panel.support import UNCHECKED, WITH_OTHERS, Lack, Support, never_together
-from costar_cli.plans import TreatmentPlan
-from costar_cli.questions.report import ModelAnswer, SubjectHistory, WhatIfReport
+from costar_cli.panel.support import UNCHECKED, Support
+from costar_cli.plans import COHORT_DRAWS, DRAWS, SEED, AnyPlan, PlanRequest, TreatmentPlan, resolve, way_of
+from costar_cli.questions.answers import ModelAnswers, chunks_of
+from costar_cli.questions.report import WhatIfReport
+from costar_cli.questions.request import lacking, possible_plans, unseen_in_plans
+from costar_cli.questions.subjects import Cohort
 from costar_cli.reporting import warnings_of
-from costar_cli.uncertainty import BLACK_BOX, NO_LEVEL, RANGE, Reactions
+from costar_cli.uncertainty import BLACK_BOX, NO_LEVEL, RANGE, Calibration, Reactions
 
 __all__ = [
-    "Unseen",
-    "lacking",
     "notes_on",
     "notes_on_transforms",
     "on_indication",
     "on_reactions",
+    "on_widened",
     "trained_on_subject",
-    "unseen_in_plans",
     "validated_on",
-    "warnings_on",
+    "warnings_about",
+    "warnings_on_plans",
 ]
 
 FEWEST_EVENTS: Final = 20  # of training subjects, below which the probability of an end is hardly known
-
-Unseen = dict[str, dict[str, list[Lack]]]
 
 
 def trained_on_subject(model: FittedModel, dataset: Dataset, location: Location) -> bool | None:
@@ -57,55 +59,63 @@ def validated_on(model: FittedModel, dataset: Dataset, domain: Domain) -> bool |
     return same_data(model.parents, dataset) is not False and bool(selected.get(f"{domain}/val"))
 
 
-def unseen_in_plans(models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan]) -> Unseen:
-    """Return what no training subject was given, by model and plan; only where there is something."""
-    supports = {label: Support.from_meta(model.meta) for label, model in models.items()}
-    return {
-        label: unseen
-        for label, support in supports.items()
-        if support and (unseen := _unseen(support, models[label].schema, plans))
-    }
-
-
-def _unseen(support: Support, schema: PanelSchema, plans: Sequence[TreatmentPlan]) -> dict[str, list[Lack]]:
-    what = {plan.name: support.unseen_in(plan.values, schema.treatments) for plan in plans}
-    return {name: lacks for name, lacks in what.items() if lacks}
-
-
-def lacking(plan: str, lacks: Sequence[Lack], who: str) -> Iterator[str]:
-    """Yield what a plan gives that nobody of `who` was given: not at all, not by itself, not in the same step."""
-    if never := [lack.what for lack in lacks if lack.kind == "never"]:
-        yield f"{plan} gives {shown(never)}, which no {who} received"
-    if alone := [lack.what for lack in lacks if lack.kind in WITH_OTHERS]:
-        yield f"{plan} gives {shown(alone)}, which no {who} received without other treatments"
-    if together := never_together(lacks, f"a {who}"):
-        yield f"{plan}: {together}"
-
-
-def warnings_on(
-    dataset: Dataset,
+def warnings_about(
     models: Mapping[str, FittedModel],
-    plans: Sequence[TreatmentPlan],
-    history: SubjectHistory,
+    cohort: Cohort,
+    request: PlanRequest,
     *,
-    ordered: Sequence[TreatmentPlan] | None = None,
+    dataset: Dataset | None = None,
+    plans: Sequence[TreatmentPlan] | None = None,
+    shard: Shard = WHOLE,
+    rule_draws: int = COHORT_DRAWS,
 ) -> tuple[str, ...]:
-    """Return what may make the answers wrong, each once; `ordered` are the plans step by step, where `plans` are not.
+    """Return what may make the answers wrong, each once.
 
     That is a model of another data set, what its training warned of (losing to the last value carried forward, too),
-    treatments that it was never taught, and stopping what never stopped in its data.
+    and what of the plans was not learnt.
+
+    Args:
+        models: that answer, by label.
+        cohort: who is asked about.
+        request: under which plans.
+        dataset: of the subjects; None for subjects of none.
+        plans: what plans, rules and shifts may give; by default without knowing the subject.
+        shard: which of the answers are meant.
+        rule_draws: how often a rule is played for each moment.
     """
     found: list[str] = []
     for label, model in models.items():
-        other = other_data(f"model `{label}`", model.parents, dataset)
-        found += [other] if other else []
-        found += warnings_of(f"model `{label}`", model.meta)
-    found += _on_unseen(dataset, models, plans)
-    ordered = plans if ordered is None else ordered
-    found += _on_stopping(dataset, models, ordered, history)
-    found += on_indication(models, plans)
-    found += on_reactions(models, plans=len(ordered), steps=max(map(len, ordered)))
+        other = dataset and other_data(f"model `{label}`", model.parents, dataset)
+        found += [*([other] if other else []), *warnings_of(f"model `{label}`", model.meta)]
+    found += warnings_on_plans(
+        models, cohort, request, dataset=dataset, plans=plans, shard=shard, rule_draws=rule_draws
+    )
     return tuple(dict.fromkeys(found))
+
+
+def warnings_on_plans(
+    models: Mapping[str, FittedModel],
+    cohort: Cohort,
+    request: PlanRequest,
+    *,
+    dataset: Dataset | None = None,
+    plans: Sequence[TreatmentPlan] | None = None,
+    shard: Shard = WHOLE,
+    rule_draws: int = COHORT_DRAWS,
+) -> Iterator[str]:
+    """Yield what of the plans was not learnt: what nobody was given, stopping what never stopped, effects.
+
+    Arguments are those of `warnings_about`.
+    """
+    plans = possible_plans(request) if plans is None else plans
+    yield from _on_unseen(dataset, models, plans)
+    for label, model in models.items():
+        never = f"which, once started, never stopped in the training data of model `{label}`"
+        for plan, name, when in _stopped(model, cohort, request, shard, rule_draws):
+            yield f"plan `{plan}` stops {name} {when}, {never}: there are no data on stopping"
+    yield from on_indication(models, plans)
+    most = max(len(plans) for plans in (request.plans, *request.by_subject.values()))
+    yield from on_reactions(models, plans=most, steps=request.horizon)
 
 
 def notes_on(
@@ -123,6 +133,49 @@ def notes_on(
         *_on_lights(report),
         *_on_range(report, dataset),
     )
+
+
+HOW = {
+    "chance": "{n:,} draws of chance (seed {seed})",
+    "mean course": "the mean course of model `{label}`, which draws none: its spread does not reach the rule",
+    "drawn": "{n:,} courses that model `{label}` draws (seed {seed}): its estimate is their mean (g-formula)",
+}
+
+
+def rule_notes(
+    models: Mapping[str, FittedModel],
+    plans: Sequence[AnyPlan],
+    dataset: Dataset,
+    *,
+    truth: bool,
+    n: int = DRAWS,
+    answers: Sequence[ModelAnswers] = (),
+) -> Iterator[str]:
+    """Yield what rules are played on, whose lights they have, what they read that is not simulated, and their truth.
+
+    `answers` are those about one subject; of many subjects, each has its own.
+    """
+    share = {(of.label, went.rule.name): went.most_share(0) for of in answers for went in of.played if went}
+    rules = [plan for plan in plans if not isinstance(plan, TreatmentPlan)]
+    for rule in rules:
+        for label, model in models.items():
+            if (way := way_of(rule, model, label)) != "fixed":
+                yield f"rule `{rule.name}` was played on {HOW[way].format(n=n, label=label, seed=SEED)}"
+                common = "its most common course of treatment" if answers else "each subject's most common course"
+                took = share.get((label, rule.name))
+                if model.meta.get("practice") and took != 1 and (way != "mean course" or rule.has_chance):
+                    few = "however few draws took it" if took is None else f"which {100 * took:.3g} % of draws took"
+                    yield f"lights of rule `{rule.name}` by model `{label}` are those of {common}, {few}"
+        read = ", ".join(rule.reads([covariate.name for covariate in dataset.schema.covariates]))
+        drawn = [label for label, model in models.items() if isinstance(model, DrawsCourses) and model.draws_covariates]
+        if read and drawn:
+            yield f"rule `{rule.name}` reads {read}, as {' and '.join(f'model `{label}`' for label in drawn)} draws it"
+        held = [f"model `{label}`" for label in models if label not in drawn] + ["the simulator's truth"] * truth
+        if read and held:
+            what = f"held at the value at the origin by {' and '.join(held)}: there it is not simulated"
+            yield f"rule `{rule.name}` reads {read}, {what}"
+    if truth and rules and noisy_of(dataset.name):
+        yield "the true rule acts on what would have happened with the subject's own noise; truths are expectations"
 
 
 def notes_on_transforms(models: Mapping[str, FittedModel]) -> Iterator[str]:
@@ -222,18 +275,21 @@ def _on_unobserved(report: WhatIfReport) -> Iterator[str]:
         yield f"{outcome.name} was not observed {where}: models use the imputed value"
 
 
-def _on_unseen(dataset: Dataset, models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan]) -> Iterator[str]:
+def _on_unseen(
+    dataset: Dataset | None, models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan]
+) -> Iterator[str]:
     """Warn of each treatment of a plan that no training subject was given; where that is unknown, no subject at all."""
     for label, of_plans in unseen_in_plans(models, plans).items():
         for plan, lacks in of_plans.items():
             for words in lacking(f"plan `{plan}`", lacks, f"training subject of model `{label}`"):
                 yield f"{words}: its effect was not learned"
     unknown = [label for label, model in models.items() if Support.from_meta(model.meta) is None]
-    if not unknown:
+    if not unknown or dataset is None:
         return
     anybody = reduce(or_, (Support.of(panel, dataset.schema) for panel in dataset.panels.values()))
-    for plan, lacks in _unseen(anybody, dataset.schema, plans).items():
-        for words in lacking(f"plan `{plan}`", lacks, "subject"):
+    for plan_ in plans:
+        lacks = anybody.unseen_in(plan_.values, dataset.schema.treatments)
+        for words in lacking(f"plan `{plan_.name}`", lacks, "subject"):
             for label in unknown:
                 yield f"{words}: what the training subjects of model `{label}` received is not recorded"
 
@@ -245,20 +301,28 @@ def _on_unchecked(models: Mapping[str, FittedModel]) -> Iterator[str]:
             yield f"training subjects of model `{label}` received {UNCHECKED}"
 
 
-def _on_stopping(
-    dataset: Dataset, models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan], history: SubjectHistory
-) -> Iterator[str]:
-    """Warn of each plan that stops a treatment which, once started, never stopped in the training data."""
-    encoding, unit = dataset.schema.treatments, step_word(dataset.schema.step)
-    for label, model in models.items():
-        support = Support.from_meta(model.meta)
-        if support is None:
-            continue
-        for plan in plans:
-            for name, step in support.stops(history.treatments, plan.values, encoding):
-                when = f"at {unit} {history.origin + step}"
-                never = f"which, once started, never stopped in the training data of model `{label}`"
-                yield f"plan `{plan.name}` stops {name} {when}, {never}: there are no data on stopping"
+def _stopped(
+    model: FittedModel, cohort: Cohort, request: PlanRequest, shard: Shard, rule_draws: int
+) -> Iterator[tuple[str, str, str]]:
+    """Yield plan, treatment, and when or of whom, where a plan, or a rule as it mostly goes, stops what never did."""
+    support, encoding = Support.from_meta(model.meta), model.schema.treatments
+    if support is None or not support.absorbing(encoding):
+        return
+    before_M = np.maximum(cohort.origin_M - 1, 0)
+    given_MA = encoding.decode(cohort.panel.treatments[cohort.subject_M, before_M])
+    given_MA = np.where((cohort.origin_M > 0)[:, None], given_MA, 0)
+    found: dict[tuple[str, str], dict[int, int]] = {}
+    for moments, plans_M in chunks_of(cohort, request, shard):
+        chunk, moment_Q = cohort.take(moments), np.repeat(np.arange(len(plans_M)), list(map(len, plans_M)))
+        every_Q = [plan for plans in plans_M for plan in plans]
+        asked = resolve("", model, chunk.moments(moment_Q), every_Q, given=chunk.panel, n=rule_draws)
+        for m, plan in zip((moments.start + moment_Q).tolist(), asked.plans_Q, strict=True):
+            for name, step in support.stops(given_MA[m : m + 1], plan.values, encoding):
+                when = int(cohort.origin_M[m]) + step
+                found.setdefault((plan.name, name), {})[int(cohort.subject_M[m])] = when
+    for (plan_name, name), when_N in found.items():
+        at = f"at {step_word(model.schema.step)} {next(iter(when_N.values()))}"
+        yield plan_name, name, at if len(cohort) == 1 else f"of {counted(len(when_N), 'subject')}"
 
 
 def _on_ends(report: WhatIfReport) -> Iterator[str]:
@@ -283,11 +347,11 @@ def notes_on_bands(report: WhatIfReport) -> Iterator[str]:
     """Say what bands cover and what they do not, on whom they were calibrated, and why some models have none."""
     yield from what_bands_cover(report)
     for answer in report.models:
-        if answer.calibration:
-            yield from _on_widened(report, answer)
+        if answer.calibration and answer.effective:
+            yield on_widened(answer.label, answer.effective, answer.calibration, report.schema.step)
         yield from _on_calibration(report, answer, report.history.part.domain)
         if len(report.plans) > 1:
-            yield from _on_differences(report, answer)
+            yield from _on_differences(answer)
 
 
 def what_bands_cover(report: WhatIfReport) -> Iterator[str]:
@@ -304,18 +368,17 @@ def what_bands_cover(report: WhatIfReport) -> Iterator[str]:
         yield "a band is no guarantee for one subject, and unreliable just before an absorbing event or without history"
 
 
-def _on_widened(report: WhatIfReport, answer: ModelAnswer) -> Iterator[str]:
+def on_widened(label: str, effective: Sequence[float], calibration: Calibration, step: str) -> str:
     """Say what wider bands rest on, and for which plans they are."""
-    if answer.effective:
-        left = ", ".join(f"{subjects:.0f}" for subjects in answer.effective)
-        yield (
-            f"the bands of model `{answer.label}` are widened for plans that give each combination of treatments as "
-            f"often, whatever the course: calibration windows are weighted, which leaves as much as {left} "
-            f"{answer.calibration.unit if answer.calibration else 'subject'}s by {step_word(report.schema.step)}"
-        )
+    left = ", ".join(f"{subjects:.0f}" for subjects in effective)
+    return (
+        f"the bands of model `{label}` are widened for plans that give each combination of treatments as often, "
+        f"whatever the course: calibration windows are weighted, which leaves as much as {left} {calibration.unit}s by "
+        f"{step_word(step)}"
+    )
 
 
-def _on_calibration(report: WhatIfReport, answer: ModelAnswer, domain: Domain) -> Iterator[str]:
+def _on_calibration(report: WhatIfReport, answer: ModelAnswers, domain: Domain) -> Iterator[str]:
     name, calibration = f"model `{answer.label}`", answer.calibration
     if calibration is None:
         yield f"{name} shows no band: {_WITHOUT.get(answer.interval_kind, _FEW_MEMBERS)}"
@@ -333,7 +396,7 @@ def _on_calibration(report: WhatIfReport, answer: ModelAnswer, domain: Domain) -
         yield f"{name} shows no band where too few of them could be asked about so many steps, or for the level"
 
 
-def _on_differences(report: WhatIfReport, answer: ModelAnswer) -> Iterator[str]:
+def _on_differences(answer: ModelAnswers) -> Iterator[str]:
     """Say which limits of differences have no level, and which model has none."""
     name = f"model `{answer.label}`"
     if answer.difference_kind == RANGE:
@@ -344,7 +407,7 @@ def _on_differences(report: WhatIfReport, answer: ModelAnswer) -> Iterator[str]:
     elif answer.difference_kind == BLACK_BOX:
         of = "is" if answer.method != METHODS.combining.name else "is a stack with"
         yield f"{name} {of} a single black box: it says nothing of how far differences between plans may be off"
-    elif NO_LEVEL in report.difference_kinds(answer):
+    elif NO_LEVEL in answer.differences.kind_Y:
         yield f"differences of binary outcomes by {name} have no limits: nothing measures how far they may be off"
 
 
@@ -357,21 +420,21 @@ _FEW_MEMBERS = "so few members say nothing of how far estimates may be off; fit 
 
 def _on_lights(report: WhatIfReport) -> Iterator[str]:
     """Say what lights mean where there are any but green ones, and which models have none."""
-    lit = [lights for answer in report.models for lights in answer.lights or ()]
+    lit = [lights for answer in report.models for lights in answer.plan_lights or ()]
     if any(light != "green" for lights in lit for light in lights.worst):
         yield (
             "amber (?) and red (!) mark what is rarer than in 95 and 99 % of held-out windows: how far predictions are "
             "spread (precision), and how likely the plan was in such a state (practice)"
         )
     for answer in report.models:
-        if answer.lights and not any(lights.judges_precision for lights in answer.lights):
+        if answer.plan_lights and not any(lights.judges_precision for lights in answer.plan_lights):
             yield (
                 f"precision is not judged: model `{answer.label}` says nothing of how far predictions are spread, so "
                 "that practice alone decides"
             )
     if report.abstain and any(lights.red_HY.any() for lights in lit):
         yield "estimates with a red light are left out"
-    if dark := [f"`{answer.label}`" for answer in report.models if answer.lights is None]:
+    if dark := [f"`{answer.label}`" for answer in report.models if answer.plan_lights is None]:
         yield f"{', '.join(dark)} cannot say whether the data support a plan: fit it again with this version of costar"
 
 

@@ -4,9 +4,10 @@ Estimates are means over members; the limits around them are those of the model'
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,22 +15,11 @@ from numpy.typing import NDArray
 from costar_cli.frames import FrameName, frame_name, make_frame
 from costar_cli.panel import PanelSchema, Part, Values
 from costar_cli.panel.schema import step_word
-from costar_cli.plans import SEED, Played, Rule, TreatmentPlan
+from costar_cli.plans import SEED, Rule, TreatmentPlan
 from costar_cli.plans.words import in_words, steps_by_name
-from costar_cli.questions.band import Band
-from costar_cli.questions.support import PlanLights
-from costar_cli.uncertainty import (
-    BLACK_BOX,
-    CALIBRATED,
-    LEAST_MEMBERS,
-    LIGHTS,
-    NO_LEVEL,
-    RANGE,
-    TOO_FEW,
-    Calibration,
-    Estimates,
-    GoesOn,
-)
+from costar_cli.questions.answers import Band, ModelAnswers, objects
+from costar_cli.questions.rows import tidy_columns, to_rows
+from costar_cli.uncertainty import NO_LEVEL, TOO_FEW, Calibration, GoesOn
 
 if TYPE_CHECKING:
     from costar_cli.frames import Frame
@@ -71,56 +61,7 @@ class SubjectHistory:
         return f"{step} ({date})" if date else str(step)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class ModelAnswer:
-    """One model's predictions `[R,steps,Y]` per plan, in the units of the data.
-
-    `estimates` has a query per plan, all padded to the longest; `apart` the differences of each from the reference
-    plan, None where the model has no joint distribution, which says how far these may be off. `calibration` gives the
-    limits, `interval_kind` says what they are, where there are any.
-    `trained_on_subject` is None when that is unknown: the model does not say, was trained on some subjects of the part
-    only, or was trained on another data set. `same_data` says whether it was trained on the data set that the subject
-    belongs to, None where no digest is known. `unsupported` names, by plan, what no training subject was given.
-    `effective` counts at each step the calibration subjects that weights leave, None where no policy's were asked for.
-    `played` has, by plan, how a rule went, None of plans that are no rules.
-    `goes_on` says how likely the series is to go on under each plan, None where the model knows of no end.
-    `lights` say of each plan whether the data support its answers, None where the model does not know.
-    """
-
-    label: str
-    method: str
-    trained_on_subject: bool | None
-    predictions: tuple[Floats, ...]
-    estimates: Estimates
-    calibration: Calibration | None = None
-    apart: Estimates | None = None
-    interval_kind: str = CALIBRATED
-    same_data: bool | None = None
-    unsupported: Mapping[str, list[str]] = field(default_factory=dict)
-    lights: tuple[PlanLights, ...] | None = None
-    played: tuple[Played | None, ...] = ()
-    effective: tuple[float, ...] | None = None
-    goes_on: GoesOn | None = None
-
-    @property
-    def heading(self) -> str:
-        """Return what tables call it: its label, marked where it was trained on another data set."""
-        return f"{self.label} (trained on other data)" if self.same_data is False else self.label
-
-    @property
-    def members(self) -> int:
-        """Return R."""
-        return int(self.predictions[0].shape[0])
-
-    @property
-    def difference_kind(self) -> str:
-        """Return what the limits of differences between plans are, or why there are none."""
-        if self.calibration is None or self.apart is not None:
-            return self.interval_kind
-        return RANGE if self.members >= LEAST_MEMBERS else BLACK_BOX
-
-
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class WhatIfReport:
     """Estimates of a subject's outcomes under each plan, and the differences between plans.
 
@@ -135,7 +76,7 @@ class WhatIfReport:
     schema: PanelSchema
     history: SubjectHistory
     plans: tuple[TreatmentPlan, ...]
-    models: tuple[ModelAnswer, ...]
+    models: tuple[ModelAnswers, ...]
     levels: tuple[float, ...]
     reference: str
     observed: tuple[Floats, ...]
@@ -174,71 +115,61 @@ class WhatIfReport:
         asked = (*self.levels, INNER_LEVEL) if len(self.levels) == 1 else self.levels
         return max(asked), min(asked)
 
-    def band_of(self, model: ModelAnswer, plan: int, levels: Sequence[float] | None = None) -> Band:
+    def band_of(self, model: ModelAnswers, plan: int, levels: Sequence[float] | None = None) -> Band:
         """Return the estimates `[steps,Y]` of one plan, and the limits at some levels, by default those asked for."""
-        own = model.estimates.take(np.array([plan]), len(self.plans[plan]))
-        return Band.around(own, model.calibration, levels or self.levels)
+        return model.band_at(levels or self.levels).of(plan, len(self.plans[plan]))
 
-    def shown_levels(self, model: ModelAnswer, levels: Sequence[float] | None = None) -> tuple[float, ...]:
+    def shown_levels(self, model: ModelAnswers, levels: Sequence[float] | None = None) -> tuple[float, ...]:
         """Return the levels, by default of those asked for, at which any estimate of the model has limits."""
         levels = levels or self.levels
-        bands = [self.band_of(model, i, levels).lower for i in range(len(self.plans))]
-        known = [lower_LHY for lower_LHY in bands if lower_LHY is not None]
-        return tuple(
-            level for n, level in enumerate(levels) if any(np.isfinite(lower_LHY[n]).any() for lower_LHY in known)
-        )
+        lower = model.band_at(levels).lower
+        if lower is None:
+            return ()
+        shown_LQHY = np.isfinite(lower) & model.own_QHY
+        return tuple(level for level, shown_QHY in zip(levels, shown_LQHY, strict=True) if shown_QHY.any())
 
-    def interval_kind_of(self, model: ModelAnswer) -> str:
+    def interval_kind_of(self, model: ModelAnswers) -> str:
         """Return what the limits of a model's estimates are, or why no estimate has any."""
         return TOO_FEW if model.calibration and not self.shown_levels(model) else model.interval_kind
 
-    def hidden_of(self, model: ModelAnswer, plan: int) -> NDArray[np.bool_]:
+    def hidden_of(self, model: ModelAnswers, plan: int) -> NDArray[np.bool_]:
         """Return which answers `[steps,Y]` of one plan have no numbers, since the report abstains."""
         if not self.abstain or model.lights is None:
             return np.zeros((len(self.plans[plan]), len(self.schema.outcomes)), dtype=bool)
-        return model.lights[plan].red_HY
+        return model.red_QHY[plan, : len(self.plans[plan])]
 
-    def difference_kinds(self, model: ModelAnswer) -> list[str]:
-        """Return, by outcome, what the limits of a model's differences are, or why there are none."""
-        binary_Y = [outcome.kind == "binary" for outcome in self.schema.outcomes]
-        return [NO_LEVEL if binary and model.apart is not None else model.difference_kind for binary in binary_Y]
-
-    def difference_of(self, model: ModelAnswer, plan: int) -> Band:
-        """Return the differences between a plan and the reference plan, and their limits, from joint draws.
-
-        Without these the limits are the members' range, which stands in the place of the first level and has none.
-        """
-        steps = min(len(self.plans[plan]), len(self.plans[self._reference]))
-        if model.apart is None:
-            mean_HY, members_RHY = (
-                values[..., plan, :steps, :] - values[..., self._reference, :steps, :]
-                for values in (model.estimates.mean_QHY, model.estimates.members_RQHY.astype(np.float64))
-            )
-            if model.difference_kind != RANGE:
-                return Band(mean_HY)
-            return Band.of_range(mean_HY, members_RHY, len(self.levels))
-        band = Band.around(model.apart.take(np.array([plan]), steps), model.calibration, self.levels, clip=False)
-        return band.without_limits(np.array(self.difference_kinds(model)) == NO_LEVEL)
+    def difference_of(self, model: ModelAnswers, plan: int) -> Band:
+        """Return the differences between a plan and the reference plan at the steps that both have, with limits."""
+        return model.differences.of(plan, min(len(self.plans[plan]), len(self.plans[self._reference])))
 
     def to_rows(self) -> list[Row]:
         """Return one row per model, plan, step and outcome, with the columns `COLUMNS`."""
-        rows: list[Row] = []
-        for model in self.models:
-            for i in range(len(self.plans)):
-                truth = None if self.truth is None else self.truth[i]
-                rows += self._rows(model, i, self.band_of(model, i), truth=truth, observed=self.observed[i])
-        return rows
+        return [row for model in self.models for row in self._rows(model, "outcome")]
 
     def difference_rows(self) -> list[Row]:
         """Return one row per model, plan other than the reference, step and outcome, with the columns `COLUMNS`."""
-        rows: list[Row] = []
-        for model in self.models:
-            for i in range(len(self.plans)):
-                if i != self._reference:
-                    difference = self.difference_of(model, i)
-                    truth = self._true_difference(i, len(difference.estimate))
-                    rows += self._rows(model, i, difference, truth=truth, reference=self.reference)
-        return rows
+        return [row for model in self.models for row in self._rows(model, "difference")]
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, str], list[Row]]:
+        """Return the rows that were made, by model and quantity: tables, pages and files show the same ones."""
+        return {}
+
+    def _rows(self, model: ModelAnswers, quantity: Literal["outcome", "difference"]) -> list[Row]:
+        key = model.label, quantity
+        if key not in self._known:
+            truth_QHY = None if self.truth is None else stacked(self.truth, model.queries.horizon)
+            columns = tidy_columns(model, quantity=quantity, truth_QHY=truth_QHY, abstain=self.abstain, words=True)
+            count = len(columns["step"])
+            observed = np.full(count, np.nan)
+            if quantity == "outcome":
+                observed = np.concatenate([values_HY.ravel() for values_HY in self.observed])
+            truth = columns.get("truth", np.full(count, np.nan))
+            columns |= {"truth": truth, "error": columns["estimate"] - truth, "observed": observed}
+            columns |= {"quantity": objects([quantity] * count), "model": objects([model.label] * count)}
+            none = objects([None] * count)
+            self._known[key] = to_rows({name: columns.get(name, none) for name in self.columns})
+        return self._known[key]
 
     def to_frame(self, frame: FrameName = "pandas", *, differences: bool = False) -> "Frame":
         """Return the rows of `to_rows` or `difference_rows` as a frame of pandas or polars."""
@@ -284,7 +215,7 @@ class WhatIfReport:
         words = {plan.name: in_words(self.schema, plan.values, self.history.origin) for plan in self.plans}
         return {name: self.rules[name].text if name in self.rules else of for name, of in words.items()}
 
-    def rules_in_words(self, model: ModelAnswer) -> dict[str, str]:
+    def rules_in_words(self, model: ModelAnswers) -> dict[str, str]:
         """Return what each rule gave and when, by name, on the courses of a model."""
         origin, unit = self.history.origin, step_word(self.schema.step)
         return {
@@ -302,7 +233,7 @@ class WhatIfReport:
                 "unsupported": {plan: list(what) for plan, what in model.unsupported.items()},
                 "interval_kind": self.interval_kind_of(model),
                 "interval_method": "split conformal" if self.shown_levels(model) else None,
-                "difference_interval_kind": min(self.difference_kinds(model), key=NO_LEVEL.__eq__)
+                "difference_interval_kind": min(model.differences.kind_Y, key=NO_LEVEL.__eq__)
                 if len(self.plans) > 1
                 else None,
                 "calibration": _facts(model.calibration),
@@ -323,11 +254,11 @@ class WhatIfReport:
             for model in self.models
         }
 
-    def _like_practice(self, model: ModelAnswer) -> dict[str, float] | None:
+    def _like_practice(self, model: ModelAnswers) -> dict[str, float] | None:
         """Return the share of each plan's steps that practice would have taken."""
-        if model.lights is None:
+        if model.plan_lights is None:
             return None
-        return {plan.name: lights.like_practice for plan, lights in zip(self.plans, model.lights, strict=True)}
+        return {plan.name: lights.like_practice for plan, lights in zip(self.plans, model.plan_lights, strict=True)}
 
     def _survival(self, goes_on: GoesOn) -> dict[str, dict[str, list[float]]]:
         """Return, by plan, how likely the series is to go on through each step, and each of several ends."""
@@ -336,41 +267,12 @@ class WhatIfReport:
             for i, plan in enumerate(self.plans)
         }
 
-    def _marks(self, model: ModelAnswer, plan: int, h: int, k: int, *, apart: bool) -> dict[str, str | None]:
-        """Return the lights of an answer and their reason; of a difference those of the worse supported of the two."""
-        if model.lights is None:
-            return dict.fromkeys(("precision", "practice", "support", "reason"))
-        both = [model.lights[i] for i in ((plan, self._reference) if apart else (plan,))]
-        worst = max(both, key=lambda lights: LIGHTS.index(lights.support[h][k]))
-        return {
-            "precision": worst.precision[h][k],
-            "practice": worst.practice[h],
-            "support": worst.support[h][k],
-            "reason": worst.reasons[h][k] or None,
-        }
-
-    def _ends(self, model: ModelAnswer, plan: int, h: int, *, apart: bool) -> dict[str, float | None]:
-        """Return the survival of a step, or how far it is from that of the reference plan."""
-        found = model.goes_on.columns if model.goes_on else {}
-        minus = {name: values_QH[self._reference, h] if apart else 0.0 for name, values_QH in found.items()}
-        return {name: float(found[name][plan, h] - minus[name]) if name in found else None for name in self.ends}
-
     @property
     def _reference(self) -> int:
         return [plan.name for plan in self.plans].index(self.reference)
 
-    def _true_difference(self, plan: int, steps: int) -> Floats | None:
-        return None if self.truth is None else self.truth[plan][:steps] - self.truth[self._reference][:steps]
-
     def _treatments(self, values: Values) -> list[dict[str, str]]:
         return steps_by_name(self.schema.treatments, values)
-
-    def _given(self, model: ModelAnswer, plan: int) -> list[str]:
-        """Return the treatment of each step of a plan, of a rule the most common one with its share of the draws."""
-        if not (played := model.played[plan] if model.played else None):
-            return [self.schema.treatments.describe(row) for row in self.plans[plan].values]
-        first = (next(iter(share.items())) for share in played.shares(0, self.schema))
-        return [what if share == 1 else f"{what} ({100 * share:.0f} %)" for what, share in first]
 
     def _history(self) -> list[dict[str, object]]:
         history = self.history
@@ -386,59 +288,14 @@ class WhatIfReport:
             for t, (row, a) in enumerate(zip(history.outcomes, given, strict=True))
         ]
 
-    def _rows(
-        self,
-        model: ModelAnswer,
-        plan: int,
-        band: Band,
-        *,
-        truth: Floats | None,
-        observed: Floats | None = None,
-        reference: str | None = None,
-    ) -> Iterator[Row]:
-        given = self._given(model, plan)
-        for h in range(len(band.estimate)):
-            for k, outcome in enumerate(self.schema.outcomes):
-                marks = self._marks(model, plan, h, k, apart=reference is not None)
-                kind = model.interval_kind if reference is None else self.difference_kinds(model)[k]
-                kind = band.kind(kind, h, k)
-                shown = not (self.abstain and marks["support"] == LIGHTS[2])
-                estimate, true = _at(band.estimate, h, k) if shown else None, _at(truth, h, k)
-                limits = [
-                    (_at(band.lower, i, h, k), _at(band.upper, i, h, k)) if shown else (None, None)
-                    for i in range(len(self.levels))
-                ]
-                yield {
-                    "quantity": "outcome" if reference is None else "difference",
-                    "model": model.label,
-                    "plan": self.plans[plan].name,
-                    "reference": reference,
-                    "step": h + 1,
-                    "time": self.history.origin + h + 1,
-                    **({"date": self.history.dates[self.history.origin + h + 1]} if self.history.dates else {}),
-                    "treatment": given[h],
-                    "outcome": outcome.name,
-                    "unit": outcome.unit,
-                    "estimate": estimate,
-                    "lower": limits[0][0],
-                    "upper": limits[0][1],
-                    "level": self.level if limits[0][0] is not None and kind != RANGE else None,
-                    "interval_kind": kind,
-                    "truth": true,
-                    "error": None if estimate is None or true is None else estimate - true,
-                    "observed": _at(observed, h, k),
-                    **marks,
-                    **self._ends(model, plan, h, apart=reference is not None),
-                    **dict(zip(self.further, (limit for pair in limits[1:] for limit in pair), strict=True)),
-                }
+
+def stacked(values: Sequence[Floats], horizon: int) -> Floats:
+    """Return arrays `[steps,Y]` as one, not numbers beyond the steps of each."""
+    return np.stack([np.pad(own, ((0, horizon - len(own)), (0, 0)), constant_values=np.nan) for own in values])
 
 
 def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
-
-
-def _at(values: Floats | None, *place: int) -> float | None:
-    return None if values is None else _number(values[place])
 
 
 def _facts(calibration: Calibration | None) -> dict[str, object] | None:

@@ -1,6 +1,6 @@
 """How much hidden confounding it takes to change which of two plans is better (spec SENS-1 to 4)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -8,11 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import UsageError
-from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Panel
-from costar_cli.plans import Moments, TreatmentPlan
-from costar_cli.questions.estimate import ask_plans
-from costar_cli.questions.report import ModelAnswer
+from costar_cli.questions.answers import ModelAnswers
 from costar_cli.uncertainty import support_of
 from costar_cli.uncertainty.sensitivity import GAMMAS, MOST, Confounded, largest_gamma
 
@@ -120,55 +116,40 @@ def _limits(gamma: float, lower: float | None = None, upper: float | None = None
     return {"gamma": gamma, "lower": lower, "upper": upper}
 
 
-def sensitivity(
-    answer: ModelAnswer,
-    model: FittedModel,
-    panel: Panel,
-    origin: int,
-    plans: Sequence[TreatmentPlan],
-    reference: str,
-    *,
-    abstain: bool = False,
-) -> Sensitivity:
+def sensitivity(answers: ModelAnswers, *, abstain: bool = False) -> Sensitivity:
     """Return the bounds of a model's estimates of one subject under plans.
 
     Args:
-        answer: the estimates, with their calibration.
-        model: what gave them, with what it knows of practice.
-        panel: the subject's.
-        origin: the last known step.
-        plans: those that were asked about.
-        reference: the name of the one that others are compared with.
+        answers: of the subject at one origin, with their calibration.
         abstain: leave out the numbers of answers with a red light.
 
     Raises:
         UsageError: the model has no calibration, or knows nothing of practice.
     """
-    calibration, support = answer.calibration, support_of(model)
+    calibration, support = answers.calibration, support_of(answers.model)
     if calibration is None or support is None:
         what = "has no calibrated distribution of errors" if calibration is None else "knows nothing of practice"
         raise UsageError(
-            f"model `{answer.label}` {what}: nothing follows about hidden confounding",
+            f"model `{answers.label}` {what}: nothing follows about hidden confounding",
             where="--sensitivity",
             fix="train it again with this version, and at least 3 members where it is a network",
         )
-    queries, found = ask_plans(model, Moments.of(panel, origin).take([0] * len(plans)), plans), answer.estimates
-    names = tuple(plan.name for plan in plans)
+    assert answers.minus_Q is not None  # noqa: S101 - reports compare plans
+    panel, found = answers.cohort.known(), answers.estimates
     return Sensitivity(
-        model=answer.label,
-        plans=names,
-        steps_P=tuple(len(plan) for plan in plans),
-        reference=names.index(reference),
-        outcomes=tuple(variable.name for variable in model.schema.outcomes),
-        origin=origin,
-        confounded=Confounded.along(model, panel, queries, found, calibration, support.practice),
-        left_out=_red(answer) if abstain else frozenset(),
+        model=answers.label,
+        plans=tuple(plan.name for plan in answers.plans_Q),
+        steps_P=tuple(answers.steps_Q.tolist()),
+        reference=int(answers.minus_Q[0]),
+        outcomes=tuple(variable.name for variable in answers.schema.outcomes),
+        origin=int(answers.cohort.origin_M[0]),
+        confounded=Confounded.along(answers.model, panel, answers.queries, found, calibration, support.practice),
+        left_out=_red(answers) if abstain else frozenset(),
     )
 
 
-def _red(answer: ModelAnswer) -> frozenset[tuple[int, int, int]]:
-    lights = enumerate(answer.lights or ())
-    return frozenset((plan, int(h), int(o)) for plan, of in lights for h, o in np.argwhere(of.red_HY))
+def _red(answers: ModelAnswers) -> frozenset[tuple[int, int, int]]:
+    return frozenset((int(q), int(h), int(o)) for q, h, o in np.argwhere(answers.red_QHY & answers.own_QHY))
 
 
 def flip_words(gamma: float | None, searched_to: float = MOST) -> str:

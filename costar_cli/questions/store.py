@@ -4,20 +4,17 @@ import csv
 import io
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact, write_artifact, write_bytes
 from costar_cli.artifact.tables import TABLE_FORMATS, as_wanted, table_file
-from costar_cli.questions.report import NUMBERS, Row, WhatIfReport
+from costar_cli.questions.report import NUMBERS, Row, WhatIfReport, stacked
 
 __all__ = ["write_csv", "write_estimates"]
 
 SUBJECT_COLUMNS = ("dataset", "subject", "domain", "split", "origin")
-
-Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def write_csv(path: Path, report: WhatIfReport) -> None:
@@ -79,26 +76,14 @@ def _arrays(report: WhatIfReport) -> dict[str, NDArray[np.generic]]:
         "history/outcomes": report.history.outcomes,
         "history/treatments": report.history.treatments,
         "plans/steps": np.array([len(plan) for plan in report.plans]),
-        "plans/values": np.stack([_padded(plan.values, horizon, axis=0, fill=-1) for plan in report.plans]),
-        "plans/observed": _stacked(report.observed, horizon),
+        "plans/values": np.stack(
+            [np.pad(plan.values, ((0, horizon - len(plan)), (0, 0)), constant_values=-1) for plan in report.plans]
+        ),
+        "plans/observed": stacked(report.observed, horizon),
     }
     if report.truth is not None:
-        arrays["plans/truth"] = _stacked(report.truth, horizon)
+        arrays["plans/truth"] = stacked(report.truth, horizon)
     for i, model in enumerate(report.models):
-        shown = [
-            np.where(report.hidden_of(model, plan), np.nan, members_RHY)
-            for plan, members_RHY in enumerate(model.predictions)
-        ]
-        padded = [_padded(members_RHY, horizon, axis=1, fill=np.nan) for members_RHY in shown]
-        arrays[f"model/{i}/predictions"] = np.stack(padded, axis=1)
+        hidden_QHY = ~model.own_QHY | (model.red_QHY & report.abstain)
+        arrays[f"model/{i}/predictions"] = np.where(hidden_QHY, np.nan, model.estimates.members_RQHY.astype(np.float64))
     return arrays
-
-
-def _stacked(values: tuple[NDArray[np.float64], ...], horizon: int) -> NDArray[np.float64]:
-    return np.stack([_padded(values_HY, horizon, axis=0, fill=np.nan) for values_HY in values])
-
-
-def _padded(values: NDArray[Scalar], horizon: int, *, axis: int, fill: float) -> NDArray[Scalar]:
-    width = [(0, 0)] * values.ndim
-    width[axis] = (0, horizon - values.shape[axis])
-    return np.pad(values, width, constant_values=fill)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.panel.schema import Variable
-from costar_cli.questions.answers import CohortAnswers
+from costar_cli.questions.answers import ModelAnswers
 from costar_cli.uncertainty import LIGHTS, TOO_FEW
 
 MOST_PLANS: Final = 1_000  # that a summary lists
@@ -24,7 +25,8 @@ class Tally:
     estimates `[H,Y]`, `counts [H]` of how many questions have the step, totals at `ends [Y]`, each question's own last
     step, how many have which light at worst, all 0 where the model has none, and by plan and column the totals of
     `survival`, `[H + 1]` with those at the ends last, where the model knows of ends. `interval_kind` is what limits of
-    the answers are, or why none has any; empty while there are no answers.
+    the answers are, or why none has any; empty while there are no answers. `effective` counts, where bands are widened,
+    the calibration subjects that weights leave at each step, the fewest of any chunk.
     """
 
     outcomes: Sequence[Variable]
@@ -37,11 +39,15 @@ class Tally:
     ends: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     lights: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     survival: dict[str, dict[str, NDArray[np.float64]]] = field(default_factory=dict)
+    effective: tuple[float, ...] = ()
 
-    def add(self, answers: CohortAnswers) -> None:
+    def add(self, answers: ModelAnswers) -> None:
         """Count a chunk."""
         self.answers += len(answers)
-        if answers.bands is None or (answers.limited_QHY & answers.own_QHY).any():
+        if answers.effective:
+            longer = zip_longest(self.effective or answers.effective, answers.effective, fillvalue=np.inf)
+            self.effective = tuple(min(pair) for pair in longer)
+        if answers.band.lower is None or (answers.band.limited & answers.own_QHY).any():
             self.interval_kind = answers.interval_kind
         self.interval_kind = self.interval_kind or TOO_FEW
         names = [plan.name for plan in answers.plans_Q]

@@ -1,19 +1,21 @@
 """Whether the data support an answer to a plan: its lights by step, with reasons in words (spec SUPPORT-6 to 7)."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Domain, Panel, PanelSchema, Queries
+from costar_cli.panel import Domain, PanelSchema
 from costar_cli.panel.schema import step_word, steps_axis
 from costar_cli.panel.support import WITH_OTHERS, Lack, Support
 from costar_cli.plans import TreatmentPlan
 from costar_cli.uncertainty import LIGHTS, NOT_JUDGED, Estimates, Lights, support_of
+
+if TYPE_CHECKING:
+    from costar_cli.questions.answers import ModelAnswers
 
 BEYOND: Final = {"amber": "95 %", "red": "99 %"}  # of held-out windows that stay within the limit
 RARE: Final = 1e-3
@@ -56,30 +58,21 @@ class PlanLights:
         return tuple(max(step, key=LIGHTS.index) for step in self.support)
 
 
-def judge_plans(
-    model: FittedModel, panel: Panel, queries: Queries, found: Estimates, plans: Sequence[TreatmentPlan]
-) -> tuple[PlanLights, ...] | None:
-    """Return the lights of each plan for one subject; None where the model has no support to judge by.
-
-    Args:
-        model: what answered.
-        panel: the subject alone.
-        queries: a question per plan, all padded to the longest.
-        found: the model's answers.
-        plans: what is asked about.
-
-    Raises:
-        ArtifactError: the model's file is damaged.
-    """
-    support = support_of(model)
-    if support is None:
+def lights_in_words(answers: "ModelAnswers") -> tuple[PlanLights, ...] | None:
+    """Return the lights of each question with their reasons; None where the model has no support to judge by."""
+    support = support_of(answers.model)
+    if support is None or answers.lights is None:
         return None
-    lights = support.lights(panel, queries, found)
-    given = model.schema.treatments.decode(panel.treatments[0, : int(queries.origin[0])])
-    before = (given != 0).any(axis=0)
-    unmeasured_QHY = support.unmeasured(queries, len(model.schema.outcomes))
-    told = _Told(model.schema, panel.names[0], before, lights, found, support.domain, support.given, unmeasured_QHY)
-    return tuple(told.plan(i, plan) for i, plan in enumerate(plans))
+    cohort, encoding, found = answers.cohort, answers.schema.treatments, []
+    for q, (moment, plan) in enumerate(zip(answers.moment_Q.tolist(), answers.plans_Q, strict=True)):
+        subject, origin = int(cohort.subject_M[moment]), int(cohort.origin_M[moment])
+        before = (encoding.decode(cohort.panel.treatments[subject, :origin]) != 0).any(axis=0)
+        told = _Told(
+            answers.schema, cohort.panel.names[subject], before, answers.lights, answers.estimates, support.domain,
+            support.given, answers.unmeasured_QHY,
+        )  # fmt: skip
+        found.append(told.plan(q, plan))
+    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from costar_cli.panel.schema import step_axis, step_word
-from costar_cli.questions.report import ModelAnswer, WhatIfReport
+from costar_cli.questions.answers import ModelAnswers
+from costar_cli.questions.report import WhatIfReport
 from costar_cli.uncertainty import LIGHTS, RANGE, GoesOn
 
 __all__ = [
@@ -25,7 +26,7 @@ RANGE_TITLE: Final = " (in brackets: range of the members, no level)"
 
 
 def answer_table(
-    report: WhatIfReport, model: ModelAnswer, outcome: str, *, differences: bool = False
+    report: WhatIfReport, model: ModelAnswers, outcome: str, *, differences: bool = False
 ) -> tuple[list[str], list[list[object]]]:
     """Return a column per plan and a row per step; under `--truth` the truth stands beside each estimate."""
     rows = report.difference_rows() if differences else report.to_rows()
@@ -55,7 +56,7 @@ def answer_table(
     return headers, lines
 
 
-def difference_title(report: WhatIfReport, *models: ModelAnswer) -> str:
+def difference_title(report: WhatIfReport, *models: ModelAnswers) -> str:
     """Return what a table of differences by some models is called, and what stands in its brackets."""
     ranges = any(model.difference_kind == RANGE for model in models)
     return f"difference from `{report.reference}`{RANGE_TITLE * ranges}"
@@ -70,7 +71,7 @@ def _in_percent(column: str) -> bool:
     return column.partition("_")[0] in ("estimate", "lower", "upper", "truth", "observed")
 
 
-def survival_table(report: WhatIfReport, model: ModelAnswer) -> tuple[list[str], list[list[object]]]:
+def survival_table(report: WhatIfReport, model: ModelAnswers) -> tuple[list[str], list[list[object]]]:
     """Return how likely the series is to go on, a column per plan and a row per step; of several ends, each by then."""
     found, history = model.goes_on, report.history
     assert found is not None  # noqa: S101 - the table is made where it is known
@@ -118,9 +119,9 @@ def number_text(value: object, decimals: int) -> str | None:
     return f"{value:.{decimals}f}" if isinstance(value, float) else None
 
 
-def light_reasons(report: WhatIfReport, model: ModelAnswer) -> Iterator[str]:
+def light_reasons(report: WhatIfReport, model: ModelAnswers) -> Iterator[str]:
     """Yield why a plan's support is not green, from when on, by the reason at the last step that is at its worst."""
-    for plan, lights in zip(report.plans, model.lights or (), strict=True):
+    for plan, lights in zip(report.plans, model.plan_lights or (), strict=True):
         worst = max(lights.worst, key=LIGHTS.index)
         if worst == LIGHTS[0]:
             continue

@@ -1,17 +1,19 @@
-"""What `costar whatif` prints of one subject: answers by plan and step, several models side by side, lights."""
+"""What `costar whatif` prints: answers of one subject by plan and step, with lights; or means over a cohort."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from costar_cli.ui.output import Output
 
 if TYPE_CHECKING:
     from costar_cli.plans.sweep import Sweep
-    from costar_cli.questions import ModelAnswer, WhatIfReport
+    from costar_cli.questions import ModelAnswers, WhatIfReport
     from costar_cli.questions.support import PlanLights
 
-__all__ = ["show_answers", "show_lights", "show_sweep"]
+__all__ = ["show_answers", "show_cohort", "show_lights", "show_sweep"]
+
+MOST_SHOWN: Final = 20  # plans of a cohort
 
 Rows = Sequence[Mapping[str, object]]
 
@@ -59,7 +61,7 @@ def show_sweep(out: Output, report: "WhatIfReport", sweep: "Sweep") -> None:
         out.note(note)
 
 
-def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswer") -> None:
+def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswers") -> None:
     from costar_cli.questions.tables import answer_table, difference_title, is_probability, survival_table
 
     for outcome in report.schema.outcomes:
@@ -124,14 +126,14 @@ def show_lights(out: Output, report: "WhatIfReport") -> None:
 
     several = len(report.models) > 1
     for model in report.models:
-        if model.lights is None:
+        if model.plan_lights is None:
             continue
         horizon = max(map(len, report.plans))
         steps = [str(report.history.origin + h) for h in range(horizon)]
         title = "do the data support the plans?" + (f" ({model.heading})" if several else "")
         rows = [
             [plan.name if first else None, f"{100 * lights.like_practice:.0f} %" if first else None, name, *marks]
-            for plan, lights in zip(report.plans, model.lights, strict=True)
+            for plan, lights in zip(report.plans, model.plan_lights, strict=True)
             for first, name, marks in _light_lines(lights, horizon)
         ]
         out.table(["plan", "like practice", "light", *steps], rows, title=title, keys=3)
@@ -143,3 +145,42 @@ def _light_lines(lights: "PlanLights", horizon: int) -> Iterator[tuple[bool, str
     precision = ["-" if light is None else light for light in lights.worst_precision]
     for name, marks in (("precision", precision), ("practice", lights.practice), ("support", lights.worst)):
         yield name == "precision", name, [*marks, *[None] * (horizon - len(marks))]
+
+
+def show_cohort(out: Output, result: Mapping[str, Any], *, most: int | None = None) -> None:
+    """Print how many were asked about what, and a table of means at the end of 20 plans, or of so many at `most`."""
+    from costar_cli.panel.findings import counted
+    from costar_cli.panel.schema import steps_axis
+    from costar_cli.questions.tables import decimals_of, number_text
+
+    cohort = result["cohort"]
+    parts = ", ".join(f"{count:,} of {part}" for part, count in cohort["parts"].items())
+    moments = "" if cohort["moments"] == cohort["subjects"] else f", {cohort['moments']:,} origins"
+    plans, n, shard = counted(result["plans"], "plan"), result["answers"], result.get("shard")
+    if shard and not n:
+        out.text(f"{counted(cohort['subjects'], 'subject')} ({parts}){moments}: part {shard} has no answers")
+        return
+    out.text(f"{counted(cohort['subjects'], 'subject')} ({parts}){moments}, {plans}: {n:,} answer{'s' * (n != 1)}")
+    over = f"mean over part {shard} of the cohort" if shard else "mean over the cohort"
+    for label, facts in result["models"].items():
+        shown = set(list(dict.fromkeys(row["plan"] for row in facts["plans"]))[: most or MOST_SHOWN])
+        rows = [row for row in facts["plans"] if row["plan"] in shown]
+        ends: dict[str, list[float]] = {}
+        for row in rows:
+            ends.setdefault(row["outcome"], []).append(row["mean_at_end"])
+        decimals = {outcome: decimals_of(values) for outcome, values in ends.items()}
+        lines = [
+            [row["plan"], row["outcome"], _lengths(row), number_text(row["mean_at_end"], decimals[row["outcome"]]),
+             row["unit"], *(f"{row['support'][light]:,}" if row["support"] else None for light in ("amber", "red"))]
+            for row in rows
+        ]  # fmt: skip
+        headers = ["plan", "outcome", steps_axis(result["step_unit"]), "mean at the end", "unit", "amber", "red"]
+        out.table(headers, lines, title=f"{over}, by {label}", keys=2)
+        if left := result["plans"] - len(shown):
+            out.text(f"and {counted(left, 'more plan')}")
+
+
+def _lengths(row: Mapping[str, Any]) -> str:
+    """Return the steps of a plan; from the shortest to the longest where subjects have their own of the same name."""
+    shortest, longest = row["answers_per_step"].count(row["answers"]), row["steps"]
+    return str(longest) if shortest == longest else f"{shortest} to {longest}"

@@ -13,9 +13,9 @@ from costar_cli.config.choices import RankingName
 from costar_cli.errors import UsageError
 from costar_cli.outputs import Files, check_outputs, check_page
 from costar_cli.steps.defaults import ModelChoice
-from costar_cli.steps.estimates import check_plot, files_read
 from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.session import Session
+from costar_cli.steps.whatif import check_plot, files_read
 from costar_cli.ui.text import columns_of
 
 if TYPE_CHECKING:

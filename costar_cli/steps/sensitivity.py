@@ -1,14 +1,12 @@
 """The body of `costar whatif --sensitivity`: how strong a hidden confounder changes which plan is better."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
-    from costar_cli.methods.base import FittedModel
-    from costar_cli.panel import Dataset
     from costar_cli.questions import WhatIfReport
 
 
@@ -17,10 +15,8 @@ def sensitivity_plot(plot: Path) -> Path:
     return plot.with_name(f"{plot.stem}-sensitivity{plot.suffix}")
 
 
-def show_sensitivity(
-    session: Session, dataset: "Dataset", models: "Mapping[str, FittedModel]", report: "WhatIfReport", plot: Path | None
-) -> list[dict[str, Any]]:
-    """Print and draw the bounds of every model's estimates, and return them as plain JSON data.
+def show_sensitivity(session: Session, reports: "Sequence[WhatIfReport]", plot: Path | None) -> list[dict[str, Any]]:
+    """Print the bounds of every model's estimates, draw those of a single subject, and return them as plain JSON data.
 
     Raises:
         UsageError: a model has no calibration.
@@ -28,27 +24,17 @@ def show_sensitivity(
     from costar_cli.figures.sensitivity import plot_sensitivity
     from costar_cli.questions.sensitivity import ASSUMPTIONS, sensitivity
 
-    history = report.history
-    panel = dataset.panel_of(dataset.find_subject(history.name))
-    found = [
-        sensitivity(
-            answer,
-            models[answer.label],
-            panel,
-            history.origin,
-            report.plans,
-            report.reference,
-            abstain=report.abstain,
-        )
-        for answer in report.models
-    ]
-    told = [one.to_json() for one in found]
-    for bounds in told:
-        _show(session, bounds, report)
+    several, told = len(reports) > 1, []
+    for report in reports:
+        found = [sensitivity(answers, abstain=report.abstain) for answers in report.models]
+        for bounds in found:
+            who = {"subject": report.history.subject, "label": report.history.name} if several else {}
+            told.append(who | bounds.to_json())
+            _show(session, told[-1], report)
+        if plot is not None and len(report.plans) > 1:
+            first = plot_sensitivity(report, found[0], sensitivity_plot(plot))
+            session.out.wrote("sensitivity", first, kind="plot")
     session.out.text(*ASSUMPTIONS)
-    if plot is not None and len(report.plans) > 1:
-        first = plot_sensitivity(report, found[0], sensitivity_plot(plot))
-        session.out.wrote("sensitivity", first, kind="plot")
     return told
 
 
@@ -85,6 +71,7 @@ def _show(session: Session, told: Mapping[str, Any], report: "WhatIfReport") -> 
         ]
         unit = f" ({outcome.unit})" if outcome.unit else ""
         title = f"{outcome.name}{unit}: difference from `{report.reference}` under hidden confounding, by {model}"
+        title += f" (subject {report.history.name})" * ("label" in told)
         if rows:
             session.out.table(headers, rows, title=title, keys=3)
     plans = (

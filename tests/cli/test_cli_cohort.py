@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from shutil import copytree
 
 import polars as pl
 import pytest
@@ -15,6 +16,7 @@ from cli_world import Run
 
 from costar_cli.errors import ExitCode
 from costar_cli.questions import answers as answers_module
+from tests.contract.outputs import PLANS
 
 Call = Callable[..., Run]
 WORDS = ["--csv", "answers.parquet"]
@@ -52,6 +54,60 @@ def test_a_subject_of_a_cohort_has_the_answers_it_has_alone(trained: Path, plan:
     expected = alone["estimates"]
     assert [(row["plan"], int(row["time"])) for row in rows] == [(row["plan"], row["time"]) for row in expected]
     assert [float(row["estimate"]) for row in rows] == pytest.approx([row["estimate"] for row in expected], rel=1e-4)
+
+
+@pytest.fixture
+def tumors(tmp_path: Path, repository: Path) -> list[object]:
+    """Words that ask the stored mixed model about tumours under three plans."""
+    copytree(repository / "tests/contract/world/tumor", tmp_path / "w")
+    (tmp_path / "three.json").write_text(json.dumps(PLANS["chemo.json"]))
+    return ["-w", tmp_path / "w", "--plan", tmp_path / "three.json", "--model", tmp_path / "w" / "model-mixed.h5"]
+
+
+def test_a_table_of_a_cohort_has_the_differences_of_its_subjects(tumors: list[object], call: Call) -> None:
+    words = ["whatif", *tumors, "--level", 0.9, "--level", 0.5]
+    run = call(*words, "-s", 12, "-s", 13, "--reference", "chemo", "--csv", "two.csv")
+    assert run.code == 0, run.err
+    alone = call(*words, "-s", 12, "--reference", "chemo", "--json").document["result"]
+    rows = pl.read_csv("two.csv").filter(pl.col("label") == 12)
+    mine = rows.filter(pl.col("quantity") == "difference")
+    assert set(mine["reference"]) == {"chemo"}
+    for name in ("plan", "step", "estimate", "lower", "upper", "lower_0.5", "level", "interval_kind", "support"):
+        expected = [row[name] for row in alone["differences"]]
+        assert mine[name].to_list() == (pytest.approx(expected, rel=1e-6) if name in ("estimate", "lower", "upper",
+            "lower_0.5") else expected)  # fmt: skip
+    assert rows.filter(pl.col("quantity") == "outcome")["reference"].null_count() == 9
+
+
+def test_a_page_of_several_subjects_has_a_figure_and_the_answers_of_each(tumors: list[object], call: Call) -> None:
+    run = call("whatif", *tumors, "-s", 12, "-s", 13, "--report", "two.html")
+    assert run.code == 0, run.err
+    page = Path("two.html").read_text()
+    assert page.count("<svg") == 2
+    for subject in (12, 13):
+        assert f"Subject {subject} from 6: answer" in page
+    assert page.count("What the bands mean</h2>") == 1
+    check(
+        call("whatif", *tumors, "--subjects", "all", "--origin", "all", "--report", "all.html"),
+        ExitCode.USAGE,
+        "at most 50",
+    )
+
+
+def test_each_subject_of_several_has_its_bounds_of_sensitivity(tumors: list[object], call: Call) -> None:
+    two = call("whatif", *tumors, "-s", 12, "-s", 13, "--sensitivity", "--json").document["result"]["sensitivity"]
+    alone = call("whatif", *tumors, "-s", 13, "--sensitivity", "--json").document["result"]["sensitivity"]
+    assert [bounds["label"] for bounds in two] == ["12", "13"]
+    same = {name: value for name, value in two[1].items() if name not in ("subject", "label")}
+    assert json.dumps(same) == json.dumps(alone[0])
+
+
+def test_bands_of_a_cohort_are_widened_as_those_of_its_subjects(tumors: list[object], call: Call) -> None:
+    run = call("whatif", *tumors, "-s", 12, "-s", 13, "--widen", "--csv", "wide.csv")
+    assert "are widened for plans that give each combination" in " ".join(run.err.split()), run.err
+    alone = call("whatif", *tumors, "-s", 13, "--widen", "--json").document["result"]["estimates"]
+    rows = pl.read_csv("wide.csv").filter(pl.col("label") == 13)
+    assert rows["upper"].to_list() == pytest.approx([row["upper"] for row in alone], rel=1e-6)
 
 
 def test_a_cohort_with_ends_shows_all_doses_of_a_sweep_and_the_first_of_many_plans(

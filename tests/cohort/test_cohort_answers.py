@@ -12,21 +12,22 @@ from costar_cli.panel import Part
 from costar_cli.panel.support import Support
 from costar_cli.plans import PlanRequest, parse_plans
 from costar_cli.questions import (
+    Band,
     Cohort,
-    CohortAnswers,
+    ModelAnswers,
     Tally,
     answer_cohort,
     choose_subjects,
-    doubts,
     join_columns,
     join_places,
     names_of,
     tidy_columns,
+    warnings_on_plans,
     with_plans,
 )
 from costar_cli.questions import answers as answers_module
 from costar_cli.questions import summary as summary_module
-from costar_cli.uncertainty import NOT_JUDGED, Bands, Lights
+from costar_cli.uncertainty import NOT_JUDGED, Lights
 from tests.dose_worlds import linear_doses
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, column, make_dataset, report_of, request_of
 
@@ -92,11 +93,14 @@ def test_a_summary_keeps_the_first_plans_and_counts_the_others(monkeypatch):
     assert list(tally.rows()) == list(every.rows())[:3]
 
 
-def banded(answers: CohortAnswers, *, known: int) -> CohortAnswers:
+def banded(answers: ModelAnswers, *, known: int) -> ModelAnswers:
     """Return answers of a calibrated model, of which so many questions have limits at a level."""
-    shape = (1, *answers.estimates.mean_QHY.shape)
-    lower_LQHY = np.where(np.arange(len(answers))[:, None, None] < known, -1.0, -np.inf) * np.ones(shape)
-    return replace(answers, bands=Bands((0.9,), lower_LQHY, -lower_LQHY), levels=(0.9,), interval_kind="calibrated")
+    mean_QHY = answers.estimates.mean_QHY
+    lower_QHY = np.where(np.arange(len(answers))[:, None, None] < known, mean_QHY - 1, np.nan)
+    made = replace(answers, levels=(0.9,))
+    made._bands[0.9,] = Band(mean_QHY, lower_QHY[None], 2 * mean_QHY - lower_QHY[None], ("calibrated",))
+    vars(made)["interval_kind"] = "calibrated"
+    return made
 
 
 @pytest.mark.parametrize(
@@ -108,7 +112,9 @@ def test_a_summary_says_what_the_limits_of_its_answers_are(known: tuple[int, ...
     tally, plain = Tally(TUMOR.outcomes, 6), Tally(TUMOR.outcomes, 6)
     for count in known:
         tally.add(banded(answers, known=count))
-    plain.add(replace(answers, bands=None, interval_kind="none (one member)"))
+    bare = replace(answers, calibration=None)
+    vars(bare)["interval_kind"] = "none (one member)"
+    plain.add(bare)
     assert (tally.interval_kind, plain.interval_kind) == (kind, "none (one member)")
 
 
@@ -116,7 +122,7 @@ def test_a_plan_that_stops_what_never_stopped_says_how_many_it_concerns():
     seen = frozenset([(0, 0), (1, 0), (0, 1), (1, 1)])
     support = Support(seen, untreated=(9, 9), stopped=(0, 9), continued=(30, 9))
     model, cohort = LinearModel(TUMOR, meta={"support": support.to_meta()}), whole()
-    told = list(doubts({"costar": model}, cohort, request_of(PLANS | {"stop": [{"chemotherapy": 1}, {}]})))
+    told = list(warnings_on_plans({"costar": model}, cohort, request_of(PLANS | {"stop": [{"chemotherapy": 1}, {}]})))
     before = TUMOR.treatments.decode(cohort.panel.treatments[cohort.subject_M, np.maximum(cohort.origin_M - 1, 0)])
     on = int(((before[:, 0] == 1) & (cohort.origin_M > 0)).sum())
     assert 0 < on < 12
@@ -132,7 +138,9 @@ def test_a_shard_is_warned_of_its_own_subjects(monkeypatch):
     support = Support(seen, untreated=(9, 9), stopped=(0, 9), continued=(30, 9))
     model = LinearModel(TUMOR, meta={"support": support.to_meta()})
     stop = request_of({"stop": [{"chemotherapy": 1}, {}]})
-    told = [list(doubts({"costar": model}, whole(), stop, shard=Shard(number, 4))) for number in (1, 2, 3, 4)]
+    told = [
+        list(warnings_on_plans({"costar": model}, whole(), stop, shard=Shard(number, 4))) for number in (1, 2, 3, 4)
+    ]
     assert [line.partition(",")[0] for (line,) in told] == ["plan `stop` stops chemotherapy of 3 subjects"] * 4
 
 
@@ -141,7 +149,7 @@ def test_a_dose_that_never_stopped_is_told_like_other_treatments():
     support = Support(frozenset({()}), untreated=(9,), stopped=(0,), continued=(30,))
     model, panel = LinearModel(data.schema, meta={"support": support.to_meta()}), data.panels[Part("source", "test")]
     plans = parse_plans(json.dumps({"plans": {"stop": [{"dose": 2}, {}]}}), data.schema, horizon=3)
-    [told] = doubts({"costar": model}, Cohort.of(panel, names_of(panel)), plans)
+    [told] = warnings_on_plans({"costar": model}, Cohort.of(panel, names_of(panel)), plans)
     assert told.startswith("plan `stop` stops dose of 4 subjects, which, once started, never stopped")
 
 
@@ -154,7 +162,7 @@ def test_a_rule_that_stops_what_never_stopped_says_so_too():
         "on": {"rule": "chemotherapy", "times": 3},
     }
     request = parse_plans(json.dumps({"plans": plans}), TUMOR, horizon=6)
-    (told,) = doubts({"costar": model}, cohort, request)
+    (told,) = warnings_on_plans({"costar": model}, cohort, request)
     assert told.startswith("plan `once` stops chemotherapy of 12 subjects")
 
 

@@ -13,10 +13,10 @@ from costar_cli.datasets.retail.settings import RetailConfig
 from costar_cli.datasets.retail.truth import WorldSeed, m5_truth
 from costar_cli.errors import DataError, UsageError
 from costar_cli.evaluate.score import serving_sets, truth_of
-from costar_cli.panel import Dataset, Location, Queries
+from costar_cli.panel import Dataset, Queries
 from costar_cli.panel.store import read_dataset, write_dataset
 from costar_cli.plans import TreatmentPlan
-from costar_cli.questions.estimate import true_outcomes
+from costar_cli.questions.truth import truth_known
 from costar_cli.reporting import NullReporter
 from tests.datasets.m5_worlds import LIMITS, SCALE, SOURCE_TEST, SOURCE_TRAIN, TARGET_TEST, dataset, weekly
 
@@ -164,10 +164,10 @@ def test_one_answer_is_quick_and_the_same_from_a_file(tmp_path):
     data = read_dataset(tmp_path / "data.h5", queries=False)
     plan = TreatmentPlan("cut", np.full((6, 1), 2))
     start = time.process_time()
-    (units,) = true_outcomes(data, Location(TARGET_TEST, 4), 20, (plan,))
+    units = truth_known(data, TARGET_TEST)(data, TARGET_TEST, 4, 20, plan.values)
     assert time.process_time() - start < 5
-    assert units.shape == (6, 1)
-    assert np.array_equal(units[:, 0], m5_truth(dataset(), TARGET_TEST, 4, 20, plan.values))
+    assert units.shape == (6,)
+    assert np.array_equal(units, m5_truth(dataset(), TARGET_TEST, 4, 20, plan.values))
 
 
 def test_questions_without_an_answer_are_errors():

@@ -10,7 +10,9 @@ from costar_cli.figures.style import as_svg, figure
 from costar_cli.pages.whatif import whatif_page
 from costar_cli.panel import Variable
 from costar_cli.plans import TreatmentPlan, parse_plans
-from costar_cli.questions import WhatIfReport, estimate_outcomes
+from costar_cli.questions import ModelAnswers, WhatIfReport, estimate_outcomes
+from costar_cli.questions.support import PlanLights
+from costar_cli.uncertainty import LIGHTS
 from tests.methods.linear_worlds import fit, linear_data, model_of
 from tests.pages.reading import EVIL, assert_inert, read, read_alone
 from tests.whatif.whatif_worlds import TUMOR, report_of, request_of
@@ -28,6 +30,16 @@ def report() -> WhatIfReport:
     return estimate_outcomes(data, {"ridge": model}, request, subject=subject)
 
 
+def lit(model: ModelAnswers, lights: tuple[PlanLights, ...]) -> ModelAnswers:
+    """Return answers with these lights, in words and as marks."""
+    marks = model.lights.light_QHY.copy()
+    for q, one in enumerate(lights):
+        marks[q, : len(one.support)] = [[LIGHTS.index(light) for light in step] for step in one.support]
+    made = replace(model, lights=replace(model.lights, light_QHY=marks))
+    vars(made)["plan_lights"] = lights
+    return made
+
+
 def test_the_page_says_what_was_asked_answered_and_of_which_files(report: WhatIfReport) -> None:
     reader = read_alone(whatif_page(report, DIGESTS))
     assert reader.tags.count("svg") == 1
@@ -43,10 +55,10 @@ def test_the_page_says_what_was_asked_answered_and_of_which_files(report: WhatIf
 def test_lights_that_are_not_green_have_their_reason(report: WhatIfReport) -> None:
     [model] = report.models
     red = [("green",), ("red",)], [("",), ("never seen so",)]
-    one = model.lights[0]
+    one = model.plan_lights[0]
     support, reasons = (*red[0], *one.support[2:]), (*red[1], *one.reasons[2:])
-    lights = tuple(replace(one, support=support, reasons=reasons) for one in model.lights)
-    reader = read_alone(whatif_page(replace(report, models=(replace(model, lights=lights),)), DIGESTS))
+    lights = tuple(replace(one, support=support, reasons=reasons) for one in model.plan_lights)
+    reader = read_alone(whatif_page(replace(report, models=(lit(model, lights),)), DIGESTS))
     assert "never seen so" in reader.text
     assert "red from" in reader.text
 
@@ -56,8 +68,8 @@ def test_lights_of_a_model_whose_precision_is_not_judged_do_not_speak_of_it(repo
     text = read_alone(whatif_page(report, DIGESTS)).text
     assert "precision is not judged. Amber" in text
     assert "the model says how far" not in text
-    lights = tuple(replace(one, precision=(("green",),) * 4) for one in model.lights)
-    judged = replace(report, models=(replace(model, lights=lights),))
+    lights = tuple(replace(one, precision=(("green",),) * 4) for one in model.plan_lights)
+    judged = replace(report, models=(lit(model, lights),))
     assert "Green: the model says how far it may be off" in read_alone(whatif_page(judged, DIGESTS)).text
 
 
@@ -67,9 +79,9 @@ def test_what_bands_mean_is_said_once_and_marks_are_explained_where_they_occur(r
     assert "over the next 4 steps under each" in text
     assert text.count("of new subjects on average") == 1
     assert text.count("calibrated on") == 1
-    green = replace(model, lights=tuple(replace(one, support=(("green",),) * 4) for one in model.lights or ()))
+    green = lit(model, tuple(replace(one, support=(("green",),) * 4) for one in model.plan_lights or ()))
     assert "behind a number" not in read_alone(whatif_page(replace(report, models=(green,)), DIGESTS)).text
-    amber = replace(model, lights=tuple(replace(one, support=(("amber",),) * 4) for one in model.lights or ()))
+    amber = lit(model, tuple(replace(one, support=(("amber",),) * 4) for one in model.plan_lights or ()))
     text = read_alone(whatif_page(replace(report, models=(amber,)), DIGESTS)).text
     assert "? behind a number" in text
     assert "! behind a number" not in text
@@ -86,9 +98,9 @@ def test_the_page_tells_what_a_rule_gave() -> None:
 
 
 def test_a_model_without_bands_or_lights_says_so(report: WhatIfReport) -> None:
-    plain = replace(
-        report, models=(replace(report.models[0], calibration=None, lights=None, interval_kind="none (1)"),)
-    )
+    bare = replace(report.models[0], calibration=None, lights=None)
+    vars(bare)["interval_kind"] = "none (1)"
+    plain = replace(report, models=(bare,))
     text = read_alone(whatif_page(plain, DIGESTS)).text
     assert "No band is shown: none (1)" in text
     assert "do not know which treatments the data support" in text

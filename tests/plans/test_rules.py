@@ -17,7 +17,7 @@ from costar_cli.plans import AnyPlan, Moments, PlanRule, TreatmentPlan, estimate
 from costar_cli.plans.rollout import ask
 from costar_cli.plans.rule import shifted_levels
 from costar_cli.questions import estimate_outcomes
-from costar_cli.questions.estimate import ask_plans, estimate_plans
+from costar_cli.questions.answers import ask_plans, estimate_plans
 from costar_cli.uncertainty import estimate
 from simulators.linear_gaussian import LinearGaussian
 from tests.methods import mixed_worlds

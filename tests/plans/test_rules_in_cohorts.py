@@ -12,7 +12,7 @@ from costar_cli.plans import Moments, PlanRequest, parse_plans, resolve
 from costar_cli.questions import (
     Averager,
     Cohort,
-    CohortAnswers,
+    ModelAnswers,
     answer_cohort,
     estimate_outcomes,
     names_of,
@@ -20,7 +20,7 @@ from costar_cli.questions import (
     true_answers,
 )
 from costar_cli.questions import answers as answers_module
-from costar_cli.questions.estimate import ask_plans
+from costar_cli.questions.answers import ask_plans
 from costar_cli.uncertainty import draws
 from tests.plans.test_rules import linear_world, true_mean
 from tests.whatif.whatif_worlds import RETAIL, TUMOR, LinearModel, make_dataset
@@ -40,7 +40,7 @@ def request(plans=PLANS) -> PlanRequest:
     return parse_plans(json.dumps({"origin": ORIGIN, "plans": plans}), schema, horizon=5)
 
 
-def answers_of(plans=PLANS) -> CohortAnswers:
+def answers_of(plans=PLANS) -> ModelAnswers:
     data, model = linear_world()
     panel = data.panels[TEST]
     places = [Location(TEST, row) for row in range(panel.n_subjects)]
@@ -50,11 +50,11 @@ def answers_of(plans=PLANS) -> CohortAnswers:
 
 
 @pytest.fixture(scope="module")
-def answers() -> CohortAnswers:
+def answers() -> ModelAnswers:
     return answers_of()
 
 
-def mean_of(answers: CohortAnswers, plan: str, steps: int = 4) -> np.ndarray:
+def mean_of(answers: ModelAnswers, plan: str, steps: int = 4) -> np.ndarray:
     rows = [i for i, of in enumerate(answers.plans_Q) if of.name == plan]
     return answers.estimates.mean_QHY[rows, :steps, 0].mean(axis=0)
 

@@ -12,7 +12,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Variable
 from costar_cli.panel.transforms import _log_normal
 from costar_cli.questions import Cohort, answer_cohort
-from costar_cli.questions.estimate import ask_plans
+from costar_cli.questions.answers import ask_plans
 from costar_cli.uncertainty import calibration_of, estimate, facts_of, possible
 from tests.feedback_worlds import LINEAR
 from tests.fits import fit_method, model_of

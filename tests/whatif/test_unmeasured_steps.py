@@ -11,7 +11,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Panel, Part
 from costar_cli.panel.support import Support
 from costar_cli.questions import Averager, Cohort, answer_cohort, estimate_outcomes
-from costar_cli.questions.answers import tidy_columns
+from costar_cli.questions.rows import tidy_columns
 from costar_cli.uncertainty import support_of
 from tests.feedback_worlds import LINEAR
 from tests.fits import fit_method, model_of
@@ -43,7 +43,7 @@ def test_such_steps_are_red_with_the_reason_and_the_others_are_not(data: Dataset
     subject = int(data.panels[Part("source", "test")].subject_id[0])
     request = request_of(PLANS, ORIGIN, LINEAR.schema, STEPS)
     report = estimate_outcomes(data, {"mixed": model}, request, subject=subject)
-    for lights in report.models[0].lights or ():
+    for lights in report.models[0].plan_lights or ():
         assert [step[0] for step in lights.support].count("red") == lights.red_HY.sum() >= 2
         reasons = [step[0] for step in lights.reasons]
         told = ["no training subject has y at this step of its series" in reason for reason in reasons]

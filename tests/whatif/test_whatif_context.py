@@ -28,12 +28,12 @@ from costar_cli.ui.output import Output
 
 
 def simulated(dataset, part, row, origin, values):
-    return np.full((len(values), 1), 40.0) - values.sum(axis=1)[:, None]
+    return np.full((*values.shape[:-1], 1), 40.0) - values.sum(axis=-1, keepdims=True)
 
 
 @pytest.fixture
 def known_truth(monkeypatch):
-    monkeypatch.setattr("costar_cli.questions.rules.truth_of", lambda _: simulated)
+    monkeypatch.setattr("costar_cli.questions.truth.truth_of", lambda _: simulated)
 
 
 def test_the_origin_of_the_call_wins_over_the_files_and_the_last_step_is_the_default():

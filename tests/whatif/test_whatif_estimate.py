@@ -116,7 +116,8 @@ def test_too_few_calibration_subjects_for_a_level_are_the_reason_why_it_has_no_l
 def test_differences_of_a_single_black_box_say_why_they_have_no_limits():
     report = report_of()
     [model] = report.models
-    alone = replace(report, models=(replace(model, predictions=tuple(y[:1] for y in model.predictions)),))
+    one = replace(model.estimates, members_RQHY=model.estimates.members_RQHY[:1])
+    alone = replace(report, models=(replace(model, estimates=one),))
     assert {row["interval_kind"] for row in alone.difference_rows()} == {"none (single black box)"}
     assert {row["interval_kind"] for row in alone.to_rows()} == {"calibrated"}
 

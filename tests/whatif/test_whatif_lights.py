@@ -129,12 +129,11 @@ def test_abstaining_leaves_red_answers_out_of_sensitivity_and_of_the_artifact(
     tumors: Dataset, ridge: Trained, subject: str, tmp_path
 ) -> None:
     report = ask(tumors, ridge, subject, abstain=True)
-    panel = tumors.panel("source", "test")
-    panel = panel.take(np.flatnonzero(panel.subject_id == report.history.subject))
-    red_HY, told = report.models[0].lights[1].red_HY, (report.models[0], model_of(ridge), panel, 12, report.plans)
+    [answers] = report.models
+    red_HY = answers.plan_lights[1].red_HY
     assert red_HY.any()
-    silent = sensitivity(*told, "watch", abstain=True)
-    every = sensitivity(*told, "watch")
+    silent = sensitivity(answers, abstain=True)
+    every = sensitivity(answers)
     plot_sensitivity(report, silent, tmp_path / "s.png")
     for found, hides in ((silent, True), (every, False)):
         for row in [*found.to_json()["bounds"], *found.differences()]:
@@ -217,7 +216,7 @@ def test_a_treatment_that_nobody_received_alone_is_red_for_that_reason(
 ) -> None:
     together = {**ridge.meta["support"], "seen": [[0, 0], [1, 1]]}
     report = ask(tumors, replace(ridge, meta={**ridge.meta, "support": together}), subject, unsupported=True)
-    chemo, both = (report.models[0].lights[i] for i in (1, 2))
+    chemo, both = (report.models[0].plan_lights[i] for i in (1, 2))
     assert set(chemo.worst) == {"red"}
     assert chemo.reasons[0][0] == "no training subject received chemotherapy without other treatments"
     assert "no training subject" not in str(both.reasons)

@@ -34,7 +34,7 @@ def test_each_kind_of_data_set_is_drawn(tmp_path, name):
 
 def test_two_models_with_truth_and_one_member_are_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "costar_cli.questions.rules.truth_of", lambda _: lambda d, p, r, o, values: np.ones((len(values), 1))
+        "costar_cli.questions.truth.truth_of", lambda _: lambda d, p, r, o, values: np.ones((*values.shape[:-1], 1))
     )
     models = {"a": LinearModel(TUMOR), "b": LinearModel(TUMOR, coefficients=(1.0,))}
     plot_whatif(report_of(models=models, origin=3, truth=True), tmp_path / "plot.png")

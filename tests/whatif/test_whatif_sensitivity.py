@@ -37,7 +37,7 @@ def world(*, dropped: bool) -> tuple[Dataset, FittedModel]:
 def asked(model: FittedModel, data: Dataset, plans: tuple[TreatmentPlan, ...] = PLANS) -> Sensitivity:
     request, panel = PlanRequest(plans, 5), data.panels[TEST].take(np.array([3]))
     report = estimate_outcomes(data, {"msm": model}, request, subject=panel.names[0])
-    return sensitivity(report.models[0], model, panel, 5, plans, "never")
+    return sensitivity(report.models[0])
 
 
 def test_what_is_reported_has_every_plan_step_and_gamma_and_starts_at_the_estimate():

@@ -59,7 +59,7 @@ def test_the_artifact_holds_every_members_prediction(tmp_path, report):
     assert artifact.parents == {"dataset": "ab" * 32}
     predictions = artifact.arrays["model/0/predictions"]
     assert predictions.shape == (3, 2, 3, 1)
-    np.testing.assert_array_equal(predictions[:, 1, :2], report.models[0].predictions[1])
+    np.testing.assert_array_equal(predictions[:, 1, :2], report.models[0].estimates.members_RQHY[:, 1, :2])
     assert np.isnan(predictions[:, 1, 2]).all()
     assert artifact.arrays["plans/values"][1].tolist() == [[1, 0], [0, 0], [-1, -1]]
     assert artifact.arrays["plans/steps"].tolist() == [3, 2]

@@ -18,9 +18,17 @@ from costar_cli.pages.whatif import whatif_page
 from costar_cli.panel import Dataset
 from costar_cli.plans import Moments, Played, Resolved, parse_plans
 from costar_cli.plans.untrusted import Problems
-from costar_cli.questions import Averager, Cohort, Tally, WhatIfReport, estimate_outcomes, write_csv
-from costar_cli.questions.answers import answer_cohort, tidy_columns
-from costar_cli.questions.estimate import ask_plans
+from costar_cli.questions import (
+    Averager,
+    Cohort,
+    Tally,
+    WhatIfReport,
+    answer_cohort,
+    estimate_outcomes,
+    tidy_columns,
+    write_csv,
+)
+from costar_cli.questions.answers import ask_plans
 from costar_cli.questions.tables import survival_table
 from costar_cli.reporting import NullReporter
 from costar_cli.search import Candidates, Constraints, Objective, SearchQuestion, no_treatment, search

@@ -1,0 +1,164 @@
+"""Rows of answers: the columns of every table, file and document, made in one place."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.panel.visits import elapsed_dose, visit_dates
+from costar_cli.questions.answers import ModelAnswers, objects
+from costar_cli.uncertainty import LIGHTS, RANGE, Lights
+
+RESERVED: Final = frozenset(
+    [
+        *("setup", "method", "model", "queries", "kind", "dataset", "part", "domain", "split", "subject", "label"),
+        *("origin", "plan", "step", "time", "date", "outcome", "unit", "estimate", "lower", "upper", "level"),
+        *("interval_kind", "precision", "practice", "support", "survival", "truth", "members_sd"),
+    ]
+)  # columns of tables of answers, as which those of subjects may not be called
+SHOWN: Final = ("estimate", "lower", "upper", "level")  # what is left out of an answer that the data do not support
+
+Columns = dict[str, NDArray[Any]]
+Floats = NDArray[np.float64]
+
+
+def tidy_columns(
+    answers: ModelAnswers,
+    *,
+    quantity: Literal["outcome", "difference"] = "outcome",
+    truth_QHY: Floats | None = None,
+    abstain: bool = False,
+    words: bool = False,
+) -> Columns:
+    """Return the columns of a tidy table: a row per question, step of its plan and outcome.
+
+    They are `subject`, `label`, the columns of which names are made where these are several, for subjects of a data set
+    `domain` and `split`, then `origin`, `plan`, `step` (from 1), `time` (origin + step), of data with dates its `date`,
+    `outcome`, `unit`, `estimate`, `lower`, `upper`, `level`, `interval_kind`, the lights `precision`, `practice` and
+    `support`, and `truth` where it is given; limits at further levels are called `lower_0.5`. Models that know of ends
+    add `survival`, of several `ended_NAME`, too. Differences are from the reference plan, whose own rows are left out.
+
+    Args:
+        answers: a chunk of them.
+        quantity: outcomes, or their differences from the reference plan.
+        truth_QHY: what the simulator says of the outcomes.
+        abstain: give answers that the data do not support no numbers.
+        words: add `treatment`, and with lights the `reason` of one that is not green; a text for each row.
+    """
+    apart = quantity == "difference"
+    own_QHY, minus_Q = answers.own_QHY, answers.minus_Q
+    if apart:
+        assert minus_Q is not None  # noqa: S101 - differences are asked for where there is a reference
+        own_QHY = own_QHY & own_QHY[minus_Q] & (minus_Q != np.arange(len(answers)))[:, None, None]
+    q, h, y = np.nonzero(own_QHY)
+    band, outcomes = answers.differences if apart else answers.band, answers.schema.outcomes
+    at_M = answers.moment_Q[q]
+    columns = _who(answers, at_M)
+    origin, names = columns["origin"], [plan.name for plan in answers.plans_Q]
+    columns["plan"] = objects(names)[q]
+    if apart and minus_Q is not None:
+        columns["reference"] = objects(names)[minus_Q[q]]
+    columns |= {"step": h + 1, "time": origin + h + 1}
+    if (dates := _dates(answers, q, h)) is not None:
+        columns["date"] = dates
+    if words:
+        columns["treatment"] = _treatments(answers)[q, h]
+    columns |= {
+        "outcome": objects([outcome.name for outcome in outcomes])[y],
+        "unit": objects([outcome.unit for outcome in outcomes])[y],
+        "estimate": band.estimate[q, h, y],
+    }
+    for i, level in enumerate(answers.levels):
+        none = np.full(len(q), np.nan)
+        lower, upper = (none if limit is None else limit[i, q, h, y] for limit in (band.lower, band.upper))
+        further = f"_{level:g}" * (i > 0)
+        columns |= {f"lower{further}": lower, f"upper{further}": upper}
+        if not i:
+            kinds = band.kinds[q, h, y]
+            columns["level"] = np.where(np.isnan(lower) | (kinds == RANGE), np.nan, level)
+            columns["interval_kind"] = kinds
+    worst = q  # the question whose support is shown: of a difference that of the worse supported plan
+    if apart and minus_Q is not None and answers.lights is not None:
+        light = answers.lights.light_QHY
+        worst = np.where(light[minus_Q[q], h, y] > light[q, h, y], minus_Q[q], q)
+    columns |= _marks(answers.lights, worst, h, y)
+    if words:
+        told = answers.plan_lights
+        cells = [None if told is None else told[i].reasons[j][k] or None for i, j, k in zip(worst, h, y, strict=True)]
+        columns["reason"] = objects(cells)
+    for name, values_QH in answers.goes_on.columns.items() if answers.goes_on else ():
+        minus = values_QH[minus_Q[q], h] if apart and minus_Q is not None else 0.0
+        columns[name] = values_QH[q, h] - minus
+    if truth_QHY is not None:
+        columns["truth"] = truth_QHY[q, h, y] - (truth_QHY[minus_Q[q], h, y] if apart and minus_Q is not None else 0.0)
+    if abstain:
+        red = columns["support"] == LIGHTS[2]
+        columns |= {name: np.where(red, np.nan, columns[name]) for name in columns if name.partition("_")[0] in SHOWN}
+    return columns
+
+
+def _who(answers: ModelAnswers, at_M: NDArray[np.integer]) -> Columns:
+    """Return who is asked about, and from when."""
+    cohort = answers.cohort
+    subject = cohort.subject_M[at_M]
+    columns: Columns = {"subject": objects(cohort.names)[subject], "label": objects(cohort.panel.names)[subject]}
+    keys = answers.schema.keys_of(cohort.panel.names, RESERVED)
+    columns |= {name: objects(key)[subject] for name, key in keys.items()}
+    if cohort.places:
+        columns["domain"] = objects([place.part.domain for place in cohort.places])[subject]
+        columns["split"] = objects([place.part.split for place in cohort.places])[subject]
+    return columns | {"origin": cohort.origin_M[at_M]}
+
+
+def _dates(answers: ModelAnswers, q: NDArray[np.integer], h: NDArray[np.integer]) -> NDArray[np.object_] | None:
+    """Return when answers are, as text: of visits at any time, as far apart as plans say; None without dates."""
+    panel, at_M = answers.cohort.panel, answers.moment_Q
+    subject, origin = answers.cohort.subject_M[at_M], answers.cohort.origin_M[at_M]
+    dose = elapsed_dose(answers.schema.treatments)
+    if dose is None:
+        return panel.dates(subject[q], origin[q] + h + 1)
+    place = answers.schema.treatments.all_names.index(dose.name)
+    gap_QH = np.ones((len(answers), answers.queries.horizon))
+    for gap_H, plan in zip(gap_QH, answers.plans_Q, strict=True):  # encoded plans have rounded ones
+        gap_H[: len(plan)] = plan.values[:, place]
+    found = visit_dates(panel, dose, subject, origin, gap_QH)
+    return None if found is None else found[q, h]
+
+
+def _treatments(answers: ModelAnswers) -> NDArray[np.object_]:
+    """Return the treatment of each step `[Q,H]`, of a rule the most common one with its share of the draws."""
+    found = np.empty((len(answers), answers.queries.horizon), dtype=object)
+    describe = answers.schema.treatments.describe
+    for q, (plan, went) in enumerate(zip(answers.plans_Q, answers.played_Q, strict=True)):
+        cells = [describe(row) for row in plan.values]
+        if went:
+            first = (next(iter(share.items())) for share in went[0].shares(went[1], answers.schema))
+            cells = [what if share == 1 else f"{what} ({100 * share:.0f} %)" for what, share in first]
+        found[q, : len(cells)] = cells
+    return found
+
+
+def _marks(lights: Lights | None, q: NDArray[np.integer], h: NDArray[np.integer], y: NDArray[np.integer]) -> Columns:
+    if lights is None:
+        return {name: objects([None] * len(q)) for name in ("precision", "practice", "support")}
+    names = objects([*LIGHTS, None])  # the last, at -1, is `NOT_JUDGED`
+    return {
+        "precision": names[lights.precision_QHY[q, h, y]],
+        "practice": names[lights.practice_QH[q, h]],
+        "support": names[lights.light_QHY[q, h, y]],
+    }
+
+
+def join_columns(chunks: Sequence[Columns]) -> Columns:
+    """Return the columns of several tables, one below the other."""
+    return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+
+
+def to_rows(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a table, in plain types; what is not a number is None."""
+    plain = {
+        name: [None if value != value else value for value in values.tolist()]  # noqa: PLR0124 - NaN
+        for name, values in columns.items()
+    }
+    return [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
