@@ -1,6 +1,6 @@
 """Settings from flags, environment, file, preset and defaults, in that order, each with its origin."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -20,6 +20,24 @@ C = TypeVar("C", bound=Config)
 
 SHARED: Final = ("epochs", "patience", "batch_size", "learning_rate")  # of all networks of a method
 INHERITED: Final = ("epochs", "patience")  # by networks that have none of their own
+
+
+class Sections(Mapping[str, Config]):
+    """Valid settings by section: of presets alone when they are used, the others, in which a key was set, at once."""
+
+    def __init__(self, values: Mapping[str, object], built: Mapping[str, Config]) -> None:
+        self._values, self._built = values, dict(built)
+
+    def __getitem__(self, section: str) -> Config:
+        if section not in self._built:
+            self._built[section] = all_sections()[section].model_validate(_nested(section, self._values))
+        return self._built[section]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(all_sections())
+
+    def __len__(self) -> int:
+        return len(all_sections())
 
 
 @dataclass(frozen=True)
@@ -92,12 +110,12 @@ def resolve(
     for source in sources:
         _overlay(source, values, origins, problems)
     set_aside = _let_epochs_count(values, origins)
-    configs = _build(values, origins, problems)
+    built = _build(values, origins, problems)
     if problems:
         _refuse(problems)
     left_out = [*installed().problems, *METHODS.installed.problems]
     warnings = [*left_out, *(warning for source in sources for warning in source.warnings)]
-    return Settings(configs, origins, name, tuple(warnings), set_aside)
+    return Settings(Sections(values, built), origins, name, tuple(warnings), set_aside)
 
 
 def method_settings(chosen: Settings, name: str, shared: FinetuneConfig) -> Config | None:
@@ -144,18 +162,26 @@ def _let_epochs_count(values: dict[str, object], origins: dict[str, str]) -> dic
 
 
 def _build(values: Mapping[str, object], origins: Mapping[str, str], problems: list[str]) -> dict[str, Config]:
-    configs: dict[str, Config] = {}
+    """Validate the sections in which somebody set a key; what presets say together is valid."""
+    chosen = {all_keys()[name].section for name in values if not origins[name].startswith("preset ")}
+    built: dict[str, Config] = {}
     for section, model in all_sections().items():
-        nested: dict[str, Any] = {}
-        for name, value in values.items():
-            key = all_keys()[name]
-            if key.section == section:
-                _put(nested, key.path, value)
-        try:
-            configs[section] = model.model_validate(nested)
-        except ValidationError as error:
-            problems.extend(_explain(section, item, origins) for item in error.errors())
-    return configs
+        if section in chosen:
+            try:
+                built[section] = model.model_validate(_nested(section, values))
+            except ValidationError as error:
+                problems.extend(_explain(section, item, origins) for item in error.errors())
+    return built
+
+
+def _nested(section: str, values: Mapping[str, object]) -> dict[str, Any]:
+    """Return the values of a section as its model takes them."""
+    nested: dict[str, Any] = {}
+    for name, value in values.items():
+        key = all_keys()[name]
+        if key.section == section:
+            _put(nested, key.path, value)
+    return nested
 
 
 def _get(nested: Any, path: tuple[str, ...], default: object) -> object:  # noqa: ANN401 - JSON
