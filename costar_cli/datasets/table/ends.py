@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from costar_cli.datasets.table.context import Table
 from costar_cli.datasets.table.index import LONGEST, TOLERANCE, Ints, refuse_long
 from costar_cli.datasets.table.intervals import at_stops, wrong_intervals
+from costar_cli.datasets.table.parse import of_several_lines
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_column import ENDS
 from costar_cli.panel.findings import Finding, counted
@@ -75,6 +76,9 @@ def ends_of(table: Table, schema: TableSchema) -> tuple[Ends | None, list[Findin
     for name in columns:
         column = schema.columns[name]
         names, code_M = _said(table, schema, name)
+        if broken := [] if column.at else of_several_lines(name, names, table.column(name), table.place):
+            findings += broken
+            continue
         known = by_column[name] = column.labels("categories") or tuple(names)
         if unknown := [text for text in names if text not in known]:
             problem = f"column '{name}': {counted(len(unknown), 'event')} not among its `categories`: '{unknown[0]}'"

@@ -216,6 +216,15 @@ def wrong_values(
     return Finding("error", problem, f"first in {place(int(mask.argmax()))}", fix)
 
 
+def of_several_lines(column: str, names: Sequence[str], texts: pl.Series, place: Callable[[int], str]) -> list[Finding]:
+    """Find the values of a column that are to be names of levels, categories or events and hold a line break."""
+    broken = [name for name in names if "\n" in name]
+    if not broken:
+        return []
+    what = f"with a line break, first {cut(repr(broken[0]), 40)}"
+    return [wrong_values(column, texts.is_in(broken).fill_null(value=False), what, place, "write each on one line")]
+
+
 _WHAT: Final[Mapping[As, str]] = {
     "number": "not numeric",
     "binary": "other than 0 and 1, true and false",

@@ -161,8 +161,10 @@ class ColumnSchema(Section):
             problems.append("a static has no step before, and so no difference")
         for key in ("levels", "categories"):
             labels = [label_of(value) for value in getattr(self, key) or ()]
-            if len(set(labels)) < len(labels) or not all(label.strip() == label != "" for label in labels):
-                problems.append(f"`{key}` are names without space around them, each once")
+            if len(set(labels)) < len(labels) or not all(
+                label.strip() == label != "" and "\n" not in label for label in labels
+            ):
+                problems.append(f"`{key}` are names of one line without space around them, each once")
         if problems:
             raise ValueError("; ".join(problems))
         return self

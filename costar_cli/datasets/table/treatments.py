@@ -12,7 +12,7 @@ from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import EncodingContext, Mask
 from costar_cli.datasets.table.doses import elapsed_time, learn_doses, learn_elapsed, read_doses
 from costar_cli.datasets.table.index import Ints
-from costar_cli.datasets.table.parse import wrong_values
+from costar_cli.datasets.table.parse import of_several_lines, wrong_values
 from costar_cli.errors import DataError, complaint, key_path
 from costar_cli.panel.dose import Dose
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
@@ -108,6 +108,9 @@ def _levels(context: EncodingContext, name: str, texts: pl.Series) -> tuple[str,
         problem = f"treatment '{name}' has {seen.height:,} different values in source-train, more than {MOST_LEVELS}"
         fix = 'declare a dose as `kind = "continuous"`, or bin it: other treatments take few levels'
         context.findings.append(Finding("error", problem, key_path(("columns", name)), fix))
+        return ()
+    if broken := of_several_lines(name, seen.to_series().to_list(), texts, context.table.place):
+        context.findings += broken
         return ()
     count = _by_number({str(text): int(rows) for text, rows in seen.rows()})
     if set(map(str.lower, count)) in SWITCHES:

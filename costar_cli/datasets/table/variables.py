@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import EncodingContext, Mask, Table
 from costar_cli.datasets.table.index import Ints
-from costar_cli.datasets.table.parse import wrong_values
+from costar_cli.datasets.table.parse import of_several_lines, wrong_values
 from costar_cli.datasets.table.room import Column
 from costar_cli.datasets.table.schema_column import ColumnSchema
 from costar_cli.errors import key_path
@@ -212,6 +212,9 @@ def _categories(context: EncodingContext, column: _Column) -> list[Encoded]:
         )
         fix = 'leave it out, group its values, or list the `categories` that matter with `unseen = "other"`'
         context.findings.append(Finding("error", problem, "", fix))
+        return []
+    if broken := of_several_lines(column.name, categories, texts, column.place):
+        context.findings += broken
         return []
     context.learned.categories[column.name] = categories
     code = category_codes(texts, categories)
