@@ -24,6 +24,9 @@ BAD_FILES: list[tuple[str, bytes | None, str, str]] = [
     ("ward.csv", b'patient,"day\n1,2\n', "the header is not valid CSV", "UTF-8"),
     ("ward.csv", b"just some words\nand more\n", "there is no column 'patient'", "it has 'just some words'"),
     ("ward.xls", b"\xd0\xcf\x11\xe0", "Arrow (.feather) or Excel (.xlsx), not '.xls'", "save it as .csv"),
+    ("ward.csv.zip", b"PK\x03\x04", "which may be .gz, .zst, .bz2 or .xz, Parquet", "unpack it"),
+    ("ward.csv.bz2", b"BZh91AY&SY no", "the file cannot be unpacked", "save it again"),
+    ("ward.csv", b"patient,day,drug\n1,2,a\n1,3", "a row with 2 fields under a header of 3", "cut off"),
     ("ward.parquet.gz", b"\x1f\x8b", "Arrow (.feather) or Excel (.xlsx), not '.gz'", "save it as .csv"),
     ("ward.xlsx", b"PK\x03\x04", "this is not an Excel workbook", "save it again"),
     ("ward.csv.gz", b"\x1f\x8b\x08\0 no more", "the file cannot be unpacked", "save it again"),
@@ -77,6 +80,31 @@ def test_damage_in_the_middle_of_a_file_is_named_with_its_line(tmp_path: Path):
     path.with_suffix(".parquet").write_bytes(whole[:200] + bytes(300) + whole[500:])
     [line] = problems(path.with_suffix(".parquet"))
     assert "the Parquet file cannot be read" in line
+
+
+@pytest.mark.parametrize("more", [b"", b"\n", b"\r\n\r\n"])
+def test_a_last_row_with_fewer_fields_is_ragged_unless_others_are_short_too(more: bytes, tmp_path: Path):
+    path = save(ward(), tmp_path / "ward.csv")
+    lines = path.read_bytes().splitlines()
+    cut = lines[-1].rsplit(b",", 2)[0]  # without age and sex, which the subject's first row has
+    path.write_bytes(b"\n".join([*lines[:-1], cut]) + more)
+    [line] = problems(path)
+    assert line.startswith("last row of ward.csv: a row with 6 fields under a header of 8 (the file may be cut off")
+    path.write_bytes(b"\n".join([*lines[:-3], lines[-3].rsplit(b",", 1)[0], lines[-2], cut]) + more)
+    assert ingest(path).panels
+    path.write_bytes(b"\n".join([*lines[:-1], lines[-1][:-1] + b'"a\n1,2"']) + more)  # a field of two lines
+    assert "changes within 1 subject" in problems(path)[0]
+
+
+def test_rows_with_more_fields_are_found_behind_comments_and_blank_lines(tmp_path: Path):
+    path = save(ward(), tmp_path / "ward.csv")
+    text = path.read_text().strip()
+    for above in ("# made on Monday\n", "\n"):
+        path.write_text(f"{above}{text},1")
+        [line] = problems(path, make_schema(comment="#"))
+        assert line.startswith("row 180 of ward.csv: a row with 9 fields under a header of 8")
+        path.write_text(above + text)
+        assert ingest(path, make_schema(comment="#")).panels
 
 
 def test_problems_of_several_files_are_told_together(tmp_path: Path):

@@ -1,6 +1,9 @@
 """Tables as programs and countries write them: decimal commas, thousands, comments, packed files, rows of doses."""
 
+import bz2
 import gzip
+import lzma
+import re
 import tomllib
 from pathlib import Path
 
@@ -156,14 +159,14 @@ def test_a_header_that_begins_like_a_comment_is_the_header(tmp_path: Path):
 def pack(path: Path, ending: str) -> Path:
     """A file beside a CSV file with the same rows."""
     packed_path = path.with_name(path.name + ending)
-    if ending == ".gz":
-        packed_path.write_bytes(gzip.compress(path.read_bytes()))
+    if whole := {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}.get(ending):
+        packed_path.write_bytes(whole(path.read_bytes()))
     else:
         pl.read_csv(path, infer_schema=False).write_csv(packed_path, compression="zstd")
     return packed_path
 
 
-@pytest.mark.parametrize("ending", [".gz", ".zst"])
+@pytest.mark.parametrize("ending", [".gz", ".zst", ".bz2", ".xz"])
 def test_compressed_files_are_read_as_they_were_before(ending: str, tmp_path: Path):
     frame = ward().with_columns(note=pl.when(pl.col("sex") == "f").then(pl.lit("a,\n\n\u00fc")).otherwise("sex"))
     path = save(frame, tmp_path / "ward.csv")
@@ -291,5 +294,9 @@ def test_a_point_among_words_is_a_word(tmp_path: Path):
 def test_values_in_rows_of_doses_and_repeated_doses_are_asked_about(tmp_path: Path):
     frame = dosing().with_columns(DV=pl.when(pl.col("EVID") == 1).then(pl.lit("0")).otherwise("DV"), ADDL=pl.lit(2))
     doubts = guess_schema([save(frame, tmp_path / "pk.csv")]).doubts
+    text = guess_schema([save(dosing(), tmp_path / "pk.csv")]).text
+    dv, amt = (next(line for line in text.splitlines() if line.startswith(f"{name} = ")) for name in ("DV", "AMT"))
+    assert "missing" not in dv.split("? ")[0].split("CHECK")[1]  # the entry says it already
+    assert re.search(r" 270 values missing before the subjects' last rows \(300 with these\): .* 300 missing$", amt)
     assert any(doubt.startswith("DV: ") and "rows of doses (`EVID`) hold a value" in doubt for doubt in doubts)
     assert any("doses that ADDL and II repeat have no rows" in doubt for doubt in doubts)

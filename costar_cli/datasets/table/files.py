@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,10 +23,12 @@ from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 
 ROW: Final = "__costar_row__"
 HEAD_BYTES: Final = 1 << 20
+TAIL_BYTES: Final = 1 << 16
 CSV_ENDINGS: Final = (".csv", ".tsv", ".txt")
 PARQUET_ENDINGS: Final = (".parquet", ".pq")
 ARROW_ENDINGS: Final = (".feather", ".arrow", ".ipc")
 COMMENTS: Final = ("#", "//", "%")  # that lines above the header of many exports begin with
+ARCHIVES: Final = (".zip", ".7z", ".tar", ".tgz", ".rar")  # of several files
 READ: Final = (*CSV_ENDINGS, *PARQUET_ENDINGS, *ARROW_ENDINGS, WORKBOOK)
 SEPARATORS: Final = ",;\t|"
 
@@ -78,7 +81,7 @@ def open_files(
     names: Collection[str] | None = None,
     written: Written = PLAIN,
 ) -> list[TableFile]:
-    """Open CSV files (`.csv`, `.tsv`, `.txt`, also `.gz` and `.zst`), Parquet, Arrow (`.feather`) and Excel (`.xlsx`).
+    """Open CSV files (`.csv`, `.tsv`, `.txt`, also compressed), Parquet, Arrow (`.feather`) and Excel (`.xlsx`).
 
     Of CSV files only the head is read. Others are first read by another process, which a damaged one may end.
 
@@ -150,9 +153,10 @@ def check_path(path: Path) -> None:
     refuse_pipe(path)
     known = CSV_ENDINGS if path.suffix.lower() in COMPRESSED else READ
     if ending(path) not in known:
-        kinds = "a table is CSV, which may be .gz or .zst, Parquet, Arrow (.feather) or Excel (.xlsx)"
+        kinds = "a table is CSV, which may be .gz, .zst, .bz2 or .xz, Parquet, Arrow (.feather) or Excel (.xlsx)"
         problem = f"{kinds}, not '{path.suffix}'" if path.suffix else "a table needs a file ending"
-        raise DataError(problem, where=str(path), fix="save it as .csv or .parquet")
+        fix = "unpack it" if path.suffix.lower() in ARCHIVES else "save it as .csv or .parquet"
+        raise DataError(problem, where=str(path), fix=fix)
     if path.stat().st_size == 0:
         raise DataError("the file is empty", where=str(path), fix="give a header and one row per subject and time")
 
@@ -189,7 +193,7 @@ def _open_csv(path: Path, source: Path, written: Written) -> TableFile:
         raise DataError("the file has no header", where=str(path), fix="name the columns in the first line")
     separator = max(SEPARATORS, key=first.count)
     try:
-        header = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
+        header = next(csv.reader(io.StringIO(text.lstrip("\r\n"), newline=""), delimiter=separator, strict=True))
     except (csv.Error, StopIteration) as error:
         raise DataError(
             f"the header is not valid CSV: {error}", where=str(path), fix="save it as CSV in UTF-8"
@@ -207,7 +211,29 @@ def _open_csv(path: Path, source: Path, written: Written) -> TableFile:
         types = scan.collect_schema()
     if len(types) != len(header) + 1:
         raise DataError("the header is not valid CSV", where=str(path), fix="save it as CSV in UTF-8")
+    _refuse_cut_off(path, source, len(header), separator, written.comment)
     return _with_names(path, scan, header, list(types.values())[1:])
+
+
+def _refuse_cut_off(path: Path, source: Path, width: int, separator: str, comment: str) -> None:
+    """Stop where the last row alone has fewer fields than the header, which polars takes for missing values.
+
+    Other short rows near the end say that the file leaves out its last blanks.
+    """
+    with source.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+        lines = file.read().decode("utf-8", "replace").rstrip("\r\n").split("\n")[1:]  # the first is cut, or the header
+    rows = [line for line in lines if line.strip() and not (comment and line.startswith(comment))]
+    if not rows or rows[-1].count('"') % 2:  # which ends a field of several lines
+        return
+    try:
+        fields = [len(next(csv.reader([row], delimiter=separator))) for row in rows if row.count('"') % 2 == 0]
+    except csv.Error:  # a carriage return within a row
+        return
+    if fields[-1] < width <= min(fields[:-1], default=width):
+        problem = f"a row with {counted(fields[-1], 'field')} under a header of {width}"
+        fix = "the file may be cut off: save it again, or give the row all its fields"
+        raise DataError(problem, where=f"last row of {path.name}", fix=fix)
 
 
 def separator_of(path: Path, comment: str = "") -> str:
@@ -322,12 +348,13 @@ def _not_utf8(path: Path) -> DataError:
 
 def _ragged(path: Path) -> DataError | None:
     """Find the first row with more fields than the header; read only once polars has given up."""
+    mark = leading_comment(path)
+    separator = separator_of(path, mark)
     with _source(path).open(encoding="utf-8-sig", newline="") as file:
-        separator = max(SEPARATORS, key=file.readline().count)
-        file.seek(0)
+        lines = (line for line in file if not (mark and line.startswith(mark)))
         try:
-            rows = csv.reader(file, delimiter=separator)
-            width = len(next(rows))
+            rows = csv.reader(lines, delimiter=separator)
+            width = next(len(row) for row in rows if row)
             for number, row in enumerate(rows, start=1):
                 if len(row) > width:
                     problem = f"a row with {counted(len(row), 'field')} under a header of {width}"

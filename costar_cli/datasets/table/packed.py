@@ -11,7 +11,7 @@ from typing import Final
 
 from costar_cli.errors import DataError, StorageError
 
-COMPRESSED: Final = (".gz", ".zst")
+COMPRESSED: Final = (".gz", ".zst", ".bz2", ".xz")
 WORKBOOK: Final = ".xlsx"
 EXTRA: Final = "fastexcel"  # the package that reads workbooks
 FREELY: Final = 200_000_000  # bytes that any file may unpack to

@@ -7,12 +7,16 @@ than so many bytes are written, and no more memory is taken than `MEMORY_BYTES`:
 code 0 says that the target is whole; otherwise stdout says why it is not, where there was time to say it.
 """
 
+import shutil
 import signal
 import sys
 from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
 
 import polars as pl
 
+OF_PYTHON = {".bz2": "bz2", ".xz": "lzma"}  # by compressions unknown to polars, modules that a Python may lack
 MEMORY_BYTES = 4_000_000_000  # of addresses; polars takes 850 MB of these for the smallest file
 
 if __name__ == "__main__":
@@ -26,6 +30,9 @@ if __name__ == "__main__":
     try:
         if path.lower().endswith(".xlsx"):
             pl.read_excel(path, sheet_id=1, engine="calamine", infer_schema_length=None).write_ipc(target)
+        elif module := OF_PYTHON.get(Path(path).suffix.lower()):
+            with import_module(module).open(path) as packed, Path(target).open("wb") as file:
+                shutil.copyfileobj(packed, file)
         else:
             lines = pl.scan_lines(path, glob=False)
             lines.sink_csv(target, include_header=False, quote_style="never", compression="uncompressed")
