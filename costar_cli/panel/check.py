@@ -108,7 +108,7 @@ def _lengths(part: Part, panel: Panel, horizon: int) -> Iterator[Finding]:
         fix = f"make the data set with a horizon of at most {longest}, or give longer series"
         yield Finding("error" if fatal else "warning", problem, str(part), fix)
     elif short:
-        problem = f"{short} of {panel.n_subjects} subjects too short for the last predicted step"
+        problem = f"{short} of {counted(panel.n_subjects, 'subject')} too short for the last predicted step"
         yield Finding("warning" if 2 * short > panel.n_subjects else "note", problem, str(part))
 
 
@@ -173,7 +173,7 @@ def _treatments(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Findi
     treated = np.zeros(panel.n_subjects, dtype=bool)
     treated[decisions.subject[decisions.given.any(axis=1)]] = True
     if not treated.all() and treated.any():
-        problem = f"{int((~treated).sum())} of {panel.n_subjects} subjects never treated"
+        problem = f"{int((~treated).sum())} of {counted(panel.n_subjects, 'subject')} never treated"
         yield Finding("note", problem, str(part))
     for name in Support.of(panel, schema).absorbing(schema.treatments):
         problem = f"treatment '{name}' never stops once it is started"

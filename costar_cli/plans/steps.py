@@ -7,6 +7,7 @@ from costar_cli.config.nearest import did_you_mean
 from costar_cli.panel import PanelSchema, TreatmentEncoding
 from costar_cli.panel.calendar import Date
 from costar_cli.panel.dose import Dose
+from costar_cli.panel.findings import counted
 from costar_cli.panel.levels import are_doses, as_number, find_level, known_levels
 from costar_cli.plans.moments import KEEPS_DATES, Moments, date_of
 from costar_cli.plans.untrusted import JsonObject, Problems, shown
@@ -49,7 +50,8 @@ class StepReader:
             return self.times(said["times"], where) * each
         left = self.until(said["until"], where) - before
         if left < 1:
-            self.problems.add(f"`until` {said['until']} leaves no step: {before} steps come before it", where)
+            come = counted(before, "step comes", "steps come")
+            self.problems.add(f"`until` {said['until']} leaves no step: {come} before it", where)
         return max(1, left)
 
     def own_steps(self, said: JsonObject, where: str) -> int:

@@ -13,6 +13,7 @@ from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import TreatmentEncoding, Values
 from costar_cli.panel.dose import Dose
+from costar_cli.panel.findings import counted
 from costar_cli.panel.support import Support
 from costar_cli.plans import TreatmentPlan
 from costar_cli.plans.untrusted import Problems
@@ -243,7 +244,7 @@ def contradiction(constraints: Constraints, values_KA: Values, steps: int, befor
     named = list(constraints.contradictions(values_KA, steps, before_A)) or ["the constraints"]
     after = "" if before_A is None else ", after what the subject received last"
     return UsageError(
-        f"no plan of {steps} steps meets {' and '.join(named)}{after}",
+        f"no plan of {counted(steps, 'step')} meets {' and '.join(named)}{after}",
         where="`costar search`",
         fix="leave one of them out, or change it",
     )

@@ -143,6 +143,8 @@ def test_few_subjects_are_said_to_leave_the_spread_a_guess():
     trained = fit(data)
     assert "only 3 subjects have two or more steps of 'size'" in warnings_of(trained)
     finite(trained, data)
+    alone = replace(data, panels={**data.panels, TRAIN: data.panels[TRAIN].take(np.arange(1))})
+    assert "only 1 subject has two or more steps of 'size'" in warnings_of(fit(alone))
 
 
 def test_a_likelihood_that_does_not_converge_says_so():

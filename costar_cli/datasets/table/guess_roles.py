@@ -262,7 +262,8 @@ def role_in_doubt(guess: Guess, column: Facts, role: str) -> str:
         how = "by its name" if named else "as the numbers that change"
         too = f" '{guess.rival}' {'is named so' if named else 'changes'}, too." if guess.rival else ""
         holes = f', and {counted(column.missing, "value")} missing: correct them, or say `missing = "fill"`'
-        return f"guessed {how}: is it to be predicted{holes if column.missing else ''}?{too}"
+        asked = column.missing and "missing" not in guess.entries[column.name]
+        return f"guessed {how}: is it to be predicted{holes if asked else ''}?{too}"
     if role in END_ROLES:
         what = "the subject's series ends by it (`event`)" if role == "event" else "the subject is no longer followed"
         return f"guessed by its name and its marks, in last rows alone: does a mark mean that {what}?"
@@ -338,4 +339,7 @@ def _missing_treatment(guess: Guess, column: Facts, *, given_not: bool) -> str:
     first = inner.filter(pl.col("x").forward_fill().over("s").is_null()).height
     ahead = f", but for {first:,} before any" if first else ""
     ways = [f'does the last one go on (`missing = "carry"`{ahead})', 'is none given (`missing = "fill"`)']
-    return f" {counted(holes, 'value')} missing: {', or '.join(ways if given_not else reversed(ways))}?"
+    which = f"{counted(holes, 'value')} missing"
+    if holes < column.missing:  # the line ends with the number of all
+        which += f" before the subjects' last rows ({column.missing:,} with these)"
+    return f" {which}: {', or '.join(ways if given_not else reversed(ways))}?"

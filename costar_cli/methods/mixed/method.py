@@ -224,8 +224,9 @@ class _Fit:
             differing = 1 if law.logit else effects.n_random
             if several <= differing:
                 yield (
-                    f"only {several} subjects have two or more steps of '{name}' to learn from, against "
-                    f"{differing} effects that differ between subjects: their spread is a guess"
+                    f"only {counted(several, 'subject has', 'subjects have')} two or more steps of '{name}' to learn "
+                    f"from, against {counted(differing, 'effect that differs', 'effects that differ')} between "
+                    "subjects: their spread is a guess"
                 )
 
     def _whose(self, found: Iterable[Groups]) -> Iterator[tuple[tuple[str, ...], str]]:

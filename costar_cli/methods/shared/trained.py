@@ -400,7 +400,8 @@ def model_to_start_from(task: FitTask, kind: type[ModelT], method: str) -> Model
         )
     if task.members > start.members:
         raise MismatchError(
-            f"{task.members} members were asked for, but there are only {start.members} to start from",
+            f"{task.members} members were asked for, but there {'is' if start.members == 1 else 'are'} only "
+            f"{start.members} to start from",
             where="--members",
             fix=f"use `--members {start.members}` or fewer",
         )
