@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from costar_cli.datasets.table.context import EncodingContext, Mask
 from costar_cli.datasets.table.parse import wrong_values
+from costar_cli.datasets.table.time_split import fix_of_constant
 from costar_cli.errors import DataError
 from costar_cli.panel.dose import ABSURD, Dose
 from costar_cli.panel.findings import Finding, shown
@@ -51,13 +52,13 @@ def learn_doses(context: EncodingContext, names: Sequence[str], dose_MD: Floats,
         elif known is not None:
             learned.append(known)
         else:
-            learned += _learned(context, name, train)
+            learned += _learned(context, name, values, train)
         values[holes] = np.where(source < 0, 0.0, values[source])  # after learning: what goes on is no dose of its own
         dose_MD[:, i] = np.nan_to_num(values)
     return learned
 
 
-def _learned(context: EncodingContext, name: str, train: Floats) -> list[Dose]:
+def _learned(context: EncodingContext, name: str, values: Floats, train: Floats) -> list[Dose]:
     column = context.schema.columns[name]
     levels = sorted(map(float, column.labels("levels") or ())) or np.unique(train).tolist()
     if column.kind == "ordinal" and len(levels) > MOST_LEVELS:
@@ -69,8 +70,12 @@ def _learned(context: EncodingContext, name: str, train: Floats) -> list[Dose]:
             name, train, unit=column.unit, basis=column.basis, levels=levels if column.kind == "ordinal" else ()
         )
     except ValueError as error:
-        problem = f"dose '{name}' cannot be learned from source-train: {error}"
-        fix = "omit it: its effect cannot be learned" if len(np.unique(train)) < 2 else 'choose `basis = "identity"`'
+        why = error if len(train) else "it is always missing"
+        problem = f"dose '{name}' cannot be learned from source-train: {why}"
+        fix = 'choose `basis = "identity"`'
+        if len(np.unique(train)) < 2:
+            other = ~np.isnan(values) & ~np.isin(values, train)
+            fix = fix_of_constant(context, other, "omit it: its effect cannot be learned")
         context.findings.append(Finding("error", problem, "", fix))
         return []
     context.learned.ranges[name] = dose.low, dose.high

@@ -16,6 +16,7 @@ from costar_cli.datasets.table.guess_events import find_log
 from costar_cli.datasets.table.guess_intervals import find_intervals
 from costar_cli.datasets.table.guess_keys import Guess, doubt_keys, find_keys, find_steps, ordered
 from costar_cli.datasets.table.guess_roles import find_roles, role_in_doubt
+from costar_cli.datasets.table.guess_split import SplitGuess, find_split
 from costar_cli.datasets.table.guess_wide import refuse_wide
 from costar_cli.datasets.table.guess_written import WrittenGuess, written_lines
 from costar_cli.datasets.table.profile import Facts, Sample, sample_of
@@ -63,11 +64,12 @@ def guess_schema(paths: Sequence[Path], statics: Path | None = None) -> GuessedS
             guess.doubt(name, what)
         guess.doubt(name, role_in_doubt(guess, guess.facts(name), str(entry["role"])))
     doubt_keys(guess)
+    split = find_split(guess)
     if statics is not None and guess.subject is not None and guess.subject not in guess.wide.columns:
         guess.doubt(guess.subject, f"{statics.name} has no such column, by which its rows would be found")
     files = ", ".join(path.name for path in (*paths, *([statics] if statics else [])))
     events = {"code": log.code.name, "value": log.value.name} if log else {}
-    text = "\n".join(_schema_lines(guess, files, events)) + "\n"
+    text = "\n".join(_schema_lines(guess, split, files, events)) + "\n"
     doubts = [f"{name}: {'; '.join(whats)}" for name, whats in guess.doubts.items()]
     return GuessedSchema(text, (*doubts, *(f"no column seems to be the {role}" for role in _not_found(guess))))
 
@@ -80,8 +82,6 @@ def _sample(paths: Sequence[Path], row: str) -> Sample:
     return sample
 
 
-LONGEST_HORIZON: Final = 6
-FEWEST_SUBJECTS: Final = 7  # of which a share of 0.15 is at least one
 LONGEST_REMARK: Final = 400
 OLDEST: Final = 0.8  # the quantile of a static from which the example of a target begins
 KEYS: Final = (("subject", "tells subjects apart"), ("time", "orders a subject's rows"))
@@ -92,13 +92,13 @@ def _not_found(guess: Guess) -> list[str]:
     return [role for role in ("subject", "time", "treatment", "outcome") if not guess.named(role)]
 
 
-def _schema_lines(guess: Guess, files: str, events: Mapping[str, str]) -> Iterator[str]:
+def _schema_lines(guess: Guess, split: SplitGuess, files: str, events: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines of the file; `events` names the columns of code and value, where it is a log."""
     yield f"# Guessed from {_comment(files)}. `costar settings schema` explains the keys."
     yield "# Read every line. Where it says CHECK, correct it and delete the comment: until then `costar ingest table`"
     yield "# rejects the schema, unless you add --accept-guesses."
     yield f"name = {toml_value(_name(guess.sample.name))}"
-    yield f"horizon = {_horizon(guess)}  # steps predicted from an origin"
+    yield f"horizon = {split.horizon}  # steps predicted from an origin"
     if guess.subject == SERIES:
         yield f"subject = []  {_remark(guess, SERIES, f'one series of {guess.sample.height:,} rows')}"
     wide = guess.wide.written
@@ -125,7 +125,7 @@ def _schema_lines(guess: Guess, files: str, events: Mapping[str, str]) -> Iterat
     yield "\n[time]"
     yield from _time_lines(guess)
     if not guess.named("split"):
-        yield from _split_lines(guess)
+        yield from split.lines()
     if not guess.named("domain"):
         yield "\n# [domain]  # who the target is: subjects that models are transferred to"
         yield f"# target = {toml_value(_comment(_target(guess)))}"
@@ -147,16 +147,6 @@ def _time_lines(guess: Guess) -> Iterator[str]:
     remarks = {"fill": "a step without a row is a missing value", "elapsed": "visits at any time"}
     if spacing.gaps in remarks:
         yield f"gaps = {toml_value(spacing.gaps)}  # {remarks[spacing.gaps]}"
-
-
-def _split_lines(guess: Guess) -> Iterator[str]:
-    """Yield how to split: by subject, or by time where there are too few subjects to fill three parts."""
-    subjects = 0 if guess.subject is None else guess.facts(guess.subject).distinct
-    by_time = guess.time is not None and 0 < subjects < FEWEST_SUBJECTS
-    yield "\n[split]  # shares of the " + ("rows, in the order of time" if by_time else "subjects")
-    if by_time:
-        yield f'by = "time"  # {counted(subjects, "subject")} cannot fill three parts: each series is split instead'
-    yield "train = 0.7\nval = 0.15\ntest = 0.15\nseed = 0"
 
 
 def _remark(guess: Guess, name: str, facts: str) -> str:
@@ -207,13 +197,6 @@ def _per_subject(guess: Guess, column: Facts) -> pl.Series:
 def _comment(text: str) -> str:
     """Return text that stays on one line of a comment."""
     return "".join(letter if letter.isprintable() else " " for letter in text)[:LONGEST_REMARK]
-
-
-def _horizon(guess: Guess) -> int:
-    if guess.subject is None:
-        return LONGEST_HORIZON
-    lengths = guess.sample.lengths(guess.subject)
-    return max(1, min(LONGEST_HORIZON, (lengths[len(lengths) // 2] - 1) // 2))
 
 
 def _name(stem: str) -> str:

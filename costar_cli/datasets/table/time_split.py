@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.datasets.table.context import Table, cell_times
+from costar_cli.datasets.table.context import EncodingContext, Mask, Table, cell_times
 from costar_cli.datasets.table.index import Ints, Times
 from costar_cli.datasets.table.parse import wrong_values
 from costar_cli.datasets.table.schema import TableSchema
@@ -128,6 +128,26 @@ def moment_text(moment: float, schema: TableSchema) -> str:
         return str(np.datetime64(int(moment) - 1970 * MONTHS, "M"))
     date = np.datetime64(int(moment), "us")
     return str(date.astype("M8[D]") if date == date.astype("M8[D]") else date.astype("M8[s]")).replace("T", " ")
+
+
+def fix_of_constant(context: EncodingContext, other_M: Mask, otherwise: str) -> str:
+    """Return what to do about a column that never changes in source-train: it may where `other_M` holds, elsewhere.
+
+    Where it does so nowhere, that is `otherwise`.
+    """
+    other = np.flatnonzero(other_M)
+    if not len(other):
+        return otherwise
+    when = context.times
+    first = int(other[when[other].argmin()])
+    begin, place = moment_text(when[first], context.schema), context.table.place(first)
+    if context.spans is None:
+        fix = f"it does elsewhere, first in {place}: draw another split by `seed` in [split], give train a larger share"
+        return f"{fix}, or {otherwise}"
+    last = moment_text(when[context.train_cells].max(), context.schema)
+    named = context.schema.named("split")
+    more = f"put later rows into train by column '{named[0]}'" if named else "give a later `val_from` in [split]"
+    return f"train ends at {last}, and it changes at {begin}, first in {place}: {more}, or {otherwise}"
 
 
 def _moments(schema: TableSchema, in_order_M: Times) -> list[float]:

@@ -13,6 +13,7 @@ from costar_cli.datasets.table.context import EncodingContext, Mask
 from costar_cli.datasets.table.doses import elapsed_time, learn_doses, learn_elapsed, read_doses
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import of_several_lines, wrong_values
+from costar_cli.datasets.table.time_split import fix_of_constant
 from costar_cli.errors import DataError, complaint, key_path
 from costar_cli.panel.dose import Dose
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
@@ -118,8 +119,9 @@ def _levels(context: EncodingContext, name: str, texts: pl.Series) -> tuple[str,
     if len(count) < 2:
         only = f"it is always '{next(iter(count))}'" if count else "it is always missing"
         problem = f"treatment '{name}' never changes in source-train: {only}"
-        where = key_path(("columns", name))
-        context.findings.append(Finding("error", problem, where, "omit it: its effect cannot be learned"))
+        known = texts.is_not_null().to_numpy() & (level_codes(texts, tuple(count)) == UNKNOWN)
+        fix = fix_of_constant(context, known, "omit it: its effect cannot be learned")
+        context.findings.append(Finding("error", problem, key_path(("columns", name)), fix))
         return ()
     levels, by_name = guessed_levels(count)
     first = "the first is" if by_name else "the first, the most frequent, is taken as"

@@ -15,6 +15,7 @@ from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import of_several_lines, wrong_values
 from costar_cli.datasets.table.room import Column
 from costar_cli.datasets.table.schema_column import ColumnSchema
+from costar_cli.datasets.table.time_split import fix_of_constant
 from costar_cli.errors import key_path
 from costar_cli.panel.findings import Finding, shown
 from costar_cli.panel.schema import Variable, transformed_unit
@@ -83,9 +84,9 @@ def encode_variables(
         steady = not context.known and bool(made) and all(_constant(encoded, train) for encoded in made)
         if steady and role == "outcome":
             problem = f"outcome '{name}' never changes in source-train"
-            context.findings.append(
-                Finding("error", problem, key_path(("columns", name)), "choose an outcome that changes")
-            )
+            other = column.observed & np.any([e.values != e.values[train][:1] for e in made], axis=0)
+            fix = fix_of_constant(context, other, "choose an outcome that changes")
+            context.findings.append(Finding("error", problem, key_path(("columns", name)), fix))
         if steady and role != "outcome" and context.schema.constant == "drop":
             context.dropped.append(name)
             context.room.widen(role, -len(made))
