@@ -1,5 +1,8 @@
 """Tables of intervals: an event is at its stop, after its treatment, and nobody is lost by it (spec SURV-6)."""
 
+import tomllib
+from collections.abc import Callable
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from costar_cli.errors import UsageError
 from costar_cli.panel import Dataset
 from costar_cli.panel.visits import elapsed
 from tests.datasets.table_worlds import Listener, ingest, of, problems, save
+from tests.datasets.test_table_periods import KINDS
 from tests.interval_world import intervals
 
 COLUMNS = {
@@ -170,3 +174,118 @@ def test_an_unused_end_of_intervals_is_warned_of(frame: pl.DataFrame, tmp_path: 
         ingest(frame, schema_of(**time), folder=tmp_path, listener=listener)
         said = [line for line in listener.warnings if "is not used" in line]
         assert bool(said) == warned
+
+
+def ten_days(k: int) -> date:
+    return date(2022, 11, 20) + timedelta(days=10 * k)
+
+
+DATES: dict[str, tuple[Callable[[int], date], Callable[[date], str]]] = {
+    **{kind: (when, written) for kind, (when, written, _) in KINDS.items() if kind != "2015"},
+    "every ten days": (ten_days, str),
+    "20221120": (ten_days, "{:%Y%m%d}".format),
+    "days of months": (KINDS["202212"][0], str),
+    "02/01/2022": (KINDS["202212"][0], "{:%m/%d/%Y}".format),  # of which no start tells the format
+}
+OF_DAYS = ("every ten days", "20221120", "days of months", "02/01/2022")
+
+
+def dated(frame: pl.DataFrame, kind: str, *, closed: bool, periods: int = 1) -> pl.DataFrame:
+    """Intervals of one period or several that begin when the next one of ten days did, and end before it if closed."""
+    when, written = DATES[kind]
+    which = (frame["start"] / 10).cast(pl.Int64).to_list()
+    less, days = (0, timedelta(days=closed)) if kind in OF_DAYS else (int(closed), timedelta(0))
+    start = [written(when(k * periods)) for k in which]
+    stop = [written(when((k + 1) * periods - less) - days) for k in which]
+    return frame.with_columns(start=pl.Series(start), stop=pl.Series(stop))
+
+
+@pytest.mark.parametrize("periods", [1, 3])
+@pytest.mark.parametrize(
+    ("kind", "closed"), [(kind, closed) for kind in DATES for closed in (False, True) if closed or "/" not in kind]
+)
+def test_intervals_of_dates_and_periods_are_ingested_as_guessed(
+    frame: pl.DataFrame, kind: str, closed: object, periods: int, tmp_path: Path
+) -> None:
+    table = dated(frame, kind, closed=bool(closed), periods=periods)
+    text = guess_schema([save(table, tmp_path / "table.csv")]).text
+    schema = parse_schema(tomllib.loads(text))
+    assert (schema.named("time"), schema.time.stop, schema.time.closed or False) == (["start"], "stop", closed)
+    assert schema.time.gaps == "error"
+    steps = ingest(table, schema, folder=tmp_path)
+    plain = ingest(frame.with_columns(stop=pl.col("start") + 10), schema_of(), folder=tmp_path)
+    for subject in frame["id"].unique().to_list():
+        (panel, row, _), (other, at, _) = (series(made, frame, subject) for made in (steps, plain))
+        assert panel.length[row] == other.length[at]
+        assert panel.ends[row] == other.ends[at]
+        np.testing.assert_array_equal(panel.treatments[row], other.treatments[at])
+
+
+@pytest.mark.parametrize("kind", ["202212", "every ten days", "days of months", "numbers"])
+def test_closed_intervals_are_recognised_by_the_reader_and_by_that_of_new_subjects(
+    frame: pl.DataFrame, kind: str, tmp_path: Path
+) -> None:
+    numbers = frame.with_columns(pl.col("start").cast(pl.Int64), stop=pl.col("start").cast(pl.Int64) + 9)
+    table = numbers if kind == "numbers" else dated(frame, kind, closed=True)
+    step: dict[str, Any] = {"numbers": {"step": 10}, "202212": {"step": "1mo", "format": "%Y%m"},
+                            "days of months": {"step": "1mo"}}.get(kind, {"step": "10d"})  # fmt: skip
+    listener = Listener()
+    dataset = ingest(table, schema_of(**step), folder=tmp_path, listener=listener)
+    (note,) = [note for note in listener.notes if "(`closed`)" in note]
+    assert note.startswith("column 'stop': intervals include their last ")
+    half = frame.with_columns(stop=pl.col("start") + 10)
+    plain = ingest(half, schema_of(), folder=tmp_path)
+    for subject in range(40):
+        (panel, row, _), (other, at, _) = (series(made, frame, subject) for made in (dataset, plain))
+        assert (panel.length[row], panel.ends[row]) == (other.length[at], other.ends[at])
+    alone = table.filter(pl.col("id") == table["id"][0]).head(1)  # by which nobody could tell
+    (new,) = read_new_subjects(save(alone, tmp_path / "new.csv"), like=dataset).panels.values()
+    assert new.length.tolist() == [2]
+
+
+def test_what_the_schema_says_of_closed_intervals_holds(frame: pl.DataFrame, tmp_path: Path) -> None:
+    table = dated(frame, "every ten days", closed=True)
+    listener = Listener()
+    ingest(table, schema_of(step="10d", closed=False), folder=tmp_path, listener=listener)
+    assert not any("closed" in note for note in listener.notes)
+    one = frame.group_by("id", maintain_order=True).first().with_columns(start=pl.lit(5), stop=pl.lit(5), hb="id")
+    lines = problems(one, schema_of(), folder=tmp_path)
+    assert "not after `start`" in lines[0]
+    lines = problems(one, schema_of(closed=True, step=1), folder=tmp_path)
+    assert lines == ["source/train: outcome 'hb' was never observed after a first step (choose an outcome that was)"]
+    halves = frame.with_columns(stop=pl.col("start") + 9.5)
+    assert "have no last unit" in problems(halves, schema_of(closed=True), folder=tmp_path)[0]
+    with pytest.raises(UsageError, match="`closed` says what `stop` is"):
+        schema_of(stop=None, closed=True)
+
+
+def test_an_event_within_a_month_comes_after_the_treatment_of_that_month(frame: pl.DataFrame, tmp_path: Path) -> None:
+    table = dated(frame, "days of months", closed=True)
+    early = pl.when(pl.col("event") == 1).then(pl.col("start").str.replace("01$", "17")).otherwise("stop")
+    dataset = ingest(table.with_columns(stop=early), schema_of(step="1mo"), folder=tmp_path)
+    assert sum(int((panel.ends == 1).sum()) for panel in dataset.panels.values()) == frame["event"].sum()
+    panel, row, own = series(dataset, frame, int(frame.filter(pl.col("event") == 1)["id"][0]))
+    assert panel.length[row] == own.height + 1
+
+
+@pytest.mark.parametrize("name", ["obs", "ym_of_visit", "key3"])
+def test_months_and_days_as_numbers_are_a_time_whatever_they_are_called(name: str, tmp_path: Path) -> None:
+    months = [202200 + 100 * (k // 12) + k % 12 + 1 for k in range(8, 20)]
+    people = pl.concat(
+        [pl.DataFrame({"patient": who, name: months, "drug": np.arange(12) % 2, "y": np.arange(12) * 1.5 + who})
+         for who in range(10)]
+    )  # fmt: skip
+    schema = parse_schema(tomllib.loads(guess_schema([save(people, tmp_path / "table.csv")]).text))
+    assert (schema.named("time"), schema.time.step, schema.time.format) == ([name], "1mo", "%Y%m")
+    assert ingest(tmp_path / "table.csv", schema).panels
+
+
+def test_numbers_of_subjects_and_few_numbers_are_no_months(tmp_path: Path) -> None:
+    ids = [f"20{site}00{k}" for site in range(4) for k in range(1, 4)]
+    people = pl.concat(
+        [pl.DataFrame({"subject_id": who, "day": np.arange(8), "drug": np.arange(8) % 2, "y": np.arange(8) * 1.5,
+                       "kind": [201901, 202003, 202101, 202101] * 2}) for who in ids]
+    )  # fmt: skip
+    schema = parse_schema(tomllib.loads(guess_schema([save(people, tmp_path / "table.csv")]).text))
+    assert (schema.named("subject"), schema.named("time")) == (["subject_id"], ["day"])
+    assert "kind" in schema.named("covariate")

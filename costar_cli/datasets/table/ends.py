@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from costar_cli.datasets.table.context import Table
 from costar_cli.datasets.table.index import LONGEST, TOLERANCE, Ints, refuse_long
 from costar_cli.datasets.table.intervals import at_stops, wrong_intervals
-from costar_cli.datasets.table.parse import of_several_lines
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_column import ENDS
+from costar_cli.datasets.table.variables import of_several_lines
 from costar_cli.panel.findings import Finding, counted
 from costar_cli.panel.schema import End
 
@@ -155,6 +155,8 @@ def _steps(table: Table, schema: TableSchema, name: str) -> tuple[Ints, NDArray[
         at = np.bincount(keys.subject[before], minlength=len(known))
     else:
         at = np.ceil((when - start) / schema.time.parsed.size - TOLERANCE)
+    if name == schema.time.stop:
+        at = np.maximum(at, keys.step[table.last_rows] + 1)  # the last interval may end within a step of months
     early = known & (when < start)
     inside = known & ~early & (at < (schema.max_length or np.inf))
     return np.where(inside, at, NEVER).astype(np.int64), early, findings

@@ -139,6 +139,8 @@ def _time_lines(guess: Guess) -> Iterator[str]:
         yield f"unit = {toml_value(spacing.unit)}  # what results call a step"
     if guess.stop:
         yield f"stop = {toml_value(guess.stop)}  # the end of each row's interval, at which an event of the row came"
+    if guess.closed:
+        yield "closed = true  # each interval includes its end"
     formats = guess.facts(guess.time).date_formats if guess.time is not None else ()
     if written := spacing.format or next(iter(formats), ""):
         yield f"format = {toml_value(written)}"

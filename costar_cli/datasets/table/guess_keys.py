@@ -156,8 +156,9 @@ UNREAD: Final = "cannot be read as dates: write 2024-01-31, or give their `forma
 class Guess:
     """What the table seems to be: a column's entry and a remark each, the remarks on those left out, the doubts.
 
-    `wide` is the file of statics, where there is one; `stop` is the end of the rows' intervals, where they are any;
-    `rival` is the column that is the next likeliest outcome; `bins` says that rows of one time become one step.
+    `wide` is the file of statics, where there is one; `stop` is the end of the rows' intervals, where they are any, and
+    part of them if `closed`; `rival` is the column that is the next likeliest outcome; `bins` says that rows of one
+    time become one step.
     """
 
     sample: Sample
@@ -165,6 +166,7 @@ class Guess:
     subject: str | None = None
     time: str | None = None
     stop: str = ""
+    closed: bool = False
     entries: dict[str, dict[str, object]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     doubts: dict[str, list[str]] = field(default_factory=dict)

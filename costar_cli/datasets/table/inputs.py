@@ -17,7 +17,7 @@ from costar_cli.datasets.table.ends import place_ends
 from costar_cli.datasets.table.events import EventLog
 from costar_cli.datasets.table.files import TableFile, open_files, without_rows
 from costar_cli.datasets.table.index import Ints, long_enough, number_subjects, read_keys, usable_rows
-from costar_cli.datasets.table.intervals import tell_of_unused
+from costar_cli.datasets.table.intervals import WORDS, closed_by, tell_of_unused
 from costar_cli.datasets.table.parse import As, Reading, Rows, as_read, read_rows, unreadable, unusable, wrong_values
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_column import ENDS, OF_STEPS
@@ -86,6 +86,12 @@ def read_table(
     log, bins = EventLog.of(schema, long_readings), Bins.of(schema, long_readings)
     wanted = [subject, time, *parts, on, *([log.code] if log else []), *long_readings.values()]
     _refuse(tables, wanted, schema, found)
+    learns = wrong is None  # new subjects are as those that a model learned from
+    if unit := closed_by(tables, schema, subject) if learns or schema.time.closed else "":
+        stop = schema.time.stop or ""
+        long_readings[stop] = replace(long_readings[stop], after=unit, offset=float(unit == "1"))
+        reporter.note(f"column '{stop}': intervals include their last {WORDS[unit]}, and end after it (`closed`)")
+    wanted = [subject, time, *parts, on, *([log.code] if log else []), *long_readings.values()]
     rows = read_rows(tables, wanted, schema.blank, scratch)
     if rows.blank_rows:
         reporter.note(f"{counted(rows.blank_rows, 'empty row')} dropped")

@@ -3,17 +3,23 @@
 Spec SURV-6. What a row says was given from its start on, and an event that it marks came at its stop.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.datasets.table.context import Mask, Table
+from costar_cli.datasets.table.files import TableFile
 from costar_cli.datasets.table.index import TOLERANCE, Ints
-from costar_cli.datasets.table.parse import wrong_values
+from costar_cli.datasets.table.parse import UNREADABLE, As, Reading, read_rows, wrong_values
+from costar_cli.datasets.table.periods import MONTH, length_of
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_column import ENDS
+from costar_cli.datasets.table.schema_time import DAY
+from costar_cli.errors import DataError
 from costar_cli.panel.findings import Finding
 from costar_cli.reporting import Reporter
 
@@ -22,6 +28,67 @@ PAIRS: Final = tuple(
                                  "time1/time2", "from/to", "entry/exit")
 )  # fmt: skip
 """What the two ends of an interval are usually called."""
+UNITS: Final = {"1d": DAY, "1h": DAY // 24, "1m": 60 * 10**6, "1s": 10**6}  # microseconds, by durations of polars
+WORDS: Final = {"1d": "day", "1h": "hour", "1m": "minute", "1s": "second", "1w": "week", "1mo": "month",
+                "3mo": "quarter", "1y": "year", "1": "unit"}  # fmt: skip
+MOST: Final = 0.5  # of the intervals that another one follows, share that ends just before it, where all are closed
+SAMPLE: Final = 200_000  # rows by which that is seen
+
+
+def unit_of(ends: pl.Series, written: str) -> str:
+    """Return the unit in which times are written: the period of a format, else a day, hour, minute or second, else 1.
+
+    Empty where there is none, as of fractions.
+    """
+    if period := length_of(written):
+        return period
+    if not ends.dtype.is_temporal():
+        return "1" if (ends % 1 == 0).all() else ""
+    return next((unit for unit, size in UNITS.items() if (ends.cast(pl.Int64) % size == 0).all()), "")
+
+
+def meeting(frame: pl.DataFrame, written: str) -> tuple[float, str]:
+    """Return which share of the intervals from `start` to `stop` ends when the next one of their subject `s` begins.
+
+    And the unit that is to be added to each end for that: those of closed intervals are included. The share is 0 where
+    rows are no intervals, or overlap.
+    """
+    frame = frame.drop_nulls().sort("s", "start").with_columns(next=pl.col("start").shift(-1).over("s"))
+    best, stop = (0.0, ""), pl.col("stop")
+    unit = unit_of(pl.concat([frame["start"], frame["stop"]]), written)
+    for after in ("", unit) if unit else ("",):
+        end = stop if not after else stop + 1 if after == "1" else stop.dt.offset_by(after)
+        valid = (end > pl.col("start")).all() & ~(end > pl.col("next")).any().fill_null(value=False)
+        share = frame.select(pl.when(valid).then((end == pl.col("next")).mean())).item()
+        best = max(best, (share or 0.0, after), key=lambda found: found[0])
+    return best
+
+
+def closed_by(files: Sequence[TableFile], schema: TableSchema, subject: Reading) -> str:
+    """Return the unit that ends of closed intervals are to be moved by, empty where intervals are half-open."""
+    clock = schema.time
+    if not clock.stop or clock.closed is False:
+        return ""
+    some = [replace(file, scan=file.scan.head(SAMPLE)) for file in files]
+    ends = [schema.in_file(schema.named("time")[0]), clock.stop]
+    as_: As = "number" if clock.parsed.scale == "number" else "us"
+    for written in dict.fromkeys([clock.format, clock.format or MONTH]):  # as months are read without a format
+        begin, end = (Reading(name, as_, written, local=True) for name in ends)
+        rows = read_rows(some, [subject, begin, end], schema.blank)
+        frame = pl.DataFrame({"s": rows.series(subject), "start": rows.series(begin), "stop": rows.series(end)})
+        whole = frame.drop_nulls()
+        if as_ == "us":
+            whole = whole.filter(pl.all_horizontal(pl.col("start", "stop") != UNREADABLE))
+            whole = whole.with_columns(pl.col("start", "stop").cast(pl.Datetime("us")))
+        if whole.height:
+            break
+    share, unit = meeting(whole, written)
+    if clock.closed is None:
+        return unit if share >= MOST else ""
+    if unit := unit_of(pl.concat([whole["start"], whole["stop"]]), written):
+        return unit
+    fix = "leave it out, or write whole numbers"
+    raise DataError("`closed`: times that are fractions have no last unit", where="time.closed", fix=fix)
 
 
 def tell_of_unused(columns: Collection[str], schema: TableSchema, reporter: Reporter) -> None:
@@ -49,9 +116,11 @@ def wrong_intervals(table: Table, schema: TableSchema) -> list[Finding]:
     next_C = np.append(keys.subject[cells][1:] == keys.subject[cells][:-1], [False])
     over_C = next_C & (stop_C - np.roll(start_C, -1) > TOLERANCE * schema.time.parsed.size)
     begin = schema.in_file(schema.named("time")[0])
+    within_a_month = schema.time.parsed.scale == "month"  # in which a last interval may begin and end
+    early_C = stop_C < start_C if within_a_month else stop_C <= start_C
     kinds = (
         (missing_C, "missing", "give each row the end of its interval"),
-        (~missing_C & (stop_C <= start_C), f"not after `{begin}` of their row", "correct the times"),
+        (~missing_C & early_C, f"not after `{begin}` of their row", "correct the times"),
         (~missing_C & over_C, f"after `{begin}` of the subject's next row", "intervals of a subject do not overlap"),
     )
     found = []

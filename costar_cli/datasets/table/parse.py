@@ -40,7 +40,7 @@ class Reading:
     Numbers are multiplied with `factor`, and `offset` is added; `shift` is how many steps later a value counts.
     Times of day without a zone are those of `zone`, where it is given. Of `local` times, each is as its own clock shows
     it, whatever its zone: midnights of days and months that a change of clocks moves in UTC. Periods such as 2019Q3 are
-    when they begin.
+    when they begin; times are `after` that, by a duration of polars such as `1d`: the ends of closed intervals.
     """
 
     column: str
@@ -51,6 +51,7 @@ class Reading:
     shift: int = 0
     zone: str = ""
     local: bool = False
+    after: str = ""
 
     @classmethod
     def of_time(cls, column: str, clock: TimeSchema) -> "Reading":
@@ -214,15 +215,6 @@ def wrong_values(
     mask = np.asarray(wrong, dtype=bool)
     problem = f"column '{column}': {counted(int(mask.sum()), one)} {what}"
     return Finding("error", problem, f"first in {place(int(mask.argmax()))}", fix)
-
-
-def of_several_lines(column: str, names: Sequence[str], texts: pl.Series, place: Callable[[int], str]) -> list[Finding]:
-    """Find the values of a column that are to be names of levels, categories or events and hold a line break."""
-    broken = [name for name in names if "\n" in name]
-    if not broken:
-        return []
-    what = f"with a line break, first {cut(repr(broken[0]), 40)}"
-    return [wrong_values(column, texts.is_in(broken).fill_null(value=False), what, place, "write each on one line")]
 
 
 _WHAT: Final[Mapping[As, str]] = {
@@ -394,8 +386,7 @@ def _as_number(raw: pl.Expr, reading: Reading, blank: Sequence[str], written: Wr
 
 
 def _scaled(number: pl.Expr, reading: Reading) -> pl.Expr:
-    plain = (reading.factor, reading.offset) == (1.0, 0.0)
-    return number if plain else number * reading.factor + reading.offset
+    return number if (reading.factor, reading.offset) == (1.0, 0.0) else number * reading.factor + reading.offset
 
 
 def _as_text(raw: pl.Expr, kind: pl.DataType) -> pl.Expr:
@@ -418,8 +409,7 @@ def _iso_time(raw: pl.Expr, zone: str, formats: Sequence[str], *, zoned: bool | 
     naive = pl.coalesce(bare.str.to_datetime(f, strict=False, time_unit="us") for f in formats)
     apart = pl.coalesce(_in_utc(plain.str.to_datetime(f"{f}%z", strict=False, time_unit="us")) for f in FORMATS[1:])
     others = pl.lit(value=False) if zone else _zoned(raw).any() if zoned is None else pl.lit(value=zoned)
-    unclear = others & raw.is_not_null()
-    untold = pl.when(unclear).then(None).otherwise(_of_zone(naive, zone))
+    untold = pl.when(others & raw.is_not_null()).then(None).otherwise(_of_zone(naive, zone))
     return pl.when(offset).then(apart).when(in_utc).then(naive).otherwise(untold)
 
 
@@ -453,6 +443,7 @@ def _as_time(raw: pl.Expr, kind: pl.DataType, reading: Reading, *, zoned: bool |
     else:
         moment = _of_zone(raw.cast(pl.Datetime("us"), strict=False), reading.zone)
     moment = moment.cast(pl.Datetime("us"), strict=False)
+    moment = moment.dt.offset_by(reading.after) if reading.after else moment
     number = moment.cast(pl.Int64)
     if reading.as_ == "month":
         number = moment.dt.year().cast(pl.Int64) * MONTHS + moment.dt.month().cast(pl.Int64) - 1

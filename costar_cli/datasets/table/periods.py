@@ -18,6 +18,14 @@ def format_of_period(cell: object, written: str) -> str:
     return f'give `format = "{looks[0]}"` in [time]' if looks and looks[0] != written else ""
 
 
+def length_of(written: str) -> str:
+    """Return how long the periods are that a format writes, as a duration of polars; empty where it writes days."""
+    if any(day in written for day in _OF_DAYS):
+        return ""
+    lengths = {"%V": "1w", "%q": "3mo", "%m": "1mo", "%b": "1mo", "%B": "1mo", "%Y": "1y", "%y": "1y"}
+    return next((length for part, length in lengths.items() if part in written), "")
+
+
 def of_format(raw: pl.Expr, written: str) -> pl.Expr:
     """Return texts in a format as times; a period is when it begins: a week on Monday, others on their first day."""
     if "%q" in written:

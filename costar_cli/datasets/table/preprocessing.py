@@ -46,7 +46,12 @@ def to_json(context: EncodingContext, panel: PanelSchema) -> dict[str, Any]:
     encoding = panel.treatments
     labels = [[known[i] for known, i in zip(encoding.levels, row, strict=True)] for row in encoding.classes]
     treatments = context.schema.treatments.model_copy(update={"mode": encoding.mode, "classes": labels or None})
-    resolved = context.schema.model_copy(update={"columns": columns, "constant": "keep", "treatments": treatments})
+    clock = context.schema.time
+    if clock.stop:
+        clock = clock.model_copy(update={"closed": bool(context.table.readings[clock.stop].after)})
+    resolved = context.schema.model_copy(
+        update={"columns": columns, "constant": "keep", "treatments": treatments, "time": clock}
+    )
     facts = {name: {key: value for key, value in asdict(learned)[name].items() if key in columns}
              for name in ("fills", "ranges")}  # fmt: skip
     return {"schema": resolved.model_dump(mode="json", exclude_defaults=True)} | facts

@@ -10,6 +10,7 @@ import polars as pl
 
 from costar_cli.datasets.table.files import TableFile, collected, separator_of
 from costar_cli.datasets.table.guess_written import WrittenGuess, guess_written
+from costar_cli.datasets.table.intervals import PAIRS
 from costar_cli.datasets.table.packed import COMPRESSED
 from costar_cli.datasets.table.parse import TEXTS, UNREADABLE, Reading, as_read
 from costar_cli.panel.findings import shown
@@ -47,6 +48,8 @@ TIME: Final = (
     )
 )
 TIME_TOO: Final = _words("start tstart begin since tag ora")
+STARTS, STOPS = (frozenset(pair[end] for pair in PAIRS) for end in (0, 1))
+WHEN: Final = TIME | STARTS | STOPS
 TREATMENT: Final = _words(
     "treatment treatments treated treat trt tx rx drug drugs dose doses dosage therapy therapies chemotherapy chemo "
     "radiotherapy medication medications med meds arm action intervention interventions promotion promotions promo "
@@ -160,6 +163,7 @@ COMPACT: Final = {  # look like numbers: of several that fit, the first is taken
     "%G%V": r"^(19|20)\d\d(0[1-9]|[1-4]\d|5[0-3])$",
     "%Y%q": r"^(19|20)\d\d[1-4]$",
 }
+DAYS_OR_MONTHS: Final = re.compile(r"(19|20)\d{4}(\d\d)?")
 FEWEST_QUARTERS: Final = 5  # over two years: fewer may be months, or numbers that end so by chance
 TRIED: Final = 200  # values by which the format of dates is chosen
 
@@ -223,11 +227,11 @@ class Facts:
     @cached_property
     def date_formats(self) -> tuple[str, ...]:
         """Return the formats in which most values are dates, "" for ISO, each with other dates; the first is taken."""
-        if self.begins_with_number and not self.words & TIME:
-            return ()
+        if self.begins_with_number and not self.words & WHEN:
+            return self._compact_by_values() if DAYS_OR_MONTHS.fullmatch(self.values[0]) else ()
         some = self.known.unique(maintain_order=True).head(TRIED)
         if some.cast(pl.Float64, strict=False).null_count() < len(some):
-            return self._compact(some) if self.words & TIME and len(some) else ()
+            return self._compact(some) if self.words & WHEN and len(some) else ()
         if len(some) and not self._dates(some, FORMATS[0]).null_count():
             return FORMATS[:1]  # no other format reads all that is ISO
         clocks = bool(some.str.contains(":", literal=True).any())
@@ -236,6 +240,14 @@ class Facts:
         most = max(len(dates) - dates.null_count() for dates in read.values())
         best = [f for f, dates in read.items() if most and len(dates) - dates.null_count() == most]
         return tuple(f for i, f in enumerate(best) if not any(read[f].equals(read[other]) for other in best[:i]))
+
+    def _compact_by_values(self) -> tuple[str, ...]:
+        """Return the formats of numbers that no name tells, where all are days or months of several years; no ids."""
+        some = self.known.unique(maintain_order=True).head(TRIED)
+        years = some.str.head(4).n_unique()
+        if self.words & (SUBJECT | SUBJECT_TOO | STATIC) or len(some) < FEWEST_QUARTERS or years < 2:
+            return ()
+        return tuple(written for written in self._compact(some) if written not in ("%G%V", "%Y%q"))
 
     @staticmethod
     def _compact(some: pl.Series) -> tuple[str, ...]:

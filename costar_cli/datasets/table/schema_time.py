@@ -80,6 +80,11 @@ class TimeSchema(Section):
         description="Column with the end of each row's interval, of which the column of role `time` is the start: the "
         "row's treatment was given in it, and an event that the row marks came at its end",
     )
+    closed: bool | None = Field(
+        None,
+        description="Whether an interval includes its `stop`, as one from 2024-01-01 to 2024-01-31 does; by default "
+        "where intervals end a day, period or unit before the subject's next one begins",
+    )
     bin: bool = Field(
         False,
         description="Rows in the same step become one row, as the `aggregate` of each column says, with a warning; "
@@ -110,6 +115,8 @@ class TimeSchema(Section):
             problems.append(f"`zone = {self.zone!r}` is not a time zone such as `Europe/Berlin`")
         if self.bin and self.by_row:
             problems.append(f'`bin` makes steps of one length, and `gaps = "{self.gaps}"` has none: choose one of them')
+        if self.closed is not None and not self.stop:
+            problems.append("`closed` says what `stop` is: give that, too")
         if self.bin and self.stop:
             problems.append("`bin` makes one row of several, of which `stop` says that each is an interval: choose one")
         if self.gaps == "elapsed" and months:

@@ -12,8 +12,9 @@ from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import EncodingContext, Mask
 from costar_cli.datasets.table.doses import elapsed_time, learn_doses, learn_elapsed, read_doses
 from costar_cli.datasets.table.index import Ints
-from costar_cli.datasets.table.parse import of_several_lines, wrong_values
+from costar_cli.datasets.table.parse import wrong_values
 from costar_cli.datasets.table.time_split import fix_of_constant
+from costar_cli.datasets.table.variables import of_several_lines
 from costar_cli.errors import DataError, complaint, key_path
 from costar_cli.panel.dose import Dose
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown

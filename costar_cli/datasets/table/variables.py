@@ -1,6 +1,6 @@
 """Covariates, outcomes and statics as numbers: missing values filled, categories as 0/1 columns, masks beside them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal, TypeVar
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import EncodingContext, Mask, Table
 from costar_cli.datasets.table.index import Ints
-from costar_cli.datasets.table.parse import of_several_lines, wrong_values
+from costar_cli.datasets.table.parse import wrong_values
 from costar_cli.datasets.table.room import Column
 from costar_cli.datasets.table.schema_column import ColumnSchema
 from costar_cli.datasets.table.time_split import fix_of_constant
-from costar_cli.errors import key_path
+from costar_cli.errors import cut, key_path
 from costar_cli.panel.findings import Finding, shown
 from costar_cli.panel.schema import Variable, transformed_unit
 
@@ -235,6 +235,15 @@ def _categories(context: EncodingContext, column: _Column) -> list[Encoded]:
         variable = Variable(name=f"{column.name}={label}", unit=schema.unit, kind="binary", standardize=standardize)
         made.append(Encoded(variable, (filled == i).astype(np.float32)))
     return made
+
+
+def of_several_lines(column: str, names: Sequence[str], texts: pl.Series, place: Callable[[int], str]) -> list[Finding]:
+    """Find the values of a column that are to be names of levels, categories or events and hold a line break."""
+    broken = [name for name in names if "\n" in name]
+    if not broken:
+        return []
+    what = f"with a line break, first {cut(repr(broken[0]), 40)}"
+    return [wrong_values(column, texts.is_in(broken).fill_null(value=False), what, place, "write each on one line")]
 
 
 def category_codes(texts: pl.Series, labels: tuple[str, ...]) -> Ints:
