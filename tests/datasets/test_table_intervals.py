@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Callable
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +241,41 @@ def test_closed_intervals_are_recognised_by_the_reader_and_by_that_of_new_subjec
     alone = table.filter(pl.col("id") == table["id"][0]).head(1)  # by which nobody could tell
     (new,) = read_new_subjects(save(alone, tmp_path / "new.csv"), like=dataset).panels.values()
     assert new.length.tolist() == [2]
+
+
+def week(k: int) -> datetime:
+    return datetime(2022, 1, 3) + timedelta(weeks=k)
+
+
+LAYOUTS: dict[str, tuple[Callable[[int], tuple[object, object]], bool]] = {
+    "to the last second": (lambda k: (str(week(k)), str(week(k + 1) - timedelta(seconds=1))), True),
+    "to the last minute": (
+        lambda k: (f"{week(k):%Y-%m-%d %H:%M}", f"{week(k) + timedelta(days=6):%Y-%m-%d} 23:59"),
+        True,
+    ),
+    "from the 15th": (lambda k: (f"2022-{k + 1:02}-15", f"2022-{k + 2:02}-14"), True),
+    "one day each": (lambda k: (f"2022-01-{k + 1:02}",) * 2, True),
+    "one number each": (lambda k: (k, k), True),
+    "of Parquet": (lambda k: (week(k).date(), (week(k) + timedelta(days=6)).date()), True),
+    "some on the day of the next": (lambda k: (str(week(k)), str(week(k) + timedelta(days=6 + (k == 2)))), False),
+}
+
+
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_closed_intervals_of_many_kinds_keep_all_subjects_and_events(
+    frame: pl.DataFrame, kind: str, tmp_path: Path
+) -> None:
+    of, closed = LAYOUTS[kind]
+    start, stop = zip(*(of(int(k) // 10) for k in frame["start"]), strict=True)
+    table = frame.with_columns(start=pl.Series(start), stop=pl.Series(stop))
+    path = save(table, tmp_path / ("table.parquet" if "Parquet" in kind else "table.csv"))
+    schema = parse_schema(tomllib.loads(guess_schema([path]).text))
+    assert (schema.time.stop, schema.time.closed or False) == ("stop", closed)
+    dataset = ingest(path, schema)
+    assert sum(int((panel.ends == 1).sum()) for panel in dataset.panels.values()) == frame["event"].sum()
+    for subject in frame["id"].unique().to_list():
+        panel, row, own = series(dataset, frame, subject)
+        assert panel.length[row] == own.height + 1
 
 
 def test_what_the_schema_says_of_closed_intervals_holds(frame: pl.DataFrame, tmp_path: Path) -> None:

@@ -48,20 +48,19 @@ def unit_of(ends: pl.Series, written: str) -> str:
 
 
 def meeting(frame: pl.DataFrame, written: str) -> tuple[float, str]:
-    """Return which share of the intervals from `start` to `stop` ends when the next one of their subject `s` begins.
+    """Return which share of the intervals from `start` to `stop` ends at most a unit before the next one.
 
-    And the unit that is to be added to each end for that: those of closed intervals are included. The share is 0 where
-    rows are no intervals, or overlap.
+    And that unit, where all can be closed, which include their end; the share is 0 where rows are no intervals or
+    overlap. Subjects are `s`.
     """
     frame = frame.drop_nulls().sort("s", "start").with_columns(next=pl.col("start").shift(-1).over("s"))
-    best, stop = (0.0, ""), pl.col("stop")
-    unit = unit_of(pl.concat([frame["start"], frame["stop"]]), written)
-    for after in ("", unit) if unit else ("",):
-        end = stop if not after else stop + 1 if after == "1" else stop.dt.offset_by(after)
-        valid = (end > pl.col("start")).all() & ~(end > pl.col("next")).any().fill_null(value=False)
-        share = frame.select(pl.when(valid).then((end == pl.col("next")).mean())).item()
-        best = max(best, (share or 0.0, after), key=lambda found: found[0])
-    return best
+    unit, stop, following = unit_of(pl.concat([frame["start"], frame["stop"]]), written), pl.col("stop"), pl.col("next")
+    later = stop + 1 if unit == "1" else stop.dt.offset_by(unit) if unit else stop
+    share = frame.select(((stop == following) | (later == following)).mean()).item() or 0.0
+    for end, after in ((later, unit), (stop, "")):
+        if frame.select((end > pl.col("start")).all() & (end <= following).all()).item():
+            return share, after
+    return 0.0, ""
 
 
 def closed_by(files: Sequence[TableFile], schema: TableSchema, subject: Reading) -> str:
