@@ -71,13 +71,7 @@ class Hazards:
         for o in (o for o, least in enumerate(facts.least) if least is not None):
             seen_M = panel.outcomes[..., o][panel.observed_outcomes[..., o]]
             floor_Y[o] = seen_M[seen_M > 0].min()
-        logs_NTZ = _logs(panel.outcomes, floor_Y)
-        logs_MZ, changes_NTZ = logs_NTZ[panel.observed], np.diff(logs_NTZ, axis=1)
-        grows_NT = panel.observed[:, 1:] & (panel.outcomes[:, 1:, floor_Y > 0] > 0).all(axis=-1)
-        usual_2Z = np.quantile(
-            changes_NTZ[grows_NT] if grows_NT.any() else np.zeros((1, logs_MZ.shape[1])), USUAL, axis=0
-        )
-        moments_4Z = np.stack([logs_MZ.mean(axis=0), np.maximum(logs_MZ.std(axis=0), 1e-6), *usual_2Z])
+        moments_4Z = _moments_of_logs(panel, floor_Y)
         blank = cls(schema, scaler, floor_Y, moments_4Z, np.zeros((0, 0, 0)), np.zeros(ends), np.zeros((ends, 0)))
         courses = blank._courses(panel, risk.queries, nothing_ahead(panel, risk.queries))
         course_MSY = courses.outcome_QHSY[:, 0]
@@ -146,9 +140,8 @@ class Hazards:
         at = queries.subject[:, None], np.minimum(step_QH, panel.n_steps - 1)
         known_QHY, x_QHX = self._known(panel, at)
         seen_QH = counts_QH & _seen_cells(panel)[at].all(axis=-1)
-        chosen_X = np.zeros(
-            x_QHX.shape[2], dtype=bool
-        )  # by the choice of rows, such as whether x was measured: no error
+        # What the choice of rows decides, such as whether x was measured, is no error.
+        chosen_X = np.zeros(x_QHX.shape[2], dtype=bool)
         if seen_QH[:, 1:2].any():  # else nothing says how far courses lie, but what was filled
             chosen_X = (np.ptp(x_QHX[seen_QH], axis=0) == 0) & (np.ptp(x_QHX[counts_QH], axis=0) > 0)
             counts_QH = seen_QH
@@ -410,6 +403,23 @@ def _logs(values: NDArray[np.floating], floor_Y: Floats) -> Floats:
     """Return the logarithm `[...,Z]` of outcomes that have one."""
     has_Y = floor_Y > 0
     return np.asarray(np.log(np.maximum(values[..., has_Y].astype(np.float64), floor_Y[has_Y])))
+
+
+def _moments_of_logs(panel: Panel, floor_Y: Floats) -> Floats:
+    """Return mean and sd of logarithms, and how far they usually change in a step, down and up `[4,Z]`.
+
+    They are of what was observed: a value that was carried forward has not changed. Where no outcome follows one of the
+    step before, all changes count.
+    """
+    seen_NTZ, logs_NTZ = panel.observed_outcomes[..., floor_Y > 0], _logs(panel.outcomes, floor_Y)
+    grows_NTZ = panel.observed[:, 1:, None] & (panel.outcomes[:, 1:, floor_Y > 0] > 0)
+    pairs_NTZ, moments_4Z = grows_NTZ & seen_NTZ[:, :-1] & seen_NTZ[:, 1:], np.zeros((4, logs_NTZ.shape[2]))
+    for z, logs_NT in enumerate(np.moveaxis(logs_NTZ, -1, 0)):
+        logs_M, pairs_NT = logs_NT[seen_NTZ[..., z]], pairs_NTZ[..., z]
+        changes_M = np.diff(logs_NT, axis=1)[pairs_NT if pairs_NT.any() else grows_NTZ[..., z]]
+        usual_2 = np.quantile(changes_M, USUAL) if len(changes_M) else (0.0, 0.0)
+        moments_4Z[:, z] = logs_M.mean(), max(logs_M.std(), 1e-6), *usual_2
+    return moments_4Z
 
 
 def _move(logit_M: Floats, ended_M: NDArray[np.bool_], time_M: Floats | None) -> float:

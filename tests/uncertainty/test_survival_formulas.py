@@ -1,14 +1,17 @@
 """Formulas of hazards and of rates against loops and closed forms (spec SURV-3 and 9)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
+from scipy.stats import norm
 
 from costar_cli.panel import End, Panel, PanelSchema, Queries, Scaler, TreatmentEncoding, Variable
-from costar_cli.uncertainty import Hazards
+from costar_cli.uncertainty import Hazards, OutcomeFacts
 from costar_cli.uncertainty.practice import DOSES, KNOTS
 from costar_cli.uncertainty.rates import ends_in, expected_ends
-from costar_cli.uncertainty.survival import BEFORE_ENDS
+from costar_cli.uncertainty.survival import BEFORE_ENDS, USUAL
 
 SCHEMA = PanelSchema(
     treatments=TreatmentEncoding(mode="multilabel", names=("drug",), levels=(("off", "on"),)),
@@ -16,6 +19,7 @@ SCHEMA = PanelSchema(
     ends=(End(name="death"),),
 )
 FLOOR, MEAN, SD, DOWN, UP = 0.1, 0.5, 0.8, -0.3, 0.2  # of logarithms: least value, moments, usual changes of a step
+CHANGE_SD = 0.2
 INTERCEPT, SLOPE = -2.0, 1.5  # of the hazard on the standardised logarithm
 
 
@@ -64,3 +68,46 @@ def test_the_ends_of_rates_side_by_side_are_those_of_the_first_of_exponential_ti
     within_M = drawn_ME.min(axis=1) < time
     shares = [(within_M & (first_M == e)).mean() for e in range(2)]
     np.testing.assert_allclose(ends_in(np.log(rate_E)[None, None], np.array([[time]]))[0, 0], shares, atol=0.003)
+
+
+def growing(n: int, rows: int) -> Panel:
+    """Outcomes whose logarithms change by independent normals of sd .2 in each step; one in nine subjects dies."""
+    rng = np.random.default_rng(3)
+    volume_NT = np.exp(np.cumsum(rng.normal(scale=CHANGE_SD, size=(n, rows)), axis=1))
+    return Panel(
+        np.zeros((n, rows, 0), np.float32), (rng.random((n, rows, 1)) < 0.5).astype(np.float32),
+        volume_NT[..., None].astype(np.float32), np.zeros((n, 0), np.float32), np.full(n, rows), np.arange(n),
+        end=(np.arange(n) % 9 == 0).astype(np.int64),
+    )  # fmt: skip
+
+
+def usual_changes(panel: Panel) -> np.ndarray:
+    scaler = Scaler.fit(panel, SCHEMA)
+    hazards = Hazards.fit(panel, SCHEMA, scaler, OutcomeFacts.of(panel, SCHEMA, scaler))
+    assert hazards is not None
+    return hazards.moments_4Z[2:, 0]
+
+
+def carried_forward(panel: Panel, seen_NT: np.ndarray) -> Panel:
+    y_NT1, seen_NT1 = panel.outcomes.copy(), seen_NT[..., None]
+    for t in range(1, panel.n_steps):
+        y_NT1[:, t] = np.where(seen_NT1[:, t], y_NT1[:, t], y_NT1[:, t - 1])
+    return replace(panel, outcomes=y_NT1, outcome_observed=seen_NT1)
+
+
+def test_usual_changes_of_logarithms_are_those_between_observed_steps() -> None:
+    """A jump to a value after a gap is the change of several steps, and a value carried forward has none."""
+    whole, true = growing(3_000, 12), norm.ppf(USUAL, scale=CHANGE_SD)
+    seen_NT = np.random.default_rng(4).random((3_000, 12)) < 0.4
+    seen_NT[:, 0] = True
+    filled = carried_forward(whole, seen_NT)
+    np.testing.assert_allclose(usual_changes(whole), true, rtol=0.05)
+    np.testing.assert_allclose(usual_changes(filled), true, rtol=0.05)
+    unmasked = np.abs(usual_changes(replace(filled, outcome_observed=None)))
+    assert (unmasked > 1.3 * np.abs(true)).all()  # what filling does
+
+
+def test_where_no_observed_outcome_follows_another_all_changes_are_usual() -> None:
+    every_other = np.broadcast_to(np.arange(12) % 2 == 0, (3_000, 12))
+    filled = carried_forward(growing(3_000, 12), every_other)
+    np.testing.assert_array_equal(usual_changes(filled), usual_changes(replace(filled, outcome_observed=None)))
