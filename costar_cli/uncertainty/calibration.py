@@ -13,7 +13,7 @@ from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Domain, Panel
 from costar_cli.uncertainty.conformal import BINS, GRID, Binning, table
 from costar_cli.uncertainty.draws import is_joint
-from costar_cli.uncertainty.estimates import FLOOR, LEAST_MEMBERS, Estimates, floor_in, reading
+from costar_cli.uncertainty.estimates import FLOOR, LEAST_MEMBERS, Estimates, floor_in, held_by
 from costar_cli.uncertainty.floor import HeldOut, units_of
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.practice import Practice
@@ -245,14 +245,14 @@ def _is_closed_form_stack(model: FittedModel) -> bool:
     return bool(parts) and all(METHODS[name].closed_form for name in parts)
 
 
+def _read(model: FittedModel, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> Calibration:
+    return Calibration.read(meta, arrays, (model.horizon, len(model.schema.outcomes)))
+
+
 def calibration_of(model: FittedModel) -> Calibration | None:
     """Return the calibration that travels with a model, None where it has none.
 
     Raises:
         ArtifactError: what its file holds is no calibration of it.
     """
-    meta, arrays = model.meta.get("calibration"), getattr(model, "attached", {})
-    if not meta:
-        return None
-    with reading(model, "calibration"):
-        return Calibration.read(meta, arrays, (model.horizon, len(model.schema.outcomes)))
+    return held_by(model, "calibration", _read)

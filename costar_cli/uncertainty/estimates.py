@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ TINY: Final = 1e-6  # of an sd of source-train: the smallest scale, so that no s
 
 Floats = NDArray[np.float64]
 Ask = Callable[[FittedModel, Queries], NDArray[np.float32]]
+Held = TypeVar("Held")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -264,6 +265,23 @@ def facts_of(model: FittedModel) -> OutcomeFacts | None:
         if len(facts.forms) != outcomes:
             raise ValueError(f"it has facts of {len(facts.forms)} outcomes, the model has {outcomes}")
         return facts
+
+
+def held_by(model: FittedModel, part: str, read: Callable[[FittedModel, Any, Mapping[str, Any]], Held]) -> Held | None:
+    """Return what travels with a model as a part of its file, None where it has none.
+
+    Args:
+        model: any.
+        part: the name of the part, whose facts are in `meta` under it.
+        read: makes it of these facts and of the arrays beside them.
+
+    Raises:
+        ArtifactError: what its file holds does not fit it.
+    """
+    if not (meta := model.meta.get(part)):
+        return None
+    with reading(model, part):
+        return read(model, meta, getattr(model, "attached", {}))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import Domain, Panel, Queries
 from costar_cli.panel.support import Support
 from costar_cli.uncertainty.calibration import has_spread
-from costar_cli.uncertainty.estimates import Estimates, reading
+from costar_cli.uncertainty.estimates import Estimates, held_by
 from costar_cli.uncertainty.floor import HeldOut
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.practice import DoseRecord, Practice, decisions_of
@@ -240,11 +240,7 @@ def support_of(model: FittedModel) -> PlanSupport | None:
     Raises:
         ArtifactError: what its file holds does not fit it.
     """
-    meta = model.meta.get("practice")
-    if not meta:
-        return None
-    with reading(model, "practice"):
-        return PlanSupport.read(model, meta, getattr(model, "attached", {}))
+    return held_by(model, "practice", PlanSupport.read)
 
 
 def _varies(model: FittedModel) -> bool:

@@ -14,7 +14,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Domain, Panel, Queries, as_plans
 from costar_cli.panel.windows import MOST_WINDOWS
 from costar_cli.uncertainty.at_risk import AtRisk
-from costar_cli.uncertainty.estimates import reading
+from costar_cli.uncertainty.estimates import held_by
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.practice import nothing_ahead
 from costar_cli.uncertainty.rates import expected_ends, loss_of_rates
@@ -214,11 +214,7 @@ def survival_of(model: FittedModel) -> Survival | None:
     Raises:
         ArtifactError: what its file holds does not fit it.
     """
-    meta = model.meta.get("survival")
-    if not meta:
-        return None
-    with reading(model, "survival"):
-        return Survival.read(model, meta, getattr(model, "attached", {}))
+    return held_by(model, "survival", Survival.read)
 
 
 def _held_out(hazards: Hazards, panel: Panel, share_E: Floats) -> tuple[dict[str, Any], list[dict[str, Any]]]:
