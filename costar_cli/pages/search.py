@@ -90,6 +90,8 @@ def how_sure(report: SearchReport) -> Iterator[str]:
         told = (
             f"{others} other{'s' * (others > 1)} cannot be told from it" if others else "all others can be told from it"
         )
+        if best.no_level:
+            told = "nothing measures which of the others can be told from it"
         loses = f"choosing it loses {margin_text(best.regret, decimals)} on average"
         yield f"of the {best.found} best plans, {told}; {loses}, by {report.question.draws:,} joint draws"
         hidden_P = best.probability_P[SHOWN:]

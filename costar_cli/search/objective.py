@@ -143,6 +143,10 @@ class Objective:
                  if term.statistic != "at" or h == term.step}  # fmt: skip
         return sorted(every)
 
+    def reads_binary(self, schema: PanelSchema) -> bool:
+        """Return whether any outcome that it depends on is binary."""
+        return any(schema.outcomes[term.outcome].kind == "binary" for term in self.terms)
+
     @property
     def read(self) -> list[int]:
         """Return the steps whose outcomes it reads, the last one for what is over all of them."""

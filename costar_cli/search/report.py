@@ -14,7 +14,7 @@ from costar_cli.panel.findings import counted
 from costar_cli.plans.words import in_words, steps_by_name
 from costar_cli.search.run import Best
 from costar_cli.search.scoring import SearchQuestion
-from costar_cli.uncertainty import BLACK_BOX, LIGHTS, RANGE, RED, TOO_FEW, Calibration
+from costar_cli.uncertainty import BLACK_BOX, LIGHTS, NO_LEVEL, RANGE, RED, TOO_FEW, Calibration
 
 if TYPE_CHECKING:
     from costar_cli.frames import Frame
@@ -78,6 +78,11 @@ class SearchReport:
         return max((answer.best.range_of for answer in self.answers), default=0)
 
     @property
+    def no_level(self) -> bool:
+        """Return whether differences are of binary outcomes, of which nothing measures how far they may be off."""
+        return any(answer.best.no_level for answer in self.answers)
+
+    @property
     def objective_kind(self) -> str:
         """Return what the limits of objectives are, or why there are none."""
         if self.range_of and self.question.objective.single is None:
@@ -89,6 +94,8 @@ class SearchReport:
         """Return the same of differences from the reference plan."""
         if self.range_of:
             return RANGE
+        if self.no_level:
+            return NO_LEVEL
         apart_M2 = [answer.best.apart_M2 for answer in self.answers]
         if self.calibration is None or any(np.isfinite(limits_M2).any() for limits_M2 in apart_M2):
             return self.interval_kind
@@ -282,14 +289,7 @@ def notes_on(report: SearchReport) -> Iterator[str]:
             f"probabilities of being best of model `{report.label}` come from its {report.members} members, which "
             "learned from the same data: they are too high for the leading plan"
         )
-    if report.range_of:
-        of = "differences" if report.question.objective.single else "objectives and differences"
-        yield (
-            f"limits of {of} are the range of the {report.range_of} members of model `{report.label}`, which has no "
-            "level: nothing measures how often it holds the truth, and plans are told from the best by it"
-        )
-    if why := report.why_no_intervals:
-        yield f"no intervals: {why}"
+    yield from _on_limits(report)
     if not question.objective.linear:
         yield "the objective is not linear in the outcomes: its estimates are means over draws where the model draws"
     if any(answer.best.survival_M is not None for answer in report.answers):
@@ -298,6 +298,23 @@ def notes_on(report: SearchReport) -> Iterator[str]:
             "each plan, which the search does not weigh: a plan may look well where those who did badly are gone"
         )
     yield from report.on_outcomes
+
+
+def _on_limits(report: SearchReport) -> Iterator[str]:
+    """Say which limits have no level, and why there are none."""
+    if report.range_of:
+        of = "differences" if report.question.objective.single else "objectives and differences"
+        yield (
+            f"limits of {of} are the range of the {report.range_of} members of model `{report.label}`, which has no "
+            "level: nothing measures how often it holds the truth, and plans are told from the best by it"
+        )
+    if report.no_level:
+        yield (
+            f"differences of binary outcomes by model `{report.label}` have no limits: nothing measures how far they "
+            "may be off, so that no plan can be told from the best"
+        )
+    if why := report.why_no_intervals:
+        yield f"no intervals: {why}"
 
 
 def _rare_courses(report: SearchReport) -> Iterator[str]:

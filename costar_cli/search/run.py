@@ -56,6 +56,8 @@ class Best:
         why: the reason why no plan is the best, None where one is.
         range_of: how many members the limits of differences, and of objectives of several outcomes, are the range of;
             0 where they have a level, or there are none.
+        no_level: differences are of binary outcomes by joint draws, whose limits would have a level that nothing
+            measures: there are none (spec BAND-7).
         all_P, treated_P: objective of every plan that was scored, and how many treatments it gives, in no order.
     """
 
@@ -75,6 +77,7 @@ class Best:
     all_P: Floats
     treated_P: NDArray[np.int64]
     range_of: int = 0
+    no_level: bool = False
     survival_M: Floats | None = None
     why: str | None = None
 
@@ -346,7 +349,15 @@ class _Compared:
         """Return how much larger each loss is than that of one plan, and the limits `[M,2]` of that."""
         apart_M, one = self.loss_M - self.loss_M[row], slice(row, row + 1)
         drawn_SM = None if self.drawn_SM is None else self.drawn_SM - self.drawn_SM[:, one]
+        if self._no_level:
+            return apart_M, np.full((len(apart_M), 2), np.nan)
         return apart_M, self._limits(apart_M, drawn_SM, self.member_RM - self.member_RM[:, one])
+
+    @property
+    def _no_level(self) -> bool:
+        """Return whether differences are of binary outcomes by joint draws: calibration says nothing of these."""
+        judge, objective = self.subject.judge, self.subject.question.objective
+        return judge.calibration is not None and judge.joint and objective.reads_binary(judge.model.schema)
 
     def best(
         self,
@@ -381,6 +392,7 @@ class _Compared:
             all_P=all_P,
             treated_P=treated_P,
             range_of=len(self.member_RM) if has_range(self.subject.judge.model) else 0,
+            no_level=self._no_level,
         )
 
     def _chances(self, p: int) -> tuple[Floats, float, tuple[float, float]]:
