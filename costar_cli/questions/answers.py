@@ -41,6 +41,7 @@ from costar_cli.uncertainty import (
     is_joint,
     range_of,
     support_of,
+    unmeasured,
 )
 
 MOST_QUERIES: Final = 8_192  # answered at once: their histories, predictions and lights take some hundred MB
@@ -195,6 +196,17 @@ class ModelAnswers:
         """Return the worst light of each question's own steps, a place in `LIGHTS`; None where there are none."""
         return None if self.lights is None else np.where(self.own_QHY, self.lights.light_QHY, 0).max(axis=(1, 2))
 
+    @cached_property
+    def measured_QHY(self) -> Floats:
+        """Return the estimates, not a number of steps at which no training subject has the outcome."""
+        mean_QHY = self.estimates.mean_QHY
+        return mean_QHY if self.unmeasured_QHY is None else np.where(self.unmeasured_QHY, np.nan, mean_QHY)
+
+    def hidden_QHY(self, *, abstain: bool) -> NDArray[np.bool_]:
+        """Return which answers have no numbers: nobody has the outcome, or the data do not support what is asked."""
+        hidden_QHY = self.red_QHY if abstain else np.zeros(self.estimates.mean_QHY.shape, dtype=bool)
+        return hidden_QHY if self.unmeasured_QHY is None else hidden_QHY | self.unmeasured_QHY
+
     @property
     def red_QHY(self) -> NDArray[np.bool_]:
         """Return which answers the data do not support."""
@@ -317,7 +329,7 @@ def answer_cohort(
             lights=support.lights(panel, queries, common) if support else None,
             rules={plan.name: plan for plan in every_Q if not isinstance(plan, TreatmentPlan)},
             played_Q=asked.played_Q, goes_on=asked.going_on(queries, common),
-            unmeasured_QHY=support.unmeasured(queries, len(model.schema.outcomes)) if support else None,
+            unmeasured_QHY=unmeasured(model, queries),
             minus_Q=minus_Q, apart=apart, effective=effective,
         )  # fmt: skip
 

@@ -19,7 +19,7 @@ from costar_cli.panel import PanelSchema
 from costar_cli.plans import AnyPlan, PlanRequest, resolve
 from costar_cli.questions.answers import ModelAnswers, ask_plans, plans_of
 from costar_cli.questions.subjects import Cohort
-from costar_cli.uncertainty import LIGHTS, draws, facts_of, is_joint
+from costar_cli.uncertainty import LIGHTS, UNMEASURED, draws, facts_of, is_joint
 from costar_cli.uncertainty.resampling import FEWEST_UNITS, moved_means
 
 REPLICATES: Final = 1_000
@@ -36,7 +36,6 @@ NONE_OF_MEMBERS: Final = (
     "not show)"
 )
 NONE: Final = "none (the model says nothing of what its training leaves open)"
-UNMEASURED: Final = "none (no training subject has the outcome at this step of a series)"
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
@@ -200,10 +199,7 @@ class Averager:
     def add(self, answers: ModelAnswers, truth_QHY: Floats | None = None) -> None:
         """Gather a chunk, and the simulator's answers to it."""
         shape = (len(answers.cohort), len(self._plans), *answers.estimates.mean_QHY.shape[1:])
-        measured_QHY = answers.own_QHY
-        if answers.unmeasured_QHY is not None:
-            measured_QHY = measured_QHY & ~answers.unmeasured_QHY
-        self._mean.append(np.where(measured_QHY, answers.estimates.mean_QHY, np.nan).reshape(shape))
+        self._mean.append(np.where(answers.own_QHY, answers.measured_QHY, np.nan).reshape(shape))
         if answers.worst_Q is not None:
             self._light.append(answers.worst_Q.reshape(shape[:2]))
         for name, values_QH in answers.goes_on.columns.items() if answers.goes_on else ():

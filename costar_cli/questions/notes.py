@@ -126,6 +126,7 @@ def notes_on(
         *_on_training(report, dataset, models, location),
         *_on_validation(dataset, models, location),
         *_on_unobserved(report),
+        *_on_unmeasured(report),
         *_on_ends(report),
         *_on_unchecked(models),
         *notes_on_transforms(models),
@@ -273,6 +274,17 @@ def _on_unobserved(report: WhatIfReport) -> Iterator[str]:
         last = f"last observed at {unit} {seen[-1]}" if len(seen) else "never observed before"
         where = f"at the origin, {unit} {history.origin} ({last})"
         yield f"{outcome.name} was not observed {where}: models use the imputed value"
+
+
+def _on_unmeasured(report: WhatIfReport) -> Iterator[str]:
+    """Say at which steps no training subject has an outcome, so that it has no estimate."""
+    unit = step_word(report.schema.step)
+    for k, outcome in enumerate(report.schema.outcomes):
+        found = [answer.unmeasured_QHY[..., k] for answer in report.models if answer.unmeasured_QHY is not None]
+        steps = np.flatnonzero(np.any([lacks_QH.any(axis=0) for lacks_QH in found], axis=0)) if found else ()
+        if len(steps):
+            at = ", ".join(str(report.history.origin + 1 + h) for h in steps)
+            yield f"{outcome.name} has no estimate at {unit} {at}: no training subject has it there"
 
 
 def _on_unseen(

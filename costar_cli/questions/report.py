@@ -67,9 +67,9 @@ class WhatIfReport:
 
     `observed[plan]` and `truth[plan]` are `[steps,Y]`: what really happened, NaN from the step on where the plan
     departs from the treatments that were given; and the simulator's answer, when it was asked for. `warnings` say what
-    may make the answers wrong, `notes` what else a reader should know. With `abstain`, rows of answers that the data do
-    not support have no numbers. `parents` are the digests of the data set and the models, by role, and `sources` those
-    of the files that the data set comes from.
+    may make the answers wrong, `notes` what else a reader should know. Rows of steps at which no training subject has
+    the outcome have no numbers, and with `abstain` those of all answers that the data do not support. `parents` are the
+    digests of the data set and the models, by role, and `sources` those of the files that the data set comes from.
     """
 
     dataset: str
@@ -133,10 +133,8 @@ class WhatIfReport:
         return TOO_FEW if model.calibration and not self.shown_levels(model) else model.interval_kind
 
     def hidden_of(self, model: ModelAnswers, plan: int) -> NDArray[np.bool_]:
-        """Return which answers `[steps,Y]` of one plan have no numbers, since the report abstains."""
-        if not self.abstain or model.lights is None:
-            return np.zeros((len(self.plans[plan]), len(self.schema.outcomes)), dtype=bool)
-        return model.red_QHY[plan, : len(self.plans[plan])]
+        """Return which answers `[steps,Y]` of one plan have no numbers: nobody has them, or the report abstains."""
+        return model.hidden_QHY(abstain=self.abstain)[plan, : len(self.plans[plan])]
 
     def difference_of(self, model: ModelAnswers, plan: int) -> Band:
         """Return the differences between a plan and the reference plan at the steps that both have, with limits."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from costar_cli.panel.visits import elapsed_dose, visit_dates
 from costar_cli.questions.answers import ModelAnswers, objects
-from costar_cli.uncertainty import LIGHTS, RANGE, Lights
+from costar_cli.uncertainty import LIGHTS, RANGE, UNMEASURED, Lights
 
 RESERVED: Final = frozenset(
     [
@@ -37,7 +37,8 @@ def tidy_columns(
     `domain` and `split`, then `origin`, `plan`, `step` (from 1), `time` (origin + step), of data with dates its `date`,
     `outcome`, `unit`, `estimate`, `lower`, `upper`, `level`, `interval_kind`, the lights `precision`, `practice` and
     `support`, and `truth` where it is given; limits at further levels are called `lower_0.5`. Models that know of ends
-    add `survival`, of several `ended_NAME`, too. Differences are from the reference plan, whose own rows are left out.
+    add `survival`, of several `ended_NAME`, too. Answers to steps at which no training subject has the outcome have no
+    numbers. Differences are from the reference plan, whose own rows are left out.
 
     Args:
         answers: a chunk of them.
@@ -92,9 +93,12 @@ def tidy_columns(
         columns[name] = values_QH[q, h] - minus
     if truth_QHY is not None:
         columns["truth"] = truth_QHY[q, h, y] - (truth_QHY[minus_Q[q], h, y] if apart and minus_Q is not None else 0.0)
-    if abstain:
-        red = columns["support"] == LIGHTS[2]
-        columns |= {name: np.where(red, np.nan, columns[name]) for name in columns if name.partition("_")[0] in SHOWN}
+    hidden, unmeasured = answers.hidden_QHY(abstain=abstain), answers.unmeasured_QHY
+    hides = hidden[q, h, y] | (hidden[minus_Q[q], h, y] if apart and minus_Q is not None else False)
+    columns |= {name: np.where(hides, np.nan, columns[name]) for name in columns if name.partition("_")[0] in SHOWN}
+    if unmeasured is not None:
+        lacks = unmeasured[q, h, y] | (unmeasured[minus_Q[q], h, y] if apart and minus_Q is not None else False)
+        columns["interval_kind"] = np.where(lacks, UNMEASURED, columns["interval_kind"])
     return columns
 
 

@@ -144,12 +144,8 @@ def sensitivity(answers: ModelAnswers, *, abstain: bool = False) -> Sensitivity:
         outcomes=tuple(variable.name for variable in answers.schema.outcomes),
         origin=int(answers.cohort.origin_M[0]),
         confounded=Confounded.along(answers.model, panel, answers.queries, found, calibration, support.practice),
-        left_out=_red(answers) if abstain else frozenset(),
+        left_out=frozenset((int(q), int(h), int(o)) for q, h, o in np.argwhere(answers.hidden_QHY(abstain=abstain))),
     )
-
-
-def _red(answers: ModelAnswers) -> frozenset[tuple[int, int, int]]:
-    return frozenset((int(q), int(h), int(o)) for q, h, o in np.argwhere(answers.red_QHY & answers.own_QHY))
 
 
 def flip_words(gamma: float | None, searched_to: float = MOST) -> str:

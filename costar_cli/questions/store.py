@@ -84,6 +84,6 @@ def _arrays(report: WhatIfReport) -> dict[str, NDArray[np.generic]]:
     if report.truth is not None:
         arrays["plans/truth"] = stacked(report.truth, horizon)
     for i, model in enumerate(report.models):
-        hidden_QHY = ~model.own_QHY | (model.red_QHY & report.abstain)
+        hidden_QHY = ~model.own_QHY | model.hidden_QHY(abstain=report.abstain)
         arrays[f"model/{i}/predictions"] = np.where(hidden_QHY, np.nan, model.estimates.members_RQHY.astype(np.float64))
     return arrays

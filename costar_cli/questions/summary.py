@@ -62,8 +62,8 @@ class Tally:
         marks = np.zeros((plans, len(LIGHTS)), dtype=np.int64)
         here, last = slice(own_QH.shape[1]), (np.arange(len(answers)), answers.steps_Q - 1)
         at_end = np.zeros((plans, len(self.outcomes)))
-        np.add.at(at_end, plan_Q, answers.estimates.mean_QHY[last])
-        np.add.at(sums[:, here], plan_Q, np.where(answers.own_QHY, answers.estimates.mean_QHY, 0.0))
+        np.add.at(at_end, plan_Q, answers.measured_QHY[last])
+        np.add.at(sums[:, here], plan_Q, np.where(answers.own_QHY, answers.measured_QHY, 0.0))
         np.add.at(counts[:, here], plan_Q, own_QH)
         if answers.worst_Q is not None:
             np.add.at(marks, (plan_Q, answers.worst_Q), 1)
@@ -83,7 +83,8 @@ class Tally:
     def rows(self, most: int = MOST_PLANS) -> Iterator[Row]:
         """Yield a row per plan and outcome, then survival: means by step and at the end, and answers by light.
 
-        The mean at the end is over each question's own last step; a step's mean is over those that have it.
+        The mean at the end is over each question's own last step; a step's mean is over those that have it. It is None
+        where one of them is to a step at which no training subject has the outcome.
         """
         for name in list(self.totals)[:most]:
             steps, lights = int((self.counts[name] > 0).sum()), self.lights[name]
@@ -101,7 +102,7 @@ class Tally:
                     "answers": int(counts[0]),
                     "answers_per_step": counts.tolist(),
                     "steps": steps,
-                    "mean": (total_H[:steps] / counts).tolist(),
-                    "mean_at_end": float(end / counts[0]),
+                    "mean": [None if np.isnan(mean) else float(mean) for mean in total_H[:steps] / counts],
+                    "mean_at_end": None if np.isnan(end) else float(end / counts[0]),
                     "support": support,
                 }

@@ -172,13 +172,17 @@ def _no_limits_at(judge: Judge, question: SearchQuestion) -> UsageError:
 
 def best_of(subject: SubjectPlans) -> Best:
     """Return the best plans of one subject (spec SEARCH-4 to 7); of many, one may have none, and the reason."""
-    question, judge, why = subject.question, subject.judge, None
+    question, judge = subject.question, subject.judge
+    none_PH = np.zeros((0, question.candidates.steps), dtype=np.uint16)
+    if (why := judge.lacks(question.objective, subject.origin)) and not question.many:
+        fix = "choose a step at which it is measured, such as `at step N`, or another --origin"
+        raise UsageError(f"{why}, which the objective reads", where=f"subject {subject.alone.names[0]}", fix=fix)
     try:
-        plans_PH = question.candidates.after(subject.before, subject.losses)
+        plans_PH = none_PH if why else question.candidates.after(subject.before, subject.losses)
     except UsageError as error:
         if not question.many:
             raise
-        plans_PH, why = np.zeros((0, question.candidates.steps), dtype=np.uint16), error.problem
+        plans_PH, why = none_PH, error.problem
     scored, values_KA = subject.scored(plans_PH), question.candidates.values_KA
     loss_P, treated_P = scored.loss_P, question.candidates.treatments_K[plans_PH].sum(axis=1)
     ranked_P = np.lexsort((treated_P, loss_P))

@@ -10,6 +10,8 @@ from costar_cli.config.choices import RankingName
 from costar_cli.errors import TrainingError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Panel, Plans, Queries, Values
+from costar_cli.panel.schema import step_word
+from costar_cli.panel.support import Support
 from costar_cli.plans import TreatmentPlan
 from costar_cli.search.candidates import Candidates, Places
 from costar_cli.search.objective import Floats, Objective
@@ -67,6 +69,7 @@ class Judge:
     facts: OutcomeFacts | None
     calibration: Calibration | None
     support: PlanSupport | None
+    given: Support | None = None
 
     @classmethod
     def of(cls, label: str, model: FittedModel) -> "Judge":
@@ -75,7 +78,17 @@ class Judge:
         Raises:
             ArtifactError: it is damaged.
         """
-        return cls(label, model, facts_of(model), calibration_of(model), support_of(model))
+        given = Support.from_meta(model.meta)
+        return cls(label, model, facts_of(model), calibration_of(model), support_of(model), given)
+
+    def lacks(self, objective: Objective, origin: int) -> str | None:
+        """Return why nothing says what an objective is from an origin: a step at which nobody has the outcome."""
+        schema, steps = self.model.schema, self.given.unmeasured if self.given else ()
+        for h, outcome in objective.concerns if steps else ():
+            if origin + 1 + h in steps[outcome]:
+                at = f"{step_word(schema.step)} {origin + 1 + h}"
+                return f"no training subject has {schema.outcomes[outcome].name} at {at} of its series"
+        return None
 
     @property
     def joint(self) -> bool:

@@ -68,7 +68,7 @@ def _at_dose(effects: "AverageEffects", sweep: "Sweep", row: Mapping[str, Any]) 
 
 def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Mapping[str, Any]], show: Show) -> None:
     """Print the rows of each model, and what its intervals include."""
-    from costar_cli.questions.averages import UNMEASURED
+    from costar_cli.uncertainty import UNMEASURED
     from costar_cli.uncertainty.resampling import FEWEST_UNITS
 
     for effects in found:

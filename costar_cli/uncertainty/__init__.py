@@ -6,6 +6,7 @@ from costar_cli.uncertainty.calibration import (
     NO_LEVEL,
     RANGE,
     TOO_FEW,
+    UNMEASURED,
     Bands,
     Calibration,
     calibrate,
@@ -31,7 +32,16 @@ from costar_cli.uncertainty.estimates import (
 from costar_cli.uncertainty.floor import HeldOut, held_out
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.reactions import Reactions
-from costar_cli.uncertainty.support import LIGHTS, NOT_JUDGED, RED, Lights, PlanSupport, learn_support, support_of
+from costar_cli.uncertainty.support import (
+    LIGHTS,
+    NOT_JUDGED,
+    RED,
+    Lights,
+    PlanSupport,
+    learn_support,
+    support_of,
+    unmeasured,
+)
 from costar_cli.uncertainty.survival import Hazards
 from costar_cli.uncertainty.survival_fit import GoesOn, Survival, goes_on, learn_survival, survival_of
 
@@ -45,6 +55,7 @@ __all__ = [
     "RANGE",
     "RED",
     "TOO_FEW",
+    "UNMEASURED",
     "Ask",
     "Bands",
     "Calibration",
@@ -82,4 +93,5 @@ __all__ = [
     "support_of",
     "survival_of",
     "tells_differences",
+    "unmeasured",
 ]

@@ -24,6 +24,7 @@ CALIBRATED: Final = "calibrated"
 TOO_FEW: Final = "none (too few calibration subjects)"  # of an answer of a calibrated model
 RANGE: Final = "range of the members"  # of differences that nothing measures: it has no level
 NO_LEVEL: Final = "none (not measured for differences of binary outcomes)"  # bands of outcomes of 0 and 1 say nothing
+UNMEASURED: Final = "none (no training subject has the outcome at this step of a series)"  # nor is there an estimate
 BLACK_BOX: Final = "none (single black box)"  # likewise, of too few members for a range
 
 Floats = NDArray[np.float64]

@@ -120,20 +120,13 @@ class PlanSupport:
         """Return whether the model says how far its predictions may be off, of any outcome (spec SUPPORT-5)."""
         return bool(np.isfinite(self.limits.spread_LHY).any())
 
-    def unmeasured(self, queries: Queries, outcomes: int) -> NDArray[np.bool_]:
-        """Return at which steps ahead no training subject has an outcome, `[Q,H,Y]` (spec SUPPORT-5)."""
-        if self.given is None:
-            return np.zeros((len(queries), queries.horizon, outcomes), dtype=bool)
-        step_QH = queries.origin[:, None].astype(np.int64) + np.arange(1, queries.horizon + 1)
-        return self.given.unmeasured_at(step_QH, outcomes)
-
     def lights(self, panel: Panel, queries: Queries, estimates: Estimates) -> Lights:
         """Return the lights of plans."""
         log_QH = self.practice.log_probability(panel, queries, estimates.mean_QHY)
         limits, spread_QHY = self.limits.lasting(queries.horizon), estimates.sd_QHY / estimates.unit_QY[:, None]
         judged_HY = np.isfinite(limits.spread_LHY).all(axis=0)
         precision_QHY = np.where(judged_HY, _beyond(spread_QHY, limits.spread_LHY), np.int8(NOT_JUDGED))
-        precision_QHY[self.unmeasured(queries, precision_QHY.shape[2])] = RED
+        precision_QHY[_unmeasured(self.given, queries, precision_QHY.shape[2])] = RED
         rarest_QH = _beyond(-np.minimum.accumulate(log_QH, axis=1), -limits.rarest_LH)
         unseen_QH = np.zeros(log_QH.shape, dtype=bool)
         if self.given is not None:
@@ -241,6 +234,22 @@ def support_of(model: FittedModel) -> PlanSupport | None:
         ArtifactError: what its file holds does not fit it.
     """
     return held_by(model, "practice", PlanSupport.read)
+
+
+def unmeasured(model: FittedModel, queries: Queries) -> NDArray[np.bool_]:
+    """Return at which steps ahead no training subject has an outcome, `[Q,H,Y]` (spec SUPPORT-5).
+
+    Raises:
+        ArtifactError: what the model's file says of its training subjects is damaged.
+    """
+    return _unmeasured(Support.from_meta(model.meta), queries, len(model.schema.outcomes))
+
+
+def _unmeasured(given: Support | None, queries: Queries, outcomes: int) -> NDArray[np.bool_]:
+    if given is None:
+        return np.zeros((len(queries), queries.horizon, outcomes), dtype=bool)
+    step_QH = queries.origin[:, None].astype(np.int64) + np.arange(1, queries.horizon + 1)
+    return given.unmeasured_at(step_QH, outcomes)
 
 
 def _varies(model: FittedModel) -> bool:

@@ -1,18 +1,28 @@
 """Outcomes of the end of follow-up: steps at which no training subject has them are not answered as if some had."""
 
+import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 
+import costar_cli
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.errors import UsageError
+from costar_cli.figures.whatif import _band
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Panel, Part
 from costar_cli.panel.support import Support
-from costar_cli.questions import Averager, Cohort, answer_cohort, estimate_outcomes
+from costar_cli.questions import Averager, Cohort, Tally, answer_cohort, estimate_outcomes
 from costar_cli.questions.rows import tidy_columns
-from costar_cli.uncertainty import support_of
+from costar_cli.questions.sensitivity import sensitivity
+from costar_cli.questions.tables import answer_table
+from costar_cli.search import SearchRequest, search
+from costar_cli.uncertainty import UNMEASURED, support_of
 from tests.feedback_worlds import LINEAR
 from tests.fits import fit_method, model_of
 from tests.whatif.whatif_worlds import request_of
@@ -51,19 +61,87 @@ def test_such_steps_are_red_with_the_reason_and_the_others_are_not(data: Dataset
         assert lights.red_HY[1:3].all()
 
 
-def test_tables_of_cohorts_mark_them_abstain_from_them_and_searches_leave_them_out(
-    data: Dataset, model: FittedModel
-) -> None:
+def without_practice(model: FittedModel) -> FittedModel:
+    """The model as one without validation subjects is: without lights."""
+    return replace(model, meta={name: value for name, value in model.meta.items() if name != "practice"})
+
+
+@pytest.mark.parametrize("lights", [True, False], ids=["with lights", "without lights"])
+def test_such_steps_have_no_numbers_and_say_why(data: Dataset, model: FittedModel, *, lights: bool) -> None:
+    subject = int(data.panels[Part("source", "test")].subject_id[0])
+    request = request_of(PLANS, ORIGIN, LINEAR.schema, STEPS)
+    asked = model if lights else without_practice(model)
+    report = estimate_outcomes(data, {"mixed": asked}, request, subject=subject, level=(0.9, 0.5))
+    rows = [*report.to_rows(), *report.difference_rows()]
+    assert len(rows) == 3 * STEPS
+    for row in rows:
+        numbers = [row[name] for name in ("estimate", "lower", "upper", "level", "lower_0.5", "upper_0.5")]
+        if row["time"] in MISSING:
+            assert numbers == [None] * 6
+            assert row["interval_kind"] == UNMEASURED
+        else:
+            assert np.isfinite(numbers).all()
+            assert row["interval_kind"] == "calibrated"
+        if lights:
+            assert ("no training subject has y" in str(row["reason"])) == (row["time"] in MISSING)
+    assert "y has no estimate at step 4, 5: no training subject has it there" in report.notes
+    shown = answer_table(report, report.models[0], "y")[1]
+    assert [[bool(re.search(r"\d", str(cell))) for cell in line[1:]] for line in shown] == [
+        [report.history.origin + 1 + h not in MISSING] * 2 for h in range(STEPS)
+    ]
+    schema = json.loads((Path(costar_cli.__file__).parent / "schemas" / "documents.json").read_text())
+    row_schema = {"$ref": "#/$defs/estimate", "$defs": schema["$defs"]}
+    for row in json.loads(json.dumps(report.to_json(), allow_nan=False))["estimates"]:
+        jsonschema.validate(row, row_schema)
+    assert all(np.isnan(_band(report, report.models[0], i).estimate[1:3]).all() for i in range(2))
+
+
+def test_bounds_under_hidden_confounding_leave_them_out(data: Dataset, model: FittedModel) -> None:
+    part = data.panels[Part("source", "test")]
+    request = request_of(PLANS, ORIGIN, LINEAR.schema, STEPS)
+    report = estimate_outcomes(data, {"mixed": model}, request, subject=int(part.subject_id[0]))
+    found = sensitivity(report.models[0])
+    assert found.left_out == {(plan, h, 0) for plan in (0, 1) for h in (1, 2)}
+
+
+def test_tables_and_means_of_cohorts_have_no_numbers_there(data: Dataset, model: FittedModel) -> None:
     panel = data.panels[Part("source", "test")]
     cohort = Cohort.of(panel, panel.subject_id.tolist(), origin=ORIGIN)
     [answers] = answer_cohort("mixed", model, cohort, request_of(PLANS, ORIGIN, LINEAR.schema, STEPS))
-    columns = tidy_columns(answers, abstain=True)
-    missing = np.isin(columns["time"], MISSING)
-    assert (columns["support"][missing] == "red").all()
-    assert np.isnan(columns["estimate"][missing]).all()
-    assert np.isfinite(columns["estimate"][~missing]).mean() > 0.8
+    for abstain in (False, True):
+        columns = tidy_columns(answers, abstain=abstain)
+        missing = np.isin(columns["time"], MISSING)
+        assert (columns["support"][missing] == "red").all()
+        for name in ("estimate", "lower", "upper", "level"):
+            assert np.isnan(columns[name][missing]).all()
+        assert np.isfinite(columns["estimate"][~missing]).mean() > (0.8 if abstain else 0.999)
+        assert set(columns["interval_kind"][missing]) == {UNMEASURED}
+        assert set(columns["interval_kind"][~missing]) == {"calibrated"}
     assert answers.lights is not None
     assert answers.lights.unsupported_QHY[:, 1:3].all()
+    tally = Tally(LINEAR.schema.outcomes, STEPS)
+    tally.add(answers)
+    for row in tally.rows():
+        assert [mean is None for mean in row["mean"]] == [False, True, True, False]
+        assert row["mean_at_end"] is not None
+
+
+@pytest.mark.parametrize("objective", ["y at step 2", "y mean", "y at end"])
+def test_searches_refuse_what_they_cannot_score(data: Dataset, model: FittedModel, objective: str) -> None:
+    panel = data.panels[Part("source", "test")]
+    asked = SearchRequest((objective,), steps=STEPS, unsupported=True)
+    for origin in (ORIGIN, 5):  # at the latter all that is read lies after the steps that nobody has
+        why = "no training subject has y at step 4 of its series" if origin == ORIGIN and "end" not in objective else ""
+        one, three = (panel.take(np.arange(count)) for count in (1, 3))
+        found = list(search("mixed", model, three, np.full(3, origin), asked.question(model, many=True)))
+        assert [best.why or "" for best in found] == [why] * 3
+        assert [best.found > 0 for best in found] == [not why] * 3
+        alone = search("mixed", model, one, np.array([origin]), asked.question(model))
+        if not why:
+            assert next(alone).found
+            continue
+        with pytest.raises(UsageError, match=why):
+            next(alone)
 
 
 def test_averages_have_no_number_there_and_say_why(data: Dataset, model: FittedModel) -> None:
