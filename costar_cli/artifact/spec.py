@@ -135,8 +135,8 @@ META_TYPES: Final[Mapping[tuple[type, ...], tuple[str, ...]]] = {
     (int,): ("horizon", "members"),
     (list,): ("finished", "made_with", "refutations", "stages", "warnings"),
     (list, dict): ("parts",),
-    (dict,): ("calibration", "config", "encoder", "history", "practice", "report", "schema", "scores", "settings",
-              "support", "survival", "trained_on", "validation", "whole"),
+    (dict,): ("calibration", "config", "encoder", "history", "outcome_facts", "practice", "report", "schema", "scores",
+              "settings", "support", "survival", "trained_on", "validation", "whole"),
 }  # fmt: skip
 COUNTS: Final = ("calibrated_on", "pretrained_on", "selected_on", "trained_on")  # subjects of each part
 TYPES_OF: Final = {key: kinds for kinds, keys in META_TYPES.items() for key in keys}

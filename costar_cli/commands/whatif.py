@@ -31,7 +31,8 @@ def whatif(
     subjects: options.SubjectsOpt = None,
     skip_unknown: options.SkipUnknownFlag = False,
     average: Annotated[
-        bool, typer.Option("--average", help="Mean outcomes and effects over the cohort, with intervals")
+        bool,
+        typer.Option("--average", help="Mean outcomes and effects over the cohort, intervals where known"),
     ] = False,
     by: Annotated[
         str | None,

@@ -35,6 +35,7 @@ NONE_OF_MEMBERS: Final = (
     "none (members of an ensemble learn from the same subjects and shrink effects alike, by how much their spread does "
     "not show)"
 )
+NONE_OF_ONE: Final = "none (a network shrinks effects, by how much nothing that it says shows)"
 NONE: Final = "none (the model says nothing of what its training leaves open)"
 
 Floats = NDArray[np.float64]
@@ -402,7 +403,9 @@ def _is_ensemble(model: FittedModel) -> bool:
 def kind_of(model: FittedModel) -> str:
     """Return what the intervals of a model's averages include, or why there are none."""
     if not is_joint(model):
-        return NONE_OF_MEMBERS if _is_ensemble(model) else NONE
+        if _is_ensemble(model):
+            return NONE_OF_MEMBERS if model.members > 1 else NONE_OF_ONE
+        return NONE
     if not _draws_training(model):
         return "subjects and their posterior (not what the training sample leaves open: fit the model again)"
     return "subjects and training (posterior)"

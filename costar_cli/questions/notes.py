@@ -451,7 +451,10 @@ def _on_lights(report: WhatIfReport) -> Iterator[str]:
 
 
 def _on_range(report: WhatIfReport, dataset: Dataset) -> Iterator[str]:
-    """Note each outcome that is never negative in the data and is estimated to be; estimates are not clipped."""
+    """Note each outcome that is never negative in the data and is estimated to be.
+
+    Only models of version 0.3.0 without a calibration can do so: all others know which values cannot occur.
+    """
     estimates = [
         np.where(report.hidden_of(answer, i), np.nan, answer.estimates.mean_QHY[i, : len(plan)])
         for answer in report.models

@@ -257,7 +257,8 @@ def _judge(
     """Return what held-out subjects say of what a fit ends with: arrays and facts of its file, and what is doubtful.
 
     They are the calibration of its intervals (spec BAND-3), the support of plans (spec SUPPORT-6) and the hazards of
-    ends (spec SURV-2, SURV-11). Facts about outcomes stand in the calibration, or, where there is none, in the support.
+    ends (spec SURV-2, SURV-11). Facts about outcomes stand in the calibration, where there is none in the support, and
+    where there is neither by themselves.
     Beside them stands whether differences between plans are effects (spec SUPPORT-10).
     """
     task = run.task
@@ -280,6 +281,8 @@ def _judge(
     told |= {"calibration": calibration.to_meta()} if calibration else {}
     if support:
         told["practice"] = support.to_meta() | ({} if calibration else {"facts": facts.to_meta()})
+    if not (calibration or support):
+        told["outcome_facts"] = {"facts": facts.to_meta()}
     if survival:
         told["survival"] = survival.to_meta()
     return arrays, told, doubt

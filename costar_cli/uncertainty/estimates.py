@@ -256,7 +256,7 @@ def facts_of(model: FittedModel) -> OutcomeFacts | None:
     Raises:
         ArtifactError: they are damaged, or not those of its outcomes.
     """
-    part = "calibration" if model.meta.get("calibration") else "practice"
+    part = next((name for name in ("calibration", "practice") if model.meta.get(name)), "outcome_facts")
     meta = model.meta.get(part)
     if not meta or (part == "practice" and "facts" not in meta):  # as in files of version 0.3.0
         return None

@@ -45,6 +45,21 @@ def ridge(data: Dataset) -> FittedModel:
     return model_of(fit_method(data, "ridge", METHODS["ridge"].default_settings(), FinetuneConfig()))
 
 
+def test_models_without_held_out_windows_know_what_cannot_occur(data: Dataset) -> None:
+    val = Part("source", "val")  # of one step each: nothing calibrates, and nothing says what practice is
+    short = replace(data, panels={**data.panels, val: data.panels[val].until(1)})
+    model = model_of(fit_method(short, "ridge", METHODS["ridge"].default_settings(), FinetuneConfig()))
+    assert not {"calibration", "practice"} & model.meta.keys()
+    facts = facts_of(model)
+    assert facts is not None
+    assert facts.lower == (0.0,)
+    panel, request = data.panels[Part("source", "test")], request_of({"on": [{"a": 1}] * STEPS}, ORIGIN, SCHEMA, STEPS)
+    cohort = Cohort.of(panel, panel.subject_id.tolist(), origin=ORIGIN)
+    [answers] = answer_cohort("ridge", model, cohort, request)
+    assert model.rollout(panel, answers.queries).min() < -0.05
+    assert answers.estimates.mean_QHY.min() == 0
+
+
 def test_counts_are_never_below_zero_wherever_they_are_estimated(data: Dataset, ridge: FittedModel) -> None:
     panel = data.panels[Part("source", "test")]
     request = request_of({"always": [{"a": 1}] * STEPS}, ORIGIN, SCHEMA, STEPS)
