@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
@@ -92,6 +92,11 @@ class NullReporter:
     def warn(self, message: str) -> None:
         """Keep the warning in `warnings`."""
         self.warnings.append(message)
+
+
+def with_warnings(meta: Mapping[str, Any], warnings: Sequence[str]) -> dict[str, Any]:
+    """Return the meta of an artifact with warnings of what was found when it was opened."""
+    return {**meta, "warnings": [*meta.get("warnings", ()), *warnings]}
 
 
 def warnings_of(what: str, meta: Mapping[str, Any]) -> list[str]:

@@ -8,13 +8,21 @@ import pytest
 import torch
 from scipy.special import expit
 
+from costar_cli.cohort import Cohort
+from costar_cli.cohort.answers import warnings_about
+from costar_cli.config.models import FinetuneConfig
 from costar_cli.methods.mixed.law import Design
 from costar_cli.methods.mixed.likelihood import Effects
 from costar_cli.methods.mixed.logit import GRID, LogitPosterior, marginal
 from costar_cli.methods.mixed.model import MixedModel
+from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.panel import Dataset, Panel, Part, Queries, Variable
+from costar_cli.reporting import warnings_of
+from costar_cli.whatif import estimate_outcomes
 from tests.feedback_worlds import BINARY, LINEAR
-from tests.methods.mixed_worlds import TEST, TRAIN, fitted
+from tests.fits import fit_method, model_of
+from tests.methods.mixed_worlds import TEST, TRAIN, fit, fitted
+from tests.whatif.whatif_worlds import request_of
 
 INTERCEPT, AGAIN, DRUG, SPREAD = -1.0, 0.7, -0.9, 1.3
 
@@ -203,3 +211,20 @@ def test_an_outcome_that_is_nearly_always_the_same_has_a_probability_near_that(u
     n = panel.n_subjects
     asked = Queries(np.arange(n, dtype=np.int32), np.ones(n, np.int16), np.ones((n, 5, 1), np.uint8))
     assert model.rollout(panel, asked) == pytest.approx(usual, abs=0.05)
+
+
+@pytest.mark.parametrize("stacked", [False, True], ids=["alone", "in a stack"])
+def test_files_with_a_linear_law_for_a_binary_outcome_warn_when_they_are_opened(*, stacked: bool) -> None:
+    linear = LINEAR.dataset(n=200, horizon=2)
+    trained = fit_method(linear, "stack", StackConfig(parts="mixed"), FinetuneConfig()) if stacked else fit(linear)
+    assert not any("linear law" in text for text in warnings_of("model `m`", model_of(trained).meta))
+    old = replace(trained, meta={**trained.meta, "schema": BINARY.schema.model_dump(mode="json")})
+    [warning] = [text for text in warnings_of("model `m`", model_of(old).meta) if "linear law" in text]
+    assert warning.startswith("model `m`: " + "mixed: " * stacked + "it gives binary outcomes (y) a linear law")
+    assert warning.endswith("fit it again with `costar finetune --overwrite`")
+    data = replace(linear, schema=BINARY.schema)
+    subject = int(data.panels[Part("source", "test")].subject_id[0])
+    request = request_of({"never": [{}, {}]}, 2, BINARY.schema, 2)
+    assert warning in estimate_outcomes(data, {"m": model_of(old)}, request, subject=subject).warnings
+    cohort = Cohort.of(data.panels[Part("source", "test")], [*range(20)], origin=2)
+    assert warning in [*warnings_about(data, {"m": model_of(old)}, cohort, request)]

@@ -1,7 +1,7 @@
 """The fitted growth model: what a history says of its subject's effects, and answers of it (spec MIXED-8 to 11)."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Self
 
@@ -24,6 +24,7 @@ from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
 from costar_cli.panel import Panel, Queries
 from costar_cli.panel.visits import elapsed, elapsed_dose
+from costar_cli.reporting import with_warnings
 
 __all__ = ["Histories", "MixedModel"]
 
@@ -31,6 +32,10 @@ SUBJECTS: Final = 512  # whose histories are summed at once: their cross product
 DISTRIBUTED: Final = 2_048  # queries whose derivatives are held at once
 DRAWS: Final = 256  # courses that probabilities are means over
 COURSES: Final = 1_024  # queries whose courses are held at once
+LINEAR: Final = (  # of files from before spec MIXED-14
+    "it gives binary outcomes ({}) a linear law, as older versions did, with probabilities up to .2 off: fit it again "
+    "with `costar finetune --overwrite`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,11 @@ class MixedModel(EncodingModel[Histories]):
         uneven = elapsed_dose(model.schema.treatments) is not None  # columns stand twice (spec MIXED-12)
         columns = (1 + dx + dy + factors + exposures) * (1 + uneven)
         shapes |= equations_shapes(dx, columns, uneven=uneven) if linked else {}
-        return model.require_arrays(shapes, optional=[name for name in shapes if name.endswith(f".{OPEN}")])
+        model = model.require_arrays(shapes, optional=[name for name in shapes if name.endswith(f".{OPEN}")])
+        kinds = ((model.schema.outcomes[law.outcome], law.logit) for law in laws)
+        if old := [outcome.name for outcome, logit in kinds if outcome.kind == "binary" and not logit]:
+            return replace(model, meta=with_warnings(model.meta, [LINEAR.format(", ".join(old))]))
+        return model
 
     @property
     def stepwise(self) -> bool:

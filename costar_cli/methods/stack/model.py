@@ -1,7 +1,7 @@
 """A fitted stack: its parts answer, their answers are combined step by step (spec STACK-6, STACK-7)."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,7 @@ from costar_cli.methods.registry import Adjusts, named_parts
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
 from costar_cli.methods.stored import model_of
 from costar_cli.panel import Panel, Queries
-from costar_cli.reporting import Reporter
+from costar_cli.reporting import Reporter, with_warnings
 
 __all__ = ["PARTS", "StackModel", "part_artifacts", "read_stack"]
 
@@ -174,6 +174,10 @@ def read_stack(artifact: Artifact, device: torch.device | str = "cpu") -> StackM
     parts = {name: model_of(content, str(device)) for name, content in artifacts.items()}
     model = StackModel.from_artifact(artifact, device, parts=parts, artifacts=artifacts)
     _require_combination(model)
+    kept = {name: content.meta.get("warnings", ()) for name, content in artifacts.items()}
+    found = [(name, text) for name in model.answering for text in parts[name].meta.get("warnings", ())]
+    if opened := [f"{name}: {text}" for name, text in found if text not in kept[name]]:
+        model = replace(model, meta=with_warnings(model.meta, opened))
     if all(isinstance(parts[name], PredictsDistribution) for name in model.answering):
         return DistributedStackModel(**{own.name: getattr(model, own.name) for own in fields(model)})
     return model
