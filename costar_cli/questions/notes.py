@@ -24,7 +24,7 @@ from costar_cli.questions.report import WhatIfReport
 from costar_cli.questions.request import lacking, possible_plans, unseen_in_plans
 from costar_cli.questions.subjects import Cohort
 from costar_cli.reporting import warnings_of
-from costar_cli.uncertainty import BLACK_BOX, NO_LEVEL, RANGE, Calibration, Reactions
+from costar_cli.uncertainty import BLACK_BOX, BY_LAW, CALIBRATED, NO_LEVEL, RANGE, Calibration, Reactions
 
 __all__ = [
     "notes_on",
@@ -421,6 +421,8 @@ def _on_differences(answer: ModelAnswers) -> Iterator[str]:
         yield f"{name} {of} a single black box: it says nothing of how far differences between plans may be off"
     elif NO_LEVEL in answer.differences.kind_Y:
         yield f"differences of binary outcomes by {name} have no limits: nothing measures how far they may be off"
+    if answer.apart is not None and CALIBRATED in answer.differences.kind_Y:
+        yield f"limits of differences by {name} {BY_LAW}"
 
 
 _WITHOUT = {

@@ -14,7 +14,7 @@ from costar_cli.panel.findings import counted
 from costar_cli.plans.words import in_words, steps_by_name
 from costar_cli.search.run import Best
 from costar_cli.search.scoring import SearchQuestion
-from costar_cli.uncertainty import BLACK_BOX, LIGHTS, NO_LEVEL, RANGE, RED, TOO_FEW, Calibration
+from costar_cli.uncertainty import BLACK_BOX, BY_LAW, CALIBRATED, LIGHTS, NO_LEVEL, RANGE, RED, TOO_FEW, Calibration
 
 if TYPE_CHECKING:
     from costar_cli.frames import Frame
@@ -313,6 +313,8 @@ def _on_limits(report: SearchReport) -> Iterator[str]:
             f"differences of binary outcomes by model `{report.label}` have no limits: nothing measures how far they "
             "may be off, so that no plan can be told from the best"
         )
+    elif report.difference_kind == CALIBRATED:
+        yield f"limits of differences by model `{report.label}` {BY_LAW}"
     if why := report.why_no_intervals:
         yield f"no intervals: {why}"
 

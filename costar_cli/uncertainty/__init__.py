@@ -2,6 +2,7 @@
 
 from costar_cli.uncertainty.calibration import (
     BLACK_BOX,
+    BY_LAW,
     CALIBRATED,
     NO_LEVEL,
     RANGE,
@@ -47,6 +48,7 @@ from costar_cli.uncertainty.survival_fit import GoesOn, Survival, goes_on, learn
 
 __all__ = [
     "BLACK_BOX",
+    "BY_LAW",
     "CALIBRATED",
     "LEAST_MEMBERS",
     "LIGHTS",

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import warnings
-from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -14,7 +13,6 @@ import pytest
 
 import costar_cli as costar
 from costar_cli.app import main
-from costar_cli.cohort.averages import kind_of
 from costar_cli.errors import DataError, MismatchError, UsageError
 from costar_cli.panel import Part
 
@@ -94,12 +92,6 @@ def test_averages_of_an_ensemble_have_no_interval_and_say_why(dataset, model, mo
     assert kind.startswith("none (members of an ensemble learn from the same subjects and shrink effects alike")
     assert found[["lower", "upper"]].isna().all(axis=None)
     assert found["estimate"].notna().all()
-
-
-def test_averages_of_a_single_network_do_not_speak_of_members(model):
-    one = replace(model.fitted, params={name: values[:1] for name, values in model.fitted.params.items()})
-    assert kind_of(one) == "none (a network shrinks effects, by how much nothing that it says shows)"
-    assert "members" in kind_of(model.fitted)
 
 
 def test_what_compares_plans_by_a_regression_warns_that_differences_are_no_effects(dataset, ridge):

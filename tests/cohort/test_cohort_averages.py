@@ -118,7 +118,7 @@ def test_few_subjects_and_a_single_black_box_have_no_interval():
     for found in (few, one):
         assert {row["lower"] for row in found.to_rows()} == {None}
     assert few.interval_kind == "subjects and training (posterior)"
-    assert one.interval_kind.startswith("none (members of an ensemble")
+    assert one.interval_kind == "none (a network shrinks effects, by how much nothing that it says shows)"
 
 
 def test_ensembles_have_no_interval_however_many_members_they_have_and_say_why():

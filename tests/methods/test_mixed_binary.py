@@ -6,10 +6,11 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from scipy.special import expit
-
 from costar_cli.cohort import Cohort
 from costar_cli.cohort.answers import warnings_about
+from costar_cli.whatif import estimate_outcomes
+from scipy.special import expit
+
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.methods.mixed.law import Design
 from costar_cli.methods.mixed.likelihood import Effects
@@ -18,7 +19,6 @@ from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.panel import Dataset, Panel, Part, Queries, Variable
 from costar_cli.reporting import warnings_of
-from costar_cli.whatif import estimate_outcomes
 from tests.feedback_worlds import BINARY, LINEAR
 from tests.fits import fit_method, model_of
 from tests.methods.mixed_worlds import TEST, TRAIN, fit, fitted

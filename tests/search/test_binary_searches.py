@@ -57,6 +57,7 @@ def test_only_differences_of_binary_outcomes_have_no_limits(world: FeedbackWorld
         assert (answer.best.alike > 1) == binary
     notes = [note for note in report.notes if "differences of binary outcomes by model `mixed` have no limits" in note]
     assert len(notes) == binary
+    assert any("take its law to be right" in note for note in report.notes) is not binary
 
 
 def test_people_read_no_level_of_differences_and_no_count_of_plans_that_rests_on_one() -> None:

@@ -36,5 +36,6 @@ def test_only_differences_of_binary_outcomes_have_no_limits(world: FeedbackWorld
     assert (
         any("differences of binary outcomes by model `mixed` have no limits" in note for note in report.notes) is binary
     )
+    assert any("take its law to be right" in note for note in report.notes) is not binary
     outcomes = report.to_rows()
     assert {(row["interval_kind"], row["level"]) for row in outcomes} == {("calibrated", 0.9)}
