@@ -26,8 +26,8 @@ import numpy as np
 import costar_cli
 from benchmarks.comparing import Row, fitted, read, replaced, write
 from benchmarks.machine import commit, machine, versions
+from costar_cli.data import Dataset
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset
 from costar_cli.plans import PlanRequest, TreatmentPlan
 from costar_cli.questions import (
     AverageEffects,

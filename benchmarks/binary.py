@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from costar_cli.panel import Variable
+from costar_cli.data import Variable
 from tests.methods.test_boosting_binary import binary_world, losses
 
 SEEDS = range(5)

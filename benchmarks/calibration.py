@@ -34,21 +34,16 @@ from benchmarks import comparing, support
 from benchmarks.comparing import Row, made, read
 from benchmarks.machine import commit, machine, versions
 from costar_cli.config.models import Config
-from costar_cli.datasets.registry import sources
-from costar_cli.evaluate.bands import BandTest
-from costar_cli.evaluate.calibrated import WINDOWS, Calibrated
-from costar_cli.evaluate.calibration import REPORTED, covered
-from costar_cli.evaluate.metrics import average_over_steps
-from costar_cli.evaluate.run import part_to_score
-from costar_cli.evaluate.score import score
-from costar_cli.methods.base import FittedModel
-from costar_cli.methods.registry import METHODS
-from costar_cli.methods.stack.model import StackModel
-from costar_cli.panel import Dataset, Domain, Part, Queries
-from costar_cli.panel.store import read_dataset
-from costar_cli.reporting import NullReporter, NullTask
-from costar_cli.settings.resolve import resolve
-from costar_cli.uncertainty import (
+from costar_cli.data import Dataset, Domain, Part, Queries
+from costar_cli.data.registry import sources
+from costar_cli.data.store import read_dataset
+from costar_cli.evaluation.bands import BandTest
+from costar_cli.evaluation.calibrated import WINDOWS, Calibrated
+from costar_cli.evaluation.calibration import REPORTED, covered
+from costar_cli.evaluation.metrics import average_over_steps
+from costar_cli.evaluation.run import part_to_score
+from costar_cli.evaluation.score import score
+from costar_cli.inference import (
     Calibration,
     OutcomeFacts,
     calibrate,
@@ -60,7 +55,12 @@ from costar_cli.uncertainty import (
     held_out,
     tells_differences,
 )
-from costar_cli.uncertainty import floor as floors
+from costar_cli.inference import floor as floors
+from costar_cli.methods.base import FittedModel
+from costar_cli.methods.registry import METHODS
+from costar_cli.methods.stack.model import StackModel
+from costar_cli.reporting import NullReporter, NullTask
+from costar_cli.settings.resolve import resolve
 
 PARTS: Final = "mixed,ridge,growth"
 PAIRS: Final = 150

@@ -30,19 +30,19 @@ import numpy as np
 import torch
 
 from benchmarks.comparing import Row, fitted, read, write
+from costar_cli.data import Dataset, Part, Scaler
+from costar_cli.data.store import read_dataset
+from costar_cli.data.windows import factual_windows
 from costar_cli.errors import UsageError
-from costar_cli.evaluate.limit import known_limit, score_limit
-from costar_cli.evaluate.metrics import SquaredErrors, average_over_steps
-from costar_cli.evaluate.score import TestPart, score
+from costar_cli.evaluation.limit import known_limit, score_limit
+from costar_cli.evaluation.metrics import SquaredErrors, average_over_steps
+from costar_cli.evaluation.score import TestPart, score
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS, SHORT_LIST
 from costar_cli.methods.stack.method import anchors_among
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.methods.stack.plan_weights import plan_weights
 from costar_cli.methods.stack.weights import Errors, error_scales, weigh
-from costar_cli.panel import Dataset, Part, Scaler
-from costar_cli.panel.store import read_dataset
-from costar_cli.panel.windows import factual_windows
 from costar_cli.reporting import NullReporter, NullTask
 
 __all__ = ["compare", "main", "summary"]

@@ -3,20 +3,20 @@
 import torch
 
 from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Dataset, Scaler
+from costar_cli.data.tensors import PanelTensors
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.methods.base import Stage
 from costar_cli.methods.costar.decoding import DecoderShape
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.shared.members import stack_members
-from costar_cli.panel import Dataset, Scaler
-from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter
-from costar_cli.train.group import GroupState
-from costar_cli.train.loop import stepping
-from costar_cli.train.runtime import Runtime
+from costar_cli.training.group import GroupState
+from costar_cli.training.loop import stepping
+from costar_cli.training.runtime import Runtime
 
 __all__ = ["Steps", "finetune_stage", "pretrain_stage", "train_panel", "training_data", "untrained_model"]
 

@@ -20,8 +20,8 @@ import numpy as np
 
 import costar_cli
 from benchmarks.measure import Child, Figure, Measured, run, run_child
-from costar_cli.panel import Dataset, Part
-from costar_cli.panel.panel import join_panels
+from costar_cli.data import Dataset, Part
+from costar_cli.data.panel import join_panels
 
 GOAL_S, GOAL_MB = 60.0, 2000.0
 SUBJECTS, STEPS, ORIGIN, FIRST = 10_000, 6, 40, 1_000_000

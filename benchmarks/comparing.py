@@ -6,9 +6,9 @@ from pathlib import Path
 
 import costar_cli as costar
 from benchmarks.machine import commit, machine, machine_slug, versions
+from costar_cli.data import Dataset
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
-from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
 
 __all__ = ["Row", "fitted", "made", "provenance", "read", "replaced", "write"]

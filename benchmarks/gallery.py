@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import costar_cli as costar
-from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries
+from costar_cli.data import Dataset, Panel, PanelSchema, Part, Queries
 
 __all__ = ["main"]
 

@@ -27,11 +27,11 @@ import torch
 import costar_cli
 from benchmarks.measure import Figure, Measured, run
 from costar_cli.api.scores import evaluate_models
-from costar_cli.figures.style import COLOURS, PLAN_MARKERS, figure, save
-from costar_cli.panel import Dataset, Panel
-from costar_cli.panel.schema import Variable
+from costar_cli.data import Dataset, Panel
+from costar_cli.data.schema import Variable
 from costar_cli.plans import PlanRequest, TreatmentPlan
 from costar_cli.questions import Cohort, answer_cohort, names_of
+from costar_cli.report.figures.style import COLOURS, PLAN_MARKERS, figure, save
 
 FEW: Final = {"val": 64, "target_train": 8, "target_val": 8, "target_test": 8}
 BASE: Final = {"subjects": 128, "steps": 32, "covariates": 2, "members": 1}

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
-from costar_cli.evaluate.limit import known_limit, score_limit
-from costar_cli.evaluate.metrics import average_over_steps
-from costar_cli.evaluate.score import TestPart
-from costar_cli.panel import Dataset, Part, Scaler
-from costar_cli.panel.store import read_dataset
+from costar_cli.data import Dataset, Part, Scaler
+from costar_cli.data.store import read_dataset
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
+from costar_cli.evaluation.limit import known_limit, score_limit
+from costar_cli.evaluation.metrics import average_over_steps
+from costar_cli.evaluation.score import TestPart
 from costar_cli.reporting import NullReporter
 
 BATCH = 65_536

@@ -20,7 +20,7 @@ import pandas as pd
 
 import costar_cli
 from benchmarks.measure import Child, Figure, Measured, run, run_child
-from costar_cli.panel import Dataset
+from costar_cli.data import Dataset
 
 GOAL_S, GOAL_MB, MEMBERS = 180.0, 1000.0, 5
 OTHERS: Final = ("rmsn", "gnet", "edct", "ct", "crn")

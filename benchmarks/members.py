@@ -34,7 +34,7 @@ from benchmarks.cohort import Steps, finetune_stage, pretrain_stage, training_da
 from benchmarks.measure import Figure, Measured, Timing, interleaved, ratio, run, run_child
 from costar_cli.config.models import FinetuneConfig, PretrainConfig, RuntimeConfig
 from costar_cli.methods.base import Stage
-from costar_cli.train.runtime import Runtime
+from costar_cli.training.runtime import Runtime
 
 __all__ = ["main"]
 

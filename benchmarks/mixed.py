@@ -27,9 +27,9 @@ import numpy as np
 import costar_cli as costar
 from benchmarks.measure import Figure, Measured, interleaved, ratio, run
 from benchmarks.scoring import by_panel, query_sets
+from costar_cli.data import Dataset, Panel, Part, Queries
 from costar_cli.methods.mixed.law import carried
 from costar_cli.methods.mixed.model import MixedModel
-from costar_cli.panel import Dataset, Panel, Part, Queries
 from tests.methods.mixed_worlds import DECAY, SCHEMA, SPREAD, TEST, TRAIN, fitted, grow, next_level
 
 __all__ = ["main", "measure"]

@@ -2,7 +2,7 @@
 
     python -m benchmarks.pretrain_step [--json] [--out FILE] [--quick] [--threads 2] [--repeats 9]
 
-Ours is `costar_cli.train.loop.training_step` on a `PretrainStage`: views, dropout bytes, two encoders, contrast,
+Ours is `costar_cli.training.loop.training_step` on a `PretrainStage`: views, dropout bytes, two encoders, contrast,
 backward, finite checks, Adam. The yardstick is `LiteralPretrainer.step` (benchmarks/literal_costar.py). Both contrast
 all active positions of 64 simulated tumour patients at gamma 10 (T = 59), in float32, and take turns in one process.
 
@@ -41,10 +41,10 @@ from benchmarks.cohort import Steps, pretrain_stage, train_panel, training_data
 from benchmarks.literal_costar import LiteralPretrainer
 from benchmarks.measure import Figure, Measured, interleaved, peak_gflops, ratio, run, run_child
 from costar_cli.config.models import EncoderConfig, PretrainConfig, RuntimeConfig
+from costar_cli.data import Dataset
 from costar_cli.methods.costar.pretraining import PretrainStage
-from costar_cli.panel import Dataset
-from costar_cli.train.optimiser import Adam
-from costar_cli.train.runtime import Runtime
+from costar_cli.training.optimiser import Adam
+from costar_cli.training.runtime import Runtime
 
 __all__ = ["main", "step_flops", "take_steps"]
 

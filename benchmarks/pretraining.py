@@ -25,8 +25,8 @@ from scipy import stats
 
 import costar_cli as costar
 from benchmarks.machine import commit, machine, versions
-from costar_cli.evaluate import EvaluationReport
-from costar_cli.evaluate.metrics import Floats, average_over_steps
+from costar_cli.evaluation import EvaluationReport
+from costar_cli.evaluation.metrics import Floats, average_over_steps
 
 SCRATCH, TARGET = "scratch", ",target"
 PRETEXTS = ("contrastive", "masked", "next_step", "contrastive+next_step", "masked,target", "next_step,target")

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from benchmarks.calibration import SIZES
 from benchmarks.comparing import Row, fitted, provenance, read, write
 from costar_cli.config.models import Config
-from costar_cli.datasets.registry import sources
-from costar_cli.datasets.retail.truth import m5_limit
+from costar_cli.data import Dataset, Part, Queries, as_plans
+from costar_cli.data.registry import sources
+from costar_cli.data.retail.truth import m5_limit
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Part, Queries, as_plans
 from costar_cli.reporting import NullReporter
 from costar_cli.settings.resolve import resolve
 

@@ -23,10 +23,10 @@ from unittest import mock
 from benchmarks.cohort import training_data
 from benchmarks.measure import Figure, Measured, run, run_child
 from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
+from costar_cli.data import Dataset
 from costar_cli.methods.shared import processes
-from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
-from costar_cli.train import RunIdentity, Runtime, finetune, loop, pretrain
+from costar_cli.training import RunIdentity, Runtime, finetune, loop, pretrain
 
 __all__ = ["main"]
 

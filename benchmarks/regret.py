@@ -22,11 +22,11 @@ import numpy as np
 
 from benchmarks.calibration import LABELS, simulated
 from benchmarks.comparing import Row, fitted, provenance, read, replaced, write
-from costar_cli.datasets.registry import truth_of
+from costar_cli.data import Dataset, Part, Queries
+from costar_cli.data.registry import truth_of
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Part, Queries
-from costar_cli.search import SearchRequest
-from costar_cli.search.regret import regrets
+from costar_cli.questions.search import SearchRequest
+from costar_cli.questions.search.regret import regrets
 
 QUESTIONS: Final[Mapping[str, SearchRequest]] = {
     "tumor": SearchRequest(minimise=("tumour_volume at end",), cost=("chemotherapy 0.5", "radiotherapy 0.5")),

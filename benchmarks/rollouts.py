@@ -25,15 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.measure import Figure, Measured, interleaved, run
-from costar_cli.artifact import Artifact
 from costar_cli.config.models import FinetuneConfig, RuntimeConfig
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Dataset, Panel, Part, Queries
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
+from costar_cli.files import Artifact
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import EncodesOnce, FittedModel
-from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.reporting import NullReporter
-from costar_cli.train import RunIdentity, finetune
+from costar_cli.training import RunIdentity, finetune
 
 __all__ = ["answer_all", "cut_off", "fitted", "main"]
 

@@ -24,9 +24,9 @@ import numpy as np
 
 from benchmarks.comparing import Row, fitted, write
 from benchmarks.machine import commit, machine, machine_slug
+from costar_cli.data import Dataset, Location, Part
+from costar_cli.data.store import read_dataset
 from costar_cli.methods.base import DrawsOutcomes, FittedModel
-from costar_cli.panel import Dataset, Location, Part
-from costar_cli.panel.store import read_dataset
 from costar_cli.plans import PlanRequest, parse_plans
 from costar_cli.questions import Averager, Cohort, answer_cohort, names_of, true_answers
 from costar_cli.questions.answers import ask_plans

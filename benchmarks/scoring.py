@@ -30,15 +30,15 @@ from torch import Tensor
 from benchmarks.cohort import untrained_model
 from benchmarks.literal_costar import LiteralEncoder
 from benchmarks.measure import Figure, Measured, Timing, interleaved, run, run_child
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Dataset, Panel, Part, Queries
+from costar_cli.data.tensors import PanelTensors
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.methods.costar.encoder import CostarEncoder
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.predictor import outcome_head
 from costar_cli.methods.costar.representation import encode_panel
 from costar_cli.methods.shared.members import member_module, submodule
-from costar_cli.panel import Dataset, Panel, Part, Queries
-from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter
 
 __all__ = ["even_batches", "literal_encoder", "main", "re_encode", "score_all"]

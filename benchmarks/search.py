@@ -18,13 +18,13 @@ import numpy as np
 import costar_cli as costar
 from benchmarks.measure import Figure, Measured, interleaved, run
 from costar_cli.config.choices import InitName
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Dataset, Panel, Part
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Panel, Part
+from costar_cli.questions.search import SearchRequest, search
 from costar_cli.reporting import NullReporter
-from costar_cli.search import SearchRequest, search
 
 __all__ = ["main"]
 

@@ -20,12 +20,12 @@ from scipy.special import logit
 
 import costar_cli as costar
 from benchmarks.comparing import provenance, read, replaced, write
-from costar_cli.datasets.registry import truth_of
+from costar_cli.data import Dataset, Part, Queries
+from costar_cli.data.registry import truth_of
+from costar_cli.inference import calibration_of, estimate, support_of
+from costar_cli.inference.practice import decisions_of
+from costar_cli.inference.sensitivity import Confounded, largest_gamma
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Part, Queries
-from costar_cli.uncertainty import calibration_of, estimate, support_of
-from costar_cli.uncertainty.practice import decisions_of
-from costar_cli.uncertainty.sensitivity import Confounded, largest_gamma
 
 TEST = Part("source", "test")
 STEPS = (1, 2, 4, 6)

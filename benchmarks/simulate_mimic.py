@@ -22,7 +22,7 @@ GOAL_S, GOAL_MB = 300.0, 4000.0
 READ = """
 import sys
 from pathlib import Path
-from costar_cli.panel.store import read_dataset
+from costar_cli.data.store import read_dataset
 read_dataset(Path(sys.argv[1]))
 """
 

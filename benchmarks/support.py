@@ -26,14 +26,14 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from benchmarks.comparing import Row, fitted, provenance, read, write
-from costar_cli.datasets.registry import truth_of
-from costar_cli.evaluate.calibration import covered
+from costar_cli.data import Dataset, Panel, Part, Queries
+from costar_cli.data.queries import rolling_origin
+from costar_cli.data.registry import truth_of
+from costar_cli.data.store import read_dataset
+from costar_cli.data.support import Support
+from costar_cli.evaluation.calibration import covered
+from costar_cli.inference import LIGHTS, NOT_JUDGED, Calibration, calibration_of, estimate, support_of
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Panel, Part, Queries
-from costar_cli.panel.queries import rolling_origin
-from costar_cli.panel.store import read_dataset
-from costar_cli.panel.support import Support
-from costar_cli.uncertainty import LIGHTS, NOT_JUDGED, Calibration, calibration_of, estimate, support_of
 
 FIELDS = (
     "data", "method", "setup", "questions", "answers", "light", "auroc",
@@ -103,7 +103,7 @@ def alive(panel: Panel, calibration: Calibration | None) -> NDArray[np.bool_]:
 
 
 def _factual(dataset: Dataset, part: Part, queries: Queries) -> bool:
-    from costar_cli.evaluate.score import truth_of as kind_of  # noqa: PLC0415 - another thing of the same name
+    from costar_cli.evaluation.score import truth_of as kind_of  # noqa: PLC0415 - another thing of the same name
 
     return kind_of(dataset.panel(*part), queries) == "factual"
 

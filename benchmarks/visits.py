@@ -17,12 +17,12 @@ import numpy as np
 
 from benchmarks.choice_of_method import test_error
 from benchmarks.comparing import fitted
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Dataset, Panel, Part, Queries
+from costar_cli.data.queries import as_plans
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.mixed.model import MixedModel
-from costar_cli.panel import Dataset, Panel, Part, Queries
-from costar_cli.panel.queries import as_plans
 from costar_cli.reporting import NullReporter
 
 LEAST, SEEN_CM3 = 0.1, 1.0  # of the volume at the origin; at the origin

@@ -19,14 +19,14 @@ from tempfile import TemporaryDirectory
 from benchmarks.comparing import made
 from benchmarks.evaluate_memory import costar
 from benchmarks.measure import Figure, Measured, interleaved, ratio, run
-from costar_cli.artifact import Artifact, write_artifact
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Dataset
+from costar_cli.data.store import write_dataset
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
+from costar_cli.files import Artifact, write_artifact
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.stored import model_of
-from costar_cli.panel import Dataset
-from costar_cli.panel.store import write_dataset
 from costar_cli.plans import parse_plans
 from costar_cli.questions import estimate_outcomes
 from costar_cli.reporting import NullReporter

@@ -15,16 +15,16 @@ from pathlib import Path
 
 from benchmarks.calibration import scored
 from costar_cli.api.fitting import plan_fit
-from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
+from costar_cli.data import Dataset, Part
+from costar_cli.data.store import read_dataset
+from costar_cli.files import Artifact
+from costar_cli.inference import calibration_of
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.stored import model_of
-from costar_cli.panel import Dataset, Part
-from costar_cli.panel.store import read_dataset
 from costar_cli.reporting import NullReporter
 from costar_cli.settings.resolve import resolve
-from costar_cli.uncertainty import calibration_of
 
 
 def fitted(dataset: Dataset, method: str, preset: str) -> FittedModel:

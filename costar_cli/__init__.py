@@ -3,8 +3,10 @@
 `import costar_cli as costar` is instant: what a name stands for is imported when it is first used.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from costar_cli.config.lazy import importer
+from costar_cli.config.version import VERSION
 
 if TYPE_CHECKING:
     from costar_cli.api.data import ingest, read_dataset, read_new_subjects, read_table, simulate
@@ -14,9 +16,9 @@ if TYPE_CHECKING:
     from costar_cli.api.scores import evaluate_models, judge_gates, score_search
     from costar_cli.api.search import search_plans
     from costar_cli.api.training import fit, pretrain
-    from costar_cli.benchmark.call import benchmark_methods
+    from costar_cli.cli.benchmarking.call import benchmark_methods
+    from costar_cli.data import Dataset
     from costar_cli.errors import CostarError, CostarWarning
-    from costar_cli.panel import Dataset
 
 __all__ = [
     "CostarError",
@@ -42,15 +44,15 @@ __all__ = [
     "write_report",
 ]
 
-__version__ = "0.3.0"
+__version__ = VERSION
 
 _HOMES = {  # the module of each name
     "CostarError": "errors",
     "CostarWarning": "errors",
-    "Dataset": "panel",
+    "Dataset": "data",
     "Encoder": "api.model",
     "Model": "api.model",
-    "benchmark_methods": "benchmark.call",
+    "benchmark_methods": "cli.benchmarking.call",
     "estimate_outcomes": "api.estimates",
     "evaluate_models": "api.scores",
     "fit": "api.training",
@@ -69,14 +71,7 @@ _HOMES = {  # the module of each name
 
 
 if not TYPE_CHECKING:  # type checkers know the names above, and that there are no others
-
-    def __getattr__(name: str) -> object:
-        """Import what a name stands for (PEP 562)."""
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
+    __getattr__ = importer(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

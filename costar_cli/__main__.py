@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
+from costar_cli.config.memory import GB, Memory, own_limits
 from costar_cli.errors import STOPS, CostarError, DataError, DeviceError, Termination
-from costar_cli.memory import GB, Memory, own_limits
 
 KILLED_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 MOST_TOLD = 64  # exit codes of one byte; there are one or two
@@ -39,7 +39,7 @@ def run_here() -> int:
     """Run the command line in this process, which ends with it, and return its exit code."""
     termination = Termination.of_process()
     try:
-        from costar_cli.app import main  # noqa: PLC0415 - it takes a second, in which a signal may come
+        from costar_cli.cli.app import main  # noqa: PLC0415 - it takes a second, in which a signal may come
 
         termination.stop_if_signalled()
         return main()
@@ -124,7 +124,7 @@ def _open_what_is_closed() -> None:
 
 
 def _tell(error: CostarError) -> int:
-    from costar_cli.ui.output import Output, tell_failure  # noqa: PLC0415
+    from costar_cli.reporting.output import Output, tell_failure  # noqa: PLC0415
 
     return tell_failure(Output(json="--json" in sys.argv), error)
 

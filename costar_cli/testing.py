@@ -20,16 +20,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config, EncoderConfig, FinetuneConfig, RuntimeConfig
-from costar_cli.datasets.base import DataSource, called
+from costar_cli.data import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable
+from costar_cli.data.base import DataSource, called
+from costar_cli.data.check import check_dataset
 from costar_cli.errors import UsageError
+from costar_cli.files import Artifact
 from costar_cli.methods import Method
 from costar_cli.methods.base import EncodesOnce, FittedModel
-from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable
-from costar_cli.panel.check import check_dataset
 from costar_cli.reporting import NullReporter
-from costar_cli.train import RunIdentity, Trained, finetune
+from costar_cli.training import RunIdentity, Trained, finetune
 
 __all__ = [
     "PREDICTION_CHECKS",

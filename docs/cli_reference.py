@@ -16,8 +16,8 @@ from typing import Any
 import typer
 
 from costar_cli import errors
-from costar_cli.app import app
-from costar_cli.commands.verb import described, examples_of
+from costar_cli.cli.app import app
+from costar_cli.cli.verb import described, examples_of
 from costar_cli.settings.keys import Key, all_keys
 from costar_cli.settings.presets import PRESETS
 
@@ -190,7 +190,7 @@ def draws_help_as_stored() -> bool:
 def help_pages() -> str:
     """Return the help of every command as a terminal of 80 columns shows it."""
     words = [[], ["simulate"], ["ingest"], *(path.split()[1:] for path, _ in commands())]
-    code = f"from costar_cli.app import main\nfor words in {words!r}: assert main([*words, '--help']) == 0"
+    code = f"from costar_cli.cli.app import main\nfor words in {words!r}: assert main([*words, '--help']) == 0"
     plain = {key: value for key, value in os.environ.items() if not key.startswith(("COSTAR", "FORCE", "GITHUB"))}
     environment = {**plain, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8", "TERM": "dumb"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)  # noqa: S603

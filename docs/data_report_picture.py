@@ -8,10 +8,10 @@ from pathlib import Path
 
 from PIL import Image
 
-from costar_cli.datasets.table import TableInputs, ingest_table
-from costar_cli.datasets.table.schema_file import read_schema
-from costar_cli.figures.data_report.charts import figures
-from costar_cli.panel.report import describe_dataset
+from costar_cli.data.report import describe_dataset
+from costar_cli.data.table import TableInputs, ingest_table
+from costar_cli.data.table.schema_file import read_schema
+from costar_cli.report.figures.data_report.charts import figures
 from costar_cli.reporting import NullReporter
 
 HERE = Path(__file__).parent

@@ -14,12 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from costar_cli.datasets.retail.m5 import retail_dataset
-from costar_cli.datasets.retail.sequences import YearSequences, class_labels
-from costar_cli.datasets.retail.settings import RetailConfig
-from costar_cli.datasets.retail.weekly import CATEGORY_IDS, WeeklySales
-from costar_cli.figures.style import BLACK, BLUE, COLOURS, GREY, LIGHT_GREY, figure, save
-from costar_cli.panel import Part
+from costar_cli.data import Part
+from costar_cli.data.retail.m5 import retail_dataset
+from costar_cli.data.retail.sequences import YearSequences, class_labels
+from costar_cli.data.retail.settings import RetailConfig
+from costar_cli.data.retail.weekly import CATEGORY_IDS, WeeklySales
+from costar_cli.report.figures.style import BLACK, BLUE, COLOURS, GREY, LIGHT_GREY, figure, save
 from costar_cli.reporting import NullReporter
 from costar_cli.settings.presets import PRESETS
 from simulators.retail import (

@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from mimic_numbers import CALIBRATION_STAYS, Measured, calibration, lag_correlation, pair_correlations, shifts, tables
 
-from costar_cli.datasets.icu.semi_synthetic import simulate_mimic
-from costar_cli.datasets.icu.settings import MimicConfig
-from costar_cli.datasets.icu.table import IcuTable, embedded_cohort
-from costar_cli.figures.style import BLACK, BLUE, COLOURS, GREY, LIGHT_GREY, figure, save
-from costar_cli.panel import Dataset, Part
+from costar_cli.data import Dataset, Part
+from costar_cli.data.icu.semi_synthetic import simulate_mimic
+from costar_cli.data.icu.settings import MimicConfig
+from costar_cli.data.icu.table import IcuTable, embedded_cohort
+from costar_cli.report.figures.style import BLACK, BLUE, COLOURS, GREY, LIGHT_GREY, figure, save
 from costar_cli.reporting import NullReporter
 from simulators.icu import COVARIATES, IcuCohort, simulate_icu
 from simulators.icu.targets import CORRELATIONS, LAG_CORRELATIONS, RECORDED

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.datasets.icu.parts import choose_stays
-from costar_cli.datasets.icu.semi_synthetic import simulate_mimic
-from costar_cli.datasets.icu.settings import MimicConfig
-from costar_cli.datasets.icu.table import IcuTable, embedded_cohort
-from costar_cli.panel import Dataset, Part
+from costar_cli.data import Dataset, Part
+from costar_cli.data.icu.parts import choose_stays
+from costar_cli.data.icu.semi_synthetic import simulate_mimic
+from costar_cli.data.icu.settings import MimicConfig
+from costar_cli.data.icu.table import IcuTable, embedded_cohort
 from costar_cli.reporting import NullReporter
 from costar_cli.settings.presets import PRESETS
 from simulators.icu import COVARIATES, VARIABLES, IcuCohort, simulate_icu

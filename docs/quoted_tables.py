@@ -15,11 +15,11 @@ from pathlib import Path
 
 from benchmarks import calibration, prices, regret, sensitivity, support
 from benchmarks.all import RESULTS
-from costar_cli.datasets.registry import sources
-from costar_cli.evaluate.published import published_row
+from costar_cli.data.registry import sources
+from costar_cli.evaluation.published import published_row
+from costar_cli.inference.resampling import FEWEST_UNITS
 from costar_cli.methods.registry import METHODS
 from costar_cli.settings.presets import PRESETS
-from costar_cli.uncertainty.resampling import FEWEST_UNITS
 from docs import quoted_goals
 from docs.quoted_speed import bands_cost, gpu_table, preset_sentence, scale_table, speed_table
 from docs.quoted_wins import marked, observed_table, wins_table

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from costar_cli.datasets.table.schema_file import accepts, default_text, keys
+from costar_cli.data.table.schema_file import accepts, default_text, keys
 
 TARGET = Path(__file__).with_name("data-own.md")
 SECTION = re.compile(r"(<!-- keys: .*? -->\n).*?(<!-- /keys -->)", re.DOTALL)

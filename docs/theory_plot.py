@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from costar_cli.theory import (
+from benchmarks.theory import (
     BoundIngredients,
     PairGraph,
     PfaHead,

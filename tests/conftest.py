@@ -6,8 +6,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.panel import Dataset
+from costar_cli.data import Dataset
+from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.reporting import NullReporter
 
 # `HYPOTHESIS_PROFILE=explore` draws new and more examples; the default repeats the same ones on every run.
@@ -54,6 +54,6 @@ def tumor_config() -> TumorConfig:
 @pytest.fixture(scope="session")
 def tumor_dataset(tumor_config: TumorConfig) -> Dataset:
     """The data set of `tumor_config`, in memory; do not change its arrays."""
-    from costar_cli.datasets.tumor.simulate import simulate_tumor
+    from costar_cli.data.tumor.simulate import simulate_tumor
 
     return simulate_tumor(tumor_config, NullReporter())

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable, as_plans
-from costar_cli.panel.dose import Basis, Dose
+from costar_cli.data import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable, as_plans
+from costar_cli.data.dose import Basis, Dose
 
 STEPS, HORIZON, NOISE = 16, 3, 0.3
 DECAY, EFFECT, STAYS = 0.5, -0.5, 0.8  # of the carry-over, of a unit of it, of the distance from the mean

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from costar_cli.panel import Dataset, Panel, PanelSchema, Part, TreatmentEncoding, Variable
+from costar_cli.data import Dataset, Panel, PanelSchema, Part, TreatmentEncoding, Variable
 
 __all__ = ["BINARY", "LINEAR", "FeedbackWorld"]
 

@@ -5,14 +5,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from costar_cli.artifact import Artifact, flatten
-from costar_cli.artifact.digest import canonical_json
 from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
+from costar_cli.data import Dataset
+from costar_cli.files import Artifact, flatten
+from costar_cli.files.digest import canonical_json
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter, Reporter
-from costar_cli.train import RunIdentity, Trained, checkpoint, finetune, loop
+from costar_cli.training import RunIdentity, Trained, checkpoint, finetune, loop
 
 __all__ = ["KilledError", "artifact_of", "die_at_step", "fit_method", "identity_of", "model_of"]
 

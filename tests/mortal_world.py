@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from costar_cli.panel import Dataset, End, Panel, PanelSchema, Part, TreatmentEncoding, Variable
+from costar_cli.data import Dataset, End, Panel, PanelSchema, Part, TreatmentEncoding, Variable
 
 __all__ = ["MORTAL", "mortal_dataset", "mortal_panel", "true_ends"]
 

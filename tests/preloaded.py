@@ -86,7 +86,7 @@ def reap() -> None:
 
 def answer(caller: socket.socket) -> None:
     """Run the command that a caller asks for, on the caller's streams, and end with its exit code."""
-    from costar_cli.app import main
+    from costar_cli.cli.app import main
 
     _, streams, _, _ = socket.recv_fds(caller, 1, 3)
     asked = b"".join(iter(lambda: caller.recv(2**16), b""))

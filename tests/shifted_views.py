@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.panel.panel import Panel
-from costar_cli.panel.queries import Queries
+from costar_cli.data.panel import Panel
+from costar_cli.data.queries import Queries
 
 __all__ = ["ShiftedArrays", "exploded", "shifted"]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from costar_cli import memory
-from costar_cli.memory import free_memory, free_under_own_limits, total_memory
+from costar_cli.config import memory
+from costar_cli.config.memory import free_memory, free_under_own_limits, total_memory
 
 GIB = 2**30
 NO_LIMIT = 9223372036854771712  # as version 1 writes it

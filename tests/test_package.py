@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import costar_cli
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -38,7 +40,7 @@ def test_wheel_holds_packages_types_and_published_tables_but_no_tests(wheel: Pat
     for expected in (
         "costar_cli/py.typed",
         "simulators/py.typed",
-        "costar_cli/evaluate/published/zero_shot.csv",
+        "costar_cli/evaluation/published/zero_shot.csv",
         "costar_cli/schemas/documents.json",
     ):
         assert expected in names
@@ -82,7 +84,7 @@ def test_the_changelog_has_the_version_of_the_package() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert f"\n## [{version}] - 2" in text
-    assert f'__version__ = "{version}"' in (ROOT / "costar_cli" / "__init__.py").read_text("utf-8")
+    assert costar_cli.__version__ == version
     for part in text.split("\n### ")[1:]:
         lines = [line for line in part.splitlines()[1:] if line.startswith("- ")]
         breaking = [line.startswith("- Breaking:") for line in lines]

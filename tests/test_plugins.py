@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from costar_cli.plugins import load_plugins
+from costar_cli.config.plugins import load_plugins
 from tests.plugin_world import install
 
 GROUP = "costar.datasets"

@@ -51,7 +51,7 @@ for package in (costar_cli, simulators):
 """
 
 RUN = """
-from costar_cli.app import main
+from costar_cli.cli.app import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -65,7 +65,7 @@ def test_every_module_can_be_imported_without_posix(tmp_path: Path) -> None:
     done = on_windows(IMPORT_ALL, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     imported = done.stdout.split()
-    assert {"costar_cli.artifact.atomic", "costar_cli.train.checkpoint", "simulators.tumor"} <= set(imported)
+    assert {"costar_cli.files.atomic", "costar_cli.training.checkpoint", "simulators.tumor"} <= set(imported)
     assert len(imported) > 100
 
 

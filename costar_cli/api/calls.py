@@ -114,8 +114,8 @@ def reporting(progress: Progress) -> Iterator[Reporter]:
     if not isinstance(progress, bool):
         yield progress
     elif progress:
-        from costar_cli.ui.output import Output
-        from costar_cli.ui.progress import OutputReporter
+        from costar_cli.reporting.output import Output
+        from costar_cli.reporting.progress import OutputReporter
 
         out = Output()
         try:

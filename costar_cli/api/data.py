@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.api.calls import PathLikeText, Progress, one_of, reporting, resolved
-from costar_cli.artifact import file_sha256
-from costar_cli.artifact.digest import sha256
 from costar_cli.config.choices import PresetName
 from costar_cli.config.models import Config
-from costar_cli.datasets.base import called
-from costar_cli.datasets.registry import sources
+from costar_cli.data.base import called
+from costar_cli.data.dataset import Dataset
+from costar_cli.data.registry import sources
+from costar_cli.data.store import made_from
+from costar_cli.data.store import read_dataset as read_stored
 from costar_cli.errors import DataError, StorageError, UsageError, refuse_pipe
-from costar_cli.frames import as_polars, is_frame
-from costar_cli.panel.dataset import Dataset
-from costar_cli.panel.store import made_from
-from costar_cli.panel.store import read_dataset as read_stored
+from costar_cli.files import file_sha256
+from costar_cli.files.digest import sha256
+from costar_cli.files.frames import as_polars, is_frame
 from costar_cli.reporting import Reporter
 
 if TYPE_CHECKING:
     from costar_cli.api.model import Model
-    from costar_cli.datasets.base import DataSource
-    from costar_cli.datasets.table import TableInputs
-    from costar_cli.datasets.table.files import TableFile
-    from costar_cli.datasets.table.preprocessing import Preprocessing
-    from costar_cli.frames import Frame
+    from costar_cli.data.base import DataSource
+    from costar_cli.data.table import TableInputs
+    from costar_cli.data.table.files import TableFile
+    from costar_cli.data.table.preprocessing import Preprocessing
+    from costar_cli.files.frames import Frame
 
 
 def simulate(
@@ -152,8 +152,8 @@ def read_table(
         UsageError: a schema that is not understood.
         DataError: tables that cannot be used; the message names columns, rows and fixes, as many at once as possible.
     """
-    from costar_cli.datasets.table import ingest_table, table_config
-    from costar_cli.datasets.table.schema_file import parse_schema, read_schema
+    from costar_cli.data.table import ingest_table, table_config
+    from costar_cli.data.table.schema_file import parse_schema, read_schema
 
     if seed is not None and not 0 <= seed < 2**63:
         raise UsageError(f"{seed} is not a valid seed", where="seed=", fix="use a whole number, 0 or larger")
@@ -194,8 +194,8 @@ def read_new_subjects(
         MismatchError: the model or data set does not hold how its table was read.
         DataError: whatever differs from what the model was trained on, all at once.
     """
-    from costar_cli.datasets.table.new_subjects import ingest_new
-    from costar_cli.panel.dataset import LIKE
+    from costar_cli.data.dataset import LIKE
+    from costar_cli.data.table.new_subjects import ingest_new
 
     inputs = _inputs(tables, statics, None)
     how, parents = _preprocessing(like)
@@ -208,7 +208,7 @@ def read_new_subjects(
 def _preprocessing(like: object) -> tuple["Preprocessing", dict[str, str]]:
     """Return how the table of a model or data set was read, and its digest as a parent."""
     from costar_cli.api.model import Model
-    from costar_cli.datasets.table.preprocessing import Preprocessing, preprocessing_at
+    from costar_cli.data.table.preprocessing import Preprocessing, preprocessing_at
 
     if isinstance(like, Model):
         fitted = like.fitted
@@ -232,8 +232,8 @@ def new_dataset(
     Raises:
         DataError: whatever differs from what the model was trained on, all at once.
     """
-    from costar_cli.datasets.table.new_subjects import ingest_new
-    from costar_cli.datasets.table.preprocessing import Preprocessing
+    from costar_cli.data.table.new_subjects import ingest_new
+    from costar_cli.data.table.preprocessing import Preprocessing
 
     fitted = model.fitted
     how = Preprocessing.of_model(fitted.meta, fitted.scaler, fitted.parents, insist=False)
@@ -242,7 +242,7 @@ def new_dataset(
 
 def _inputs(tables: object, statics: object, queries: object) -> "TableInputs":
     """Return files and frames as the inputs of a table."""
-    from costar_cli.datasets.table import TableInputs
+    from costar_cli.data.table import TableInputs
 
     several = list(tables) if isinstance(tables, list | tuple) else [tables]
     names = ["the frame" if len(several) == 1 else f"frame {i}" for i in range(1, len(several) + 1)]
@@ -260,8 +260,8 @@ def _table(table: object, name: str) -> "Path | TableFile":
         UsageError: it is neither.
         DataError: there is no such file.
     """
-    from costar_cli.datasets.table import check_path
-    from costar_cli.datasets.table.files import frame_as_file
+    from costar_cli.data.table import check_path
+    from costar_cli.data.table.files import frame_as_file
 
     if isinstance(table, str | PathLike):
         path = Path(table)
@@ -276,7 +276,7 @@ def _table(table: object, name: str) -> "Path | TableFile":
 
 def _digest(file: "Path | TableFile") -> str:
     """Return the digest of a file, of a frame that of its content as CSV."""
-    from costar_cli.datasets.table.files import ROW
+    from costar_cli.data.table.files import ROW
 
     if isinstance(file, Path):
         return digests_of({"table": file})["table"]

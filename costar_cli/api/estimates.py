@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from costar_cli.api.calls import PathLikeText, Progress, reporting
+from costar_cli.data.dataset import Dataset, Domain, Part
+from costar_cli.data.schema import PanelSchema
 from costar_cli.errors import UsageError
-from costar_cli.panel.dataset import Dataset, Domain, Part
-from costar_cli.panel.schema import PanelSchema
 from costar_cli.plans import Moments, Origin, PlanRequest, parse_origin, parse_plans, read_plan_file, step_of
 from costar_cli.plans.moments import Begin
 from costar_cli.questions import WhatIfReport, validated_on
@@ -23,7 +23,7 @@ from costar_cli.reporting import Reporter
 if TYPE_CHECKING:
     from costar_cli.api.model import Model
     from costar_cli.methods.base import FittedModel
-    from costar_cli.train.selection import Validation
+    from costar_cli.training.selection import Validation
 
 MOST_SUBJECTS: Final = 32  # more say more, but a question shall stay quick: CT's 64 with 512 windows took seconds
 MOST_WINDOWS: Final = 128
@@ -194,7 +194,7 @@ def validate_on(dataset: Dataset, model: "FittedModel", domain: Domain) -> "Vali
 
     The score is the one that selects models, over at most 128 windows of 32 subjects, spread evenly.
     """
-    from costar_cli.train.selection import Validation, ValidationWindows
+    from costar_cli.training.selection import Validation, ValidationWindows
 
     panel = dataset.panels.get(Part(domain, "val"))
     if panel is None or not panel.n_subjects:

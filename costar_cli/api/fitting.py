@@ -14,14 +14,14 @@ from costar_cli.config.models import (
     RuntimeConfig,
     TrainingConfig,
 )
+from costar_cli.data.dataset import Dataset, Part
 from costar_cli.methods.registry import METHODS
-from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.reporting import Reporter
 from costar_cli.settings.resolve import Settings, method_settings
 
 if TYPE_CHECKING:
-    from costar_cli.artifact import Artifact
-    from costar_cli.train import Trained, TrainingLog
+    from costar_cli.files import Artifact
+    from costar_cli.training import Trained, TrainingLog
 
 DECODER = ("decoder", "output", "carry_overs", "covariates")
 
@@ -59,7 +59,7 @@ class PretrainPlan:
         log: "TrainingLog | None" = None,
     ) -> "Trained":
         """Pretrain on the parts `parts` of the data set; see `train.pretrain`."""
-        from costar_cli.train import RunIdentity, pretrain
+        from costar_cli.training import RunIdentity, pretrain
 
         identity = RunIdentity.of("encoder", parents=self.parents, config=self.identity)
         return pretrain(
@@ -113,11 +113,11 @@ class FitPlan:
         judged: bool = True,
     ) -> "Trained":
         """Fit to the parts `parts` of the data set, from an encoder, a model or nothing; see `train.finetune`."""
-        from costar_cli.artifact import complete
+        from costar_cli.files import complete
         from costar_cli.methods.costar.model import CostarModel
         from costar_cli.methods.shared.transformed import load_transformed
         from costar_cli.methods.stored import model_of
-        from costar_cli.train import RunIdentity, finetune
+        from costar_cli.training import RunIdentity, finetune
 
         fitted = None
         if start is not None:

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 from costar_cli.api.calls import PathLikeText, Progress, one_of
-from costar_cli.artifact import Artifact, content_digest, read_artifact, write_artifact
-from costar_cli.artifact.digest import canonical_json
 from costar_cli.config.choices import DeviceName, RankingName
 from costar_cli.config.models import RuntimeConfig
-from costar_cli.frames import FrameName
+from costar_cli.files import Artifact, content_digest, read_artifact, write_artifact
+from costar_cli.files.digest import canonical_json
+from costar_cli.files.frames import FrameName
 from costar_cli.methods.stored import model_of
-from costar_cli.train import Runtime
+from costar_cli.training import Runtime
 
 if TYPE_CHECKING:
     from costar_cli.api.estimates import Plans
-    from costar_cli.frames import Frame
+    from costar_cli.data import Dataset, Panel
+    from costar_cli.files.frames import Frame
     from costar_cli.methods.base import FittedModel
-    from costar_cli.panel import Dataset, Panel
-    from costar_cli.train import Trained
+    from costar_cli.training import Trained
 
 
 @dataclass(frozen=True, eq=False, repr=False)

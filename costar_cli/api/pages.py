@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from costar_cli.api.calls import PathLikeText
 from costar_cli.api.model import Model
-from costar_cli.artifact import read_header, write_bytes
+from costar_cli.api.outputs import check_outputs, check_page, named
+from costar_cli.data import Dataset
 from costar_cli.errors import CostarError, MismatchError, UsageError
-from costar_cli.outputs import check_outputs, check_page, named
-from costar_cli.panel import Dataset
+from costar_cli.files import read_header, write_bytes
 from costar_cli.questions import WhatIfReport
-from costar_cli.search import SearchReport
+from costar_cli.questions.search import SearchReport
 
 if TYPE_CHECKING:
-    from costar_cli.evaluate import EvaluationReport
+    from costar_cli.evaluation import EvaluationReport
 
 __all__ = ["html_of", "write_report"]
 
@@ -88,7 +88,7 @@ def html_of(
         where = "dataset=" if dataset is not None else "evaluations="
         raise UsageError("only a model's card has more to show", where=where, fix="leave it out")
     if isinstance(what, WhatIfReport):
-        from costar_cli.pages.whatif import whatif_page
+        from costar_cli.report.pages.whatif import whatif_page
 
         return whatif_page(what, what.parents)
     if isinstance(what, SearchReport):
@@ -100,7 +100,7 @@ def html_of(
 
 
 def _of_search(report: SearchReport) -> str:
-    from costar_cli.pages.search import search_page
+    from costar_cli.report.pages.search import search_page
 
     if len(report.answers) != 1:
         problem = f"the page is of one subject, and this search is of {len(report.answers):,}"
@@ -109,17 +109,17 @@ def _of_search(report: SearchReport) -> str:
 
 
 def _of_data(dataset: Dataset) -> str:
-    from costar_cli.pages import report_page
-    from costar_cli.panel.report import describe_dataset
-    from costar_cli.uncertainty.overlap import describe_overlap
+    from costar_cli.data.report import describe_dataset
+    from costar_cli.inference.overlap import describe_overlap
+    from costar_cli.report.pages import report_page
 
     return report_page(describe_dataset(dataset), describe_overlap(dataset))
 
 
 def _card(model: Model, dataset: Dataset | None, evaluations: "Sequence[EvaluationReport]") -> str:
-    from costar_cli.pages.card import model_card
-    from costar_cli.panel.report import describe_dataset
-    from costar_cli.panel.store import with_digest
+    from costar_cli.data.report import describe_dataset
+    from costar_cli.data.store import with_digest
+    from costar_cli.report.pages.card import model_card
 
     artifact = model.artifact
     if dataset is not None and with_digest(dataset).digest != artifact.parents.get("dataset"):
@@ -139,8 +139,8 @@ def _scores_of(model: Model, evaluations: "Sequence[EvaluationReport]") -> "Sequ
         UsageError: this is no list of evaluations.
         MismatchError: one of them is of other models.
     """
-    from costar_cli.evaluate import EvaluationReport
-    from costar_cli.pages.card import is_scored
+    from costar_cli.evaluation import EvaluationReport
+    from costar_cli.report.pages.card import is_scored
 
     if not isinstance(evaluations, Sequence) or not all(isinstance(one, EvaluationReport) for one in evaluations):
         fix = "give what `evaluate_models` returned in a list"

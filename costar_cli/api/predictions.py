@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from costar_cli.api.calls import reporting
 from costar_cli.api.data import new_dataset
 from costar_cli.api.estimates import Plans, plan_request
+from costar_cli.data.compatible import require_compatible
+from costar_cli.data.dataset import Dataset, Location
+from costar_cli.data.panel import Panel, join_panels
 from costar_cli.errors import UsageError
-from costar_cli.frames import FrameName, frame_name, is_frame, make_frame
-from costar_cli.panel.compatible import require_compatible
-from costar_cli.panel.dataset import Dataset, Location
-from costar_cli.panel.panel import Panel, join_panels
+from costar_cli.files.frames import FrameName, frame_name, is_frame, make_frame
 from costar_cli.plans import PlanRequest, parse_origin
 from costar_cli.questions import (
     Averager,
@@ -38,7 +38,7 @@ from costar_cli.questions import (
 if TYPE_CHECKING:
     from costar_cli.api.calls import Progress
     from costar_cli.api.model import Model
-    from costar_cli.frames import Frame
+    from costar_cli.files.frames import Frame
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 from costar_cli.api.calls import PathLikeText, Progress, reporting, resolved, texts
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import EvaluateConfig
+from costar_cli.data.dataset import Dataset
 from costar_cli.errors import UsageError
-from costar_cli.evaluate import EvaluationReport, named_candidates, run_evaluation
-from costar_cli.evaluate.gates import Verdict, parse_gates
-from costar_cli.evaluate.gates import judge_gates as judge
-from costar_cli.frames import FrameName, frame_of_rows
-from costar_cli.panel.dataset import Dataset
-from costar_cli.search.regret import regret_request, regrets
+from costar_cli.evaluation import EvaluationReport, named_candidates, run_evaluation
+from costar_cli.evaluation.gates import Verdict, parse_gates
+from costar_cli.evaluation.gates import judge_gates as judge
+from costar_cli.files.frames import FrameName, frame_of_rows
+from costar_cli.questions.search.regret import regret_request, regrets
 
 if TYPE_CHECKING:
     from costar_cli.api.model import Model
-    from costar_cli.frames import Frame
+    from costar_cli.files.frames import Frame
 
 
 def evaluate_models(

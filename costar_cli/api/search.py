@@ -10,25 +10,25 @@ from costar_cli.api.data import new_dataset
 from costar_cli.api.estimates import Plans, losses_on_domain, plan_request
 from costar_cli.api.predictions import places_of
 from costar_cli.config.choices import RankingName
+from costar_cli.data import Dataset
+from costar_cli.data.compatible import other_data, require_compatible
 from costar_cli.errors import UsageError
-from costar_cli.frames import FrameName, frame_name, is_frame
+from costar_cli.files.frames import FrameName, frame_name, is_frame
+from costar_cli.inference import calibration_of, draws_are_members, interval_kind, support_of
 from costar_cli.methods.shared.transformed import on_transforms
-from costar_cli.panel import Dataset
-from costar_cli.panel.compatible import other_data, require_compatible
 from costar_cli.plans import PlanRequest, TreatmentPlan, parse_origin
 from costar_cli.questions import Cohort, join_places, names_of, refuse_unseen, unseen_in_plans, warnings_on_plans
 from costar_cli.questions.notes import on_reactions
+from costar_cli.questions.search import SearchReport, SearchRequest, SubjectAnswer, notes_on, search
+from costar_cli.questions.search.report import SHOWN
 from costar_cli.reporting import Reporter, warnings_of
-from costar_cli.search import SearchReport, SearchRequest, SubjectAnswer, notes_on, search
-from costar_cli.search.report import SHOWN
-from costar_cli.uncertainty import calibration_of, draws_are_members, interval_kind, support_of
 
 if TYPE_CHECKING:
     from costar_cli.api.calls import Progress
     from costar_cli.api.model import Model
-    from costar_cli.frames import Frame
+    from costar_cli.data import Location
+    from costar_cli.files.frames import Frame
     from costar_cli.methods.base import FittedModel
-    from costar_cli.panel import Location
 
 CHUNK: Final = 256  # subjects whose histories are encoded at once
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, get_args
 from costar_cli.api.calls import PathLikeText, Progress, one_of, reporting, resolved
 from costar_cli.api.fitting import plan_fit, plan_pretraining
 from costar_cli.api.model import Encoder, Model, model_on, of_training
-from costar_cli.artifact import Artifact, fingerprint
 from costar_cli.config.choices import DomainName, InitName, PresetName
+from costar_cli.data.compatible import other_data
+from costar_cli.data.dataset import Dataset, Part
+from costar_cli.data.store import with_digest
 from costar_cli.errors import MismatchError, UsageError
+from costar_cli.files import Artifact, fingerprint
 from costar_cli.methods.registry import METHODS, REFERENCE
-from costar_cli.panel.compatible import other_data
-from costar_cli.panel.dataset import Dataset, Part
-from costar_cli.panel.store import with_digest
 from costar_cli.reporting import Reporter
 from costar_cli.settings.resolve import Settings
-from costar_cli.train import forget_runs
+from costar_cli.training import forget_runs
 
 if TYPE_CHECKING:
-    from costar_cli.train import TrainingLog
+    from costar_cli.training import TrainingLog
 
 ENCODER, MODEL = "encoder.h5", "model.h5"  # states of runs
 
@@ -152,7 +152,7 @@ def _logged(path: PathLikeText | None, run: str) -> "AbstractContextManager[Trai
     """
     if path is None:
         return nullcontext()
-    from costar_cli.train import TrainingLog, check_log
+    from costar_cli.training import TrainingLog, check_log
 
     try:
         check_log(Path(path), run, overwrite=False)

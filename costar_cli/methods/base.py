@@ -14,15 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from costar_cli.artifact import Artifact
 from costar_cli.config.choices import SelectionName
 from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
+from costar_cli.data import Domain, Panel, PanelSchema, Part, Queries, Scaler
+from costar_cli.data.stretches import STRETCH, Stretches, is_long
+from costar_cli.data.tensors import PanelTensors
+from costar_cli.files import Artifact
 from costar_cli.methods.registry import METHODS, Adjusts
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.panel import Domain, Panel, PanelSchema, Part, Queries, Scaler
-from costar_cli.panel.stretches import STRETCH, Stretches, is_long
-from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter
 
 __all__ = [
@@ -52,7 +52,7 @@ ConfigT = TypeVar("ConfigT", bound=Config)
 
 
 class Stage(Protocol):
-    """One stage of training: what to minimise. `train/loop.py` runs any of them, for R members at once.
+    """One stage of training: what to minimise. `training/loop.py` runs any of them, for R members at once.
 
     Parameters are learned by gradient; `state` is whatever else a member carries from step to step (the momentum
     encoder). Both lead with the member axis. A stage has no randomness of its own: each member's stream is an input.

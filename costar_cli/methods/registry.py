@@ -11,16 +11,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.config.plugins import Plugins, load_plugins
 from costar_cli.errors import ArtifactError, UsageError
-from costar_cli.plugins import Plugins, load_plugins
 
 if TYPE_CHECKING:
     import torch
 
-    from costar_cli.artifact import Artifact
     from costar_cli.config.models import Config
+    from costar_cli.data import PanelSchema
+    from costar_cli.files import Artifact
     from costar_cli.methods.base import Estimator, Fit, FitTask, FittedModel
-    from costar_cli.panel import PanelSchema
 
 __all__ = [
     "AUTO",

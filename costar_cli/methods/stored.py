@@ -7,7 +7,7 @@ from costar_cli.errors import ArtifactError
 from costar_cli.methods.registry import METHODS
 
 if TYPE_CHECKING:
-    from costar_cli.artifact import Artifact
+    from costar_cli.files import Artifact
     from costar_cli.methods.base import FittedModel
 
 __all__ = ["load_model", "model_of"]
@@ -19,7 +19,7 @@ def load_model(path: Path, device: str = "cpu") -> "FittedModel":
     Raises:
         ArtifactError: the file is missing, damaged, no model, or of a method that this version does not know.
     """
-    from costar_cli.artifact import read_artifact  # noqa: PLC0415 - the facts about methods need no HDF5
+    from costar_cli.files import read_artifact  # noqa: PLC0415 - the facts about methods need no HDF5
 
     return model_of(read_artifact(path, kind="model"), device)
 
@@ -37,7 +37,7 @@ def model_of(artifact: "Artifact", device: str = "cpu") -> "FittedModel":
             where=str(artifact.path),
             fix=f"known methods: {', '.join(METHODS)}; upgrade costar, or install the package that adds it",
         )
-    from costar_cli.artifact import complete  # noqa: PLC0415 - as above
+    from costar_cli.files import complete  # noqa: PLC0415 - as above
 
     with complete(artifact):
         return METHODS[method].load(artifact, device)

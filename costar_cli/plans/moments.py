@@ -11,9 +11,9 @@ from typing import Any, Final, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.data import Panel, Queries, as_plans
+from costar_cli.data.calendar import Date
 from costar_cli.errors import UsageError
-from costar_cli.panel import Panel, Queries, as_plans
-from costar_cli.panel.calendar import Date
 from costar_cli.plans.untrusted import shown
 
 Ints = NDArray[np.int64]

@@ -4,11 +4,11 @@ import re
 from typing import Final
 
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.data import TreatmentEncoding
+from costar_cli.data.dose import Dose
+from costar_cli.data.levels import as_number
+from costar_cli.data.visits import elapsed_dose
 from costar_cli.errors import UsageError
-from costar_cli.panel import TreatmentEncoding
-from costar_cli.panel.dose import Dose
-from costar_cli.panel.levels import as_number
-from costar_cli.panel.visits import elapsed_dose
 
 MOST: Final = 101  # doses that one text names
 SHAPE: Final = 'write "NAME FIRST:LAST:STEP", as in "dose 0:10:1", or a list, "dose 0,2,5"'

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
+from costar_cli.data import Values
+from costar_cli.data.calendar import Date
 from costar_cli.errors import UsageError
-from costar_cli.panel import Values
-from costar_cli.panel.calendar import Date
 from costar_cli.plans.rule import PlanRule, PlanShift
 
 MOST_PAIRS: Final = 1_000_000  # of a subject and a plan, in one request

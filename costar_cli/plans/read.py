@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.data import PanelSchema, TreatmentEncoding, Values
+from costar_cli.data.calendar import Date
+from costar_cli.data.visits import elapsed_dose
 from costar_cli.errors import UsageError
-from costar_cli.panel import PanelSchema, TreatmentEncoding, Values
-from costar_cli.panel.calendar import Date
-from costar_cli.panel.visits import elapsed_dose
 from costar_cli.plans.moments import Begin, Moments, Origin
 from costar_cli.plans.plan import AnyPlan, PlanRequest, TreatmentPlan
 from costar_cli.plans.read_rules import FORMS, RuleReader

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Final
 
-from costar_cli.panel.expression import parse_rule
+from costar_cli.data.expression import parse_rule
 from costar_cli.plans.rule import Choice, PlanRule, PlanShift, condition_problem, moved_by, readable, shifted_levels
 from costar_cli.plans.steps import StepReader
 from costar_cli.plans.untrusted import JsonObject, shown

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.data import PanelSchema, TreatmentEncoding, Values
+from costar_cli.data.dose import Dose
+from costar_cli.data.expression import Column, Condition, Side, Use
+from costar_cli.data.levels import as_number, known_reference
 from costar_cli.errors import UsageError
-from costar_cli.panel import PanelSchema, TreatmentEncoding, Values
-from costar_cli.panel.dose import Dose
-from costar_cli.panel.expression import Column, Condition, Side, Use
-from costar_cli.panel.levels import as_number, known_reference
 
 STEP: Final = "step"
 PLANNED: Final = "plan_step"

@@ -4,11 +4,11 @@ from decimal import Decimal
 from typing import Final
 
 from costar_cli.config.nearest import did_you_mean
-from costar_cli.panel import PanelSchema, TreatmentEncoding
-from costar_cli.panel.calendar import Date
-from costar_cli.panel.dose import Dose
-from costar_cli.panel.findings import counted
-from costar_cli.panel.levels import are_doses, as_number, find_level, known_levels
+from costar_cli.data import PanelSchema, TreatmentEncoding
+from costar_cli.data.calendar import Date
+from costar_cli.data.dose import Dose
+from costar_cli.data.findings import counted
+from costar_cli.data.levels import are_doses, as_number, find_level, known_levels
 from costar_cli.plans.moments import KEEPS_DATES, Moments, date_of
 from costar_cli.plans.untrusted import JsonObject, Problems, shown
 

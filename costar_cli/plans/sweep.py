@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.panel import Dataset, TreatmentEncoding
-from costar_cli.panel.dose import Dose
+from costar_cli.data import Dataset, TreatmentEncoding
+from costar_cli.data.dose import Dose
 from costar_cli.plans.named_doses import named_doses
 
 

@@ -12,11 +12,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.data import TreatmentEncoding, Values
+from costar_cli.data.calendar import Date
+from costar_cli.data.dose import Dose
+from costar_cli.data.levels import find_level, known_levels
 from costar_cli.errors import UsageError
-from costar_cli.panel import TreatmentEncoding, Values
-from costar_cli.panel.calendar import Date
-from costar_cli.panel.dose import Dose
-from costar_cli.panel.levels import find_level, known_levels
 from costar_cli.plans.moments import KEEPS_DATES, Moments
 from costar_cli.plans.plan import MOST_PAIRS, PlanRequest, TreatmentPlan
 from costar_cli.plans.steps import read_dose

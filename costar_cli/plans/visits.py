@@ -5,9 +5,9 @@ from typing import Final
 
 import numpy as np
 
-from costar_cli.panel.calendar import Date
-from costar_cli.panel.dose import Dose
-from costar_cli.panel.visits import AFTER, AT
+from costar_cli.data.calendar import Date
+from costar_cli.data.dose import Dose
+from costar_cli.data.visits import AFTER, AT
 from costar_cli.plans.moments import KEEPS_DATES, Moments
 from costar_cli.plans.untrusted import JsonObject, Problems, shown
 

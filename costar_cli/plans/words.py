@@ -6,8 +6,8 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import ArrayLike
 
-from costar_cli.panel import PanelSchema, TreatmentEncoding
-from costar_cli.panel.schema import step_word
+from costar_cli.data import PanelSchema, TreatmentEncoding
+from costar_cli.data.schema import step_word
 
 
 def in_words(schema: PanelSchema, values: ArrayLike, origin: int) -> str:

@@ -12,16 +12,12 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.artifact.shards import WHOLE, Shard
+from costar_cli.data import Panel, PanelSchema, Queries
 from costar_cli.errors import TrainingError
-from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Panel, PanelSchema, Queries
-from costar_cli.plans import COHORT_DRAWS, AnyPlan, Moments, PlanRequest, Played, Rule, TreatmentPlan, resolve
-from costar_cli.questions.subjects import Cohort
-from costar_cli.questions.support import PlanLights, lights_in_words
-from costar_cli.questions.widen import widened
-from costar_cli.uncertainty import (
+from costar_cli.files.shards import WHOLE, Shard
+from costar_cli.inference import (
     BLACK_BOX,
+    COHORT_DRAWS,
     LEAST_MEMBERS,
     NO_LEVEL,
     RANGE,
@@ -32,6 +28,7 @@ from costar_cli.uncertainty import (
     Estimates,
     GoesOn,
     Lights,
+    Played,
     asks_once,
     calibration_of,
     differences,
@@ -40,9 +37,15 @@ from costar_cli.uncertainty import (
     interval_kind,
     is_joint,
     range_of,
+    resolve,
     support_of,
     unmeasured,
 )
+from costar_cli.methods.base import FittedModel
+from costar_cli.plans import AnyPlan, Moments, PlanRequest, Rule, TreatmentPlan
+from costar_cli.questions.subjects import Cohort
+from costar_cli.questions.support import PlanLights, lights_in_words
+from costar_cli.questions.widen import widened
 
 MOST_QUERIES: Final = 8_192  # answered at once: their histories, predictions and lights take some hundred MB
 MOST_MOMENTS: Final = 1_024  # likewise, of histories that are encoded

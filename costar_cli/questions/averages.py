@@ -11,16 +11,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.data import PanelSchema
 from costar_cli.errors import UsageError
+from costar_cli.inference import LIGHTS, UNMEASURED, draws, facts_of, is_joint, resolve
+from costar_cli.inference.resampling import FEWEST_UNITS, moved_means
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.stack.model import StackModel
-from costar_cli.panel import PanelSchema
-from costar_cli.plans import AnyPlan, PlanRequest, resolve
+from costar_cli.plans import AnyPlan, PlanRequest
 from costar_cli.questions.answers import ModelAnswers, ask_plans, plans_of
 from costar_cli.questions.subjects import Cohort
-from costar_cli.uncertainty import LIGHTS, UNMEASURED, draws, facts_of, is_joint
-from costar_cli.uncertainty.resampling import FEWEST_UNITS, moved_means
 
 REPLICATES: Final = 1_000
 DRAWS: Final = 200  # the sd of the training part is then known to 5 %

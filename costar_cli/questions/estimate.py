@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.data import Dataset, Location, Panel, TreatmentEncoding
+from costar_cli.data.compatible import same_data
+from costar_cli.data.visits import elapsed_dose, visit_dates
+from costar_cli.inference import DRAWS, resolve
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Location, Panel, TreatmentEncoding
-from costar_cli.panel.compatible import same_data
-from costar_cli.panel.visits import elapsed_dose, visit_dates
-from costar_cli.plans import DRAWS, PlanRequest, PlanShift, TreatmentPlan, resolve
+from costar_cli.plans import PlanRequest, PlanShift, TreatmentPlan
 from costar_cli.questions.answers import ModelAnswers, answer_cohort
 from costar_cli.questions.notes import notes_on, rule_notes, trained_on_subject, warnings_about
 from costar_cli.questions.report import SubjectHistory, WhatIfReport

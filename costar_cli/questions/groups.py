@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.data import PanelSchema
 from costar_cli.errors import UsageError
-from costar_cli.panel import PanelSchema
 from costar_cli.questions.subjects import Cohort
 
 MOST_VALUES: Final = 8  # of a static that has a group for each

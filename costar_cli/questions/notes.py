@@ -7,24 +7,37 @@ from typing import Final
 
 import numpy as np
 
-from costar_cli.artifact.shards import WHOLE, Shard
-from costar_cli.datasets.registry import noisy_of
+from costar_cli.data import Dataset, Domain, Location
+from costar_cli.data.compatible import other_data, same_data
+from costar_cli.data.findings import counted
+from costar_cli.data.indication import Indication
+from costar_cli.data.registry import noisy_of
+from costar_cli.data.schema import step_word
+from costar_cli.data.support import UNCHECKED, Support
+from costar_cli.files.shards import WHOLE, Shard
+from costar_cli.inference import (
+    BLACK_BOX,
+    BY_LAW,
+    CALIBRATED,
+    COHORT_DRAWS,
+    DRAWS,
+    NO_LEVEL,
+    RANGE,
+    SEED,
+    Calibration,
+    Reactions,
+    resolve,
+    way_of,
+)
 from costar_cli.methods.base import DrawsCourses, FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.transformed import on_transforms
-from costar_cli.panel import Dataset, Domain, Location
-from costar_cli.panel.compatible import other_data, same_data
-from costar_cli.panel.findings import counted
-from costar_cli.panel.indication import Indication
-from costar_cli.panel.schema import step_word
-from costar_cli.panel.support import UNCHECKED, Support
-from costar_cli.plans import COHORT_DRAWS, DRAWS, SEED, AnyPlan, PlanRequest, TreatmentPlan, resolve, way_of
+from costar_cli.plans import AnyPlan, PlanRequest, TreatmentPlan
 from costar_cli.questions.answers import ModelAnswers, chunks_of
 from costar_cli.questions.report import WhatIfReport
 from costar_cli.questions.request import lacking, possible_plans, unseen_in_plans
 from costar_cli.questions.subjects import Cohort
 from costar_cli.reporting import warnings_of
-from costar_cli.uncertainty import BLACK_BOX, BY_LAW, CALIBRATED, NO_LEVEL, RANGE, Calibration, Reactions
 
 __all__ = [
     "notes_on",

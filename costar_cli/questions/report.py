@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.frames import FrameName, frame_name, make_frame
-from costar_cli.panel import PanelSchema, Part, Values
-from costar_cli.panel.schema import step_word
-from costar_cli.plans import SEED, Rule, TreatmentPlan
+from costar_cli.data import PanelSchema, Part, Values
+from costar_cli.data.schema import step_word
+from costar_cli.files.frames import FrameName, frame_name, make_frame
+from costar_cli.inference import NO_LEVEL, SEED, TOO_FEW, Calibration, GoesOn
+from costar_cli.plans import Rule, TreatmentPlan
 from costar_cli.plans.words import in_words, steps_by_name
 from costar_cli.questions.answers import Band, ModelAnswers, objects
 from costar_cli.questions.rows import tidy_columns, to_rows
-from costar_cli.uncertainty import NO_LEVEL, TOO_FEW, Calibration, GoesOn
 
 if TYPE_CHECKING:
-    from costar_cli.frames import Frame
+    from costar_cli.files.frames import Frame
 
 INNER_LEVEL = 0.5  # of the band that figures add to that of a single level
 Floats = NDArray[np.float64]

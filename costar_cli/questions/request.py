@@ -7,12 +7,12 @@ from functools import partial
 import numpy as np
 
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.data import Dataset, Location, Panel, PanelSchema
+from costar_cli.data.compatible import require_compatible
+from costar_cli.data.findings import shown
+from costar_cli.data.schema import step_word
+from costar_cli.data.support import WITH_OTHERS, Lack, Support, never_together
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Location, Panel, PanelSchema
-from costar_cli.panel.compatible import require_compatible
-from costar_cli.panel.findings import shown
-from costar_cli.panel.schema import step_word
-from costar_cli.panel.support import WITH_OTHERS, Lack, Support, never_together
 from costar_cli.plans import Moments, Origin, PlanRequest, TreatmentPlan, step_of
 from costar_cli.plans.moments import Begin
 from costar_cli.plans.untrusted import Problems

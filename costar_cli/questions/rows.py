@@ -6,9 +6,9 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.panel.visits import elapsed_dose, visit_dates
+from costar_cli.data.visits import elapsed_dose, visit_dates
+from costar_cli.inference import LIGHTS, RANGE, UNMEASURED, Lights
 from costar_cli.questions.answers import ModelAnswers, objects
-from costar_cli.uncertainty import LIGHTS, RANGE, UNMEASURED, Lights
 
 RESERVED: Final = frozenset(
     [

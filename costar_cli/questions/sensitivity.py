@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import UsageError
+from costar_cli.inference import support_of
+from costar_cli.inference.sensitivity import GAMMAS, MOST, Confounded, largest_gamma
 from costar_cli.questions.answers import ModelAnswers
-from costar_cli.uncertainty import support_of
-from costar_cli.uncertainty.sensitivity import GAMMAS, MOST, Confounded, largest_gamma
 
 ASSUMPTIONS: Final = (
     "Gamma: at every step something unrecorded multiplies or divides the odds of the planned treatment by at most that",

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.artifact import Artifact, write_artifact, write_bytes
-from costar_cli.artifact.tables import TABLE_FORMATS, as_wanted, table_file
+from costar_cli.files import Artifact, write_artifact, write_bytes
+from costar_cli.files.tables import TABLE_FORMATS, as_wanted, table_file
 from costar_cli.questions.report import NUMBERS, Row, WhatIfReport, stacked
 
 __all__ = ["write_csv", "write_estimates"]

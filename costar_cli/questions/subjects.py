@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from costar_cli.config.bounded import RefusedError, read_bounded
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.data import Dataset, Location, Panel, Part
+from costar_cli.data.findings import counted
+from costar_cli.data.panel import join_panels
 from costar_cli.errors import StorageError, UsageError
-from costar_cli.panel import Dataset, Location, Panel, Part
-from costar_cli.panel.findings import counted
-from costar_cli.panel.panel import join_panels
 from costar_cli.plans import Moments, Origin, PlanRequest
 from costar_cli.plans.untrusted import shown
 from costar_cli.reporting import NullReporter, Reporter

@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.panel.schema import Variable
+from costar_cli.data.schema import Variable
+from costar_cli.inference import LIGHTS, TOO_FEW
 from costar_cli.questions.answers import ModelAnswers
-from costar_cli.uncertainty import LIGHTS, TOO_FEW
 
 MOST_PLANS: Final = 1_000  # that a summary lists
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.panel import Domain, PanelSchema
-from costar_cli.panel.schema import step_word, steps_axis
-from costar_cli.panel.support import WITH_OTHERS, Lack, Support
+from costar_cli.data import Domain, PanelSchema
+from costar_cli.data.schema import step_word, steps_axis
+from costar_cli.data.support import WITH_OTHERS, Lack, Support
+from costar_cli.inference import LIGHTS, NOT_JUDGED, Estimates, Lights, support_of
 from costar_cli.plans import TreatmentPlan
-from costar_cli.uncertainty import LIGHTS, NOT_JUDGED, Estimates, Lights, support_of
 
 if TYPE_CHECKING:
     from costar_cli.questions.answers import ModelAnswers

@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from costar_cli.panel.schema import step_axis, step_word
+from costar_cli.data.schema import step_axis, step_word
+from costar_cli.inference import LIGHTS, RANGE, GoesOn
 from costar_cli.questions.answers import ModelAnswers
 from costar_cli.questions.report import WhatIfReport
-from costar_cli.uncertainty import LIGHTS, RANGE, GoesOn
 
 __all__ = [
     "answer_table",

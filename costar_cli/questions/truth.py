@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.datasets.base import Answer
-from costar_cli.datasets.registry import noisy_of, truth_of
+from costar_cli.data import Dataset, Location, Part, Values
+from costar_cli.data.base import Answer
+from costar_cli.data.registry import noisy_of, truth_of
 from costar_cli.errors import UsageError
-from costar_cli.panel import Dataset, Location, Part, Values
-from costar_cli.plans import DRAWS, Moments, Rule, follow
+from costar_cli.inference import DRAWS, follow
+from costar_cli.plans import Moments, Rule
 from costar_cli.questions.answers import ModelAnswers, objects
 
 Floats = NDArray[np.float64]

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from costar_cli.errors import UsageError
+from costar_cli.inference import Calibration, Estimates
+from costar_cli.inference.weights import LEAST_EFFECTIVE
 from costar_cli.plans import TreatmentPlan
-from costar_cli.uncertainty import Calibration, Estimates
-from costar_cli.uncertainty.weights import LEAST_EFFECTIVE
 
 
 def widened(

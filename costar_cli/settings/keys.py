@@ -18,7 +18,7 @@ from costar_cli.config.models import (
     RefuteConfig,
     RuntimeConfig,
 )
-from costar_cli.datasets.registry import all_sources
+from costar_cli.data.registry import all_sources
 from costar_cli.methods.registry import METHODS
 
 _WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "text"}

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from costar_cli.config.choices import PresetName
 from costar_cli.config.models import Config, FinetuneConfig
-from costar_cli.datasets.registry import installed
+from costar_cli.data.registry import installed
 from costar_cli.errors import UsageError, complaint
 from costar_cli.methods.registry import METHODS
 from costar_cli.settings.keys import all_keys, all_sections, section_of

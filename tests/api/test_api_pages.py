@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 import costar_cli as costar
-from costar_cli.app import main
+from costar_cli.cli.app import main
 from tests.cli.cli_world import REPOSITORY
 from tests.pages.reading import read_alone
 

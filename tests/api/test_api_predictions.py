@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 import costar_cli as costar
-from costar_cli.app import main
+from costar_cli.cli.app import main
+from costar_cli.data import Part
 from costar_cli.errors import DataError, MismatchError, UsageError
-from costar_cli.panel import Part
 
 PLANS = {"watch": [{}] * 3, "chemo": [{"chemotherapy": 1}, {}], "both": [{"chemotherapy": True, "radiotherapy": "on"}]}
 TEST = Part("target", "test")
@@ -86,7 +86,7 @@ def test_averages_are_those_of_the_command_line(dataset, ridge, tmp_path, capsys
 
 
 def test_averages_of_an_ensemble_have_no_interval_and_say_why(dataset, model, monkeypatch):
-    monkeypatch.setattr(import_module("costar_cli.uncertainty.draws"), "LEAST_MEMBERS", 2)  # quick ones have 2
+    monkeypatch.setattr(import_module("costar_cli.inference.draws"), "LEAST_MEMBERS", 2)  # quick ones have 2
     found = model.average(dataset, PLANS, part="source/train", origin=4)
     [kind] = set(found["interval_kind"])
     assert kind.startswith("none (members of an ensemble learn from the same subjects and shrink effects alike")

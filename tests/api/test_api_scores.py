@@ -5,7 +5,7 @@ import json
 import pytest
 
 import costar_cli as costar
-from costar_cli.app import main
+from costar_cli.cli.app import main
 
 pytestmark = pytest.mark.filterwarnings("ignore::costar_cli.errors.CostarWarning")
 SMALL = {"train": 16, "val": 8, "test": 6, "target_train": 6, "target_val": 6, "target_test": 6}

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 import costar_cli as costar
-from costar_cli.app import main
-from costar_cli.artifact import read_header
+from costar_cli.cli.app import main
+from costar_cli.data.store import with_digest
 from costar_cli.errors import DataError, UsageError
-from costar_cli.panel.store import with_digest
+from costar_cli.files import read_header
 from costar_cli.reporting import NullReporter
 from tests.cli.cli_world import REPOSITORY
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from costar_cli.artifact import atomic
+from costar_cli.files import atomic
 from tests.artifact.crafting import OLD, write
 
 

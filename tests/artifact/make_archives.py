@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from costar_cli.artifact import SCHEMA_VERSION, write_artifact
-from costar_cli.artifact.spec import KINDS
+from costar_cli.files import SCHEMA_VERSION, write_artifact
+from costar_cli.files.spec import KINDS
 
 ARCHIVES = Path(__file__).parent / "archives"
 CONFIG = {"seed": 10, "learning_rate": 1e-3, "label": "% of V_max", "kept": None, "paired": False}

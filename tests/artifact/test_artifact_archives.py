@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from costar_cli.artifact import SCHEMA_VERSION, read_artifact, verify_artifact, write_artifact
-from costar_cli.artifact.spec import KINDS
+from costar_cli.files import SCHEMA_VERSION, read_artifact, verify_artifact, write_artifact
+from costar_cli.files.spec import KINDS
 from tests.artifact.make_archives import ARCHIVES, contents
 
 V1_0_DIGESTS = {

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from costar_cli.artifact import read_artifact, verify_artifact
 from costar_cli.errors import ArtifactError, MismatchError, StorageError, storage_error, storing
+from costar_cli.files import read_artifact, verify_artifact
 from tests.artifact.crafting import NEW, OLD, assert_old_and_alone, write
 
 pytestmark = pytest.mark.usefixtures("system")
@@ -60,7 +60,7 @@ def test_file_that_appears_meanwhile_is_kept(tmp_path, monkeypatch):
         path.write_bytes(b"someone else's")
         return verify_artifact(temp)
 
-    monkeypatch.setattr("costar_cli.artifact.write.verify_artifact", verify)
+    monkeypatch.setattr("costar_cli.files.write.verify_artifact", verify)
     with pytest.raises(MismatchError):
         write(path, NEW)
     assert path.read_bytes() == b"someone else's"

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from h5py import h5d, h5p, h5s, h5t
 
-from costar_cli.artifact import read_artifact, read_header, structure, verify_artifact
-from costar_cli.artifact.digest import array_sha256
 from costar_cli.errors import ArtifactError, UsageError
+from costar_cli.files import read_artifact, read_header, structure, verify_artifact
+from costar_cli.files.digest import array_sha256
 from tests.artifact.crafting import declare, refused, tamper, write
 
 Change = Callable[[h5py.File], object]
@@ -139,7 +139,7 @@ def test_virtual_array_of_a_pipe_does_not_block(path, tmp_path):
 
 
 def test_too_many_groups_are_refused(path, monkeypatch):
-    monkeypatch.setattr("costar_cli.artifact.structure.MAX_OBJECTS", 50)
+    monkeypatch.setattr("costar_cli.files.structure.MAX_OBJECTS", 50)
     tamper(path, many)
     refused(path, "more than 50 groups and arrays")
 

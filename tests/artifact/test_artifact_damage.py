@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from costar_cli.artifact import read_artifact, verify_artifact
 from costar_cli.errors import ArtifactError
+from costar_cli.files import read_artifact, verify_artifact
 from tests.artifact.crafting import sample_arrays, write
 
 

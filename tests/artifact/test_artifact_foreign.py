@@ -7,8 +7,8 @@ import h5py
 import numpy as np
 import pytest
 
-from costar_cli.artifact import read_artifact
 from costar_cli.errors import ArtifactError
+from costar_cli.files import read_artifact
 from tests.artifact.crafting import edit_manifest, refused, replace_manifest, reseal, tamper
 
 MANIFESTS: dict[str, tuple[bytes, str]] = {
@@ -100,9 +100,9 @@ def test_newer_schema_asks_for_an_upgrade(path):
 
 
 def test_older_minor_schema_is_read_and_older_major_is_not(path, monkeypatch):
-    monkeypatch.setattr("costar_cli.artifact.spec.SCHEMA_VERSION", "1.3")
+    monkeypatch.setattr("costar_cli.files.spec.SCHEMA_VERSION", "1.3")
     assert read_artifact(path).schema_version == "1.0"
-    monkeypatch.setattr("costar_cli.artifact.spec.SCHEMA_VERSION", "2.0")
+    monkeypatch.setattr("costar_cli.files.spec.SCHEMA_VERSION", "2.0")
     refused(path, "no longer reads")
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costar_cli.artifact import atomic, read_artifact, tables, verify_artifact
-from costar_cli.artifact.atomic import replacing, scratch_file, scratch_folder, write_bytes
-from costar_cli.artifact.tables import table_file
+from costar_cli.files import atomic, read_artifact, tables, verify_artifact
+from costar_cli.files.atomic import replacing, scratch_file, scratch_folder, write_bytes
+from costar_cli.files.tables import table_file
 from tests.artifact.crafting import NEW, assert_old_and_alone, sample_arrays, write
 
 WRITERS = {atomic.__file__, tables.__file__}
@@ -89,7 +89,7 @@ for i in range(1_000_000):
 CRASHES = """
 import os, sys
 from pathlib import Path
-from costar_cli.artifact import read_header
+from costar_cli.files import read_header
 from tests.artifact.crafting import sample_arrays, write
 path, arrays = Path(sys.argv[1]), sample_arrays(2)
 for name in ("write", "ftruncate", "fsync", "replace", "close"):

@@ -9,9 +9,9 @@ import h5py
 import numpy as np
 import pytest
 
-from costar_cli.artifact import read_artifact, read_header, trial
-from costar_cli.artifact.trial import UNSAFE
 from costar_cli.errors import ArtifactError
+from costar_cli.files import read_artifact, read_header, trial
+from costar_cli.files.trial import UNSAFE
 from tests.artifact.crafting import reseal, tamper, write
 from tests.campaigns.hdf5_blocks import blocks_of, repaired
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.artifact import describe, read_artifact, read_header, verify_artifact, write_artifact
-from costar_cli.artifact.write import CHUNK_BYTES, chunk_shape
+from costar_cli.files import describe, read_artifact, read_header, verify_artifact, write_artifact
+from costar_cli.files.write import CHUNK_BYTES, chunk_shape
 from tests.artifact.crafting import META, sample_arrays, write
 
 numbers = st.one_of(

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costar_cli.artifact import (
+from costar_cli.files import (
     SCHEMA_VERSION,
     fingerprint,
     write_artifact,
 )
-from costar_cli.artifact.spec import KINDS, content_problems
+from costar_cli.files.spec import KINDS, content_problems
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
 
@@ -83,6 +83,6 @@ def test_fingerprint_depends_on_kind_parents_config_and_version(monkeypatch):
         fingerprint("model", parents={"dataset": "a"}, config={"seed": 1, "x": [1, 2]}),
         fingerprint("model", parents={"dataset": "a", "encoder": "b"}, config={"seed": 2, "x": [1, 2]}),
     }
-    monkeypatch.setattr("costar_cli.artifact.lineage.__version__", "99")
+    monkeypatch.setattr("costar_cli.files.lineage.__version__", "99")
     others.add(fingerprint("model", parents={"dataset": "a", "encoder": "b"}, config={"seed": 1, "x": [1, 2]}))
     assert len(others | {base}) == 5

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.artifact.tables import check_table_name, safe_cells, table_file
 from costar_cli.errors import StorageError, UsageError
+from costar_cli.files.tables import check_table_name, safe_cells, table_file
 
 TEXT = np.array(["a,b", 'say "ü"', None], dtype=object)
 
@@ -70,7 +70,7 @@ def test_an_interrupted_table_leaves_the_old_one(tmp_path, name):
 KILLED = """
 import os, sys
 from pathlib import Path
-from costar_cli.artifact.tables import table_file
+from costar_cli.files.tables import table_file
 with table_file(Path(sys.argv[1])) as table:
     table.write({"n": [1]})
     print(*sorted(os.listdir(Path(sys.argv[1]).parent)), flush=True)

@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks import calibration
 from benchmarks.comparing import Row, read
-from costar_cli.datasets.linear.settings import LinearGaussianConfig
-from costar_cli.datasets.linear.simulate import simulate_linear
-from costar_cli.panel.store import write_dataset
+from costar_cli.data.linear.settings import LinearGaussianConfig
+from costar_cli.data.linear.simulate import simulate_linear
+from costar_cli.data.store import write_dataset
 from costar_cli.reporting import NullReporter
 
 

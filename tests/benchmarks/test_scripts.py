@@ -110,7 +110,7 @@ def test_every_part_of_the_pretraining_step_is_timed() -> None:
     from benchmarks import pretrain_step
     from benchmarks.cohort import Steps, pretrain_stage
     from costar_cli.config.models import PretrainConfig, RuntimeConfig
-    from costar_cli.train.runtime import Runtime
+    from costar_cli.training.runtime import Runtime
 
     dataset = pretrain_step.training_data(20, steps=12)
     runtime = Runtime.resolve(RuntimeConfig(device="cpu"))

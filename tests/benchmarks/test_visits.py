@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.comparing import fitted
 from benchmarks.visits import PARTS, counted_as_steps, half_life, seen, typical_error
-from costar_cli.panel.visits import elapsed
+from costar_cli.data.visits import elapsed
 
 
 def test_counted_as_steps_visits_are_the_same_but_for_the_time_between_them():

@@ -10,7 +10,7 @@ from benchmarks.literal_costar import LiteralEncoder, LiteralPretrainer, literal
 from benchmarks.pretrain_step import encoder_flops, step_flops
 from benchmarks.scoring import even_batches, literal_encoder, re_encode
 from costar_cli.config.models import EncoderConfig, PretrainConfig
-from costar_cli.panel import Dataset, Part
+from costar_cli.data import Dataset, Part
 
 TUMOR = (0, 4, 1, 1)
 

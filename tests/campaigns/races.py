@@ -6,7 +6,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from costar_cli.artifact import read_header
+from costar_cli.files import read_header
 from tests.campaigns.driver import Campaign, costar, forked, in_child
 from tests.campaigns.world import VERBS, copied, damaged, left_over
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from costar_cli.artifact import Artifact, read_artifact, write_artifact
 from costar_cli.errors import CostarError
+from costar_cli.files import Artifact, read_artifact, write_artifact
 from tests.campaigns.driver import Campaign, costar, in_child
 from tests.campaigns.world import VERBS, copied
 

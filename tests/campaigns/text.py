@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 
 from costar_cli.config.toml import read_toml
-from costar_cli.datasets.table.guess import guess_schema
-from costar_cli.datasets.table.schema_file import read_schema
+from costar_cli.data.table.guess import guess_schema
+from costar_cli.data.table.schema_file import read_schema
 from costar_cli.errors import CostarError
 from costar_cli.plans.untrusted import parse_json
 from costar_cli.settings.sources import from_file

@@ -4,10 +4,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from costar_cli.artifact import verify_artifact
-from costar_cli.artifact.atomic import PIECES
-from costar_cli.datasets.table import scratch
+from costar_cli.data.table import scratch
 from costar_cli.errors import ArtifactError
+from costar_cli.files import verify_artifact
+from costar_cli.files.atomic import PIECES
 from tests.campaigns.driver import costar, in_child
 
 SIZES = "train = 30\nval = 10\ntest = 6\ntarget_train = 8\ntarget_val = 6\ntarget_test = 6\nsteps = 10\n"

@@ -116,8 +116,8 @@ def run_process(*args: object, cwd: Path, env: dict[str, str] | None = None) -> 
 
 # A run that tells of its progress ten times a second, so that a test sees how far it is.
 WATCHED = (
-    "import costar_cli.ui.progress as heart\nheart.EVERY_S, heart.POLL_S = 0.1, 0.05\n"
-    "import sys\nfrom costar_cli.app import main\nraise SystemExit(main(sys.argv[1:]))"
+    "import costar_cli.reporting.progress as heart\nheart.EVERY_S, heart.POLL_S = 0.1, 0.05\n"
+    "import sys\nfrom costar_cli.cli.app import main\nraise SystemExit(main(sys.argv[1:]))"
 )
 
 

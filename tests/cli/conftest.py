@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from cli_world import REPOSITORY, TINY_COHORT, Run
 
-from costar_cli.app import main
+from costar_cli.cli.app import main
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config
+from costar_cli.data import Panel, Queries
+from costar_cli.files import Artifact
 from costar_cli.methods import Method
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
-from costar_cli.panel import Panel, Queries
 from costar_cli.reporting import Reporter
 
 __all__ = ["MEAN_CHANGE"]

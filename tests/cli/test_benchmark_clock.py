@@ -2,8 +2,8 @@
 
 import pytest
 
-from costar_cli.benchmark import Contender, Ledger, Meter, plan_cells
-from costar_cli.benchmark.ledger import Clock, in_words
+from costar_cli.cli.benchmarking import Contender, Ledger, Meter, plan_cells
+from costar_cli.cli.benchmarking.ledger import Clock, in_words
 
 METHODS = [Contender(name, name) for name in ("ridge", "crn")]
 

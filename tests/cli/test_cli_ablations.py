@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from cli_world import TINY_COHORT, Run
 
-from costar_cli.artifact import read_artifact
 from costar_cli.errors import ExitCode
+from costar_cli.files import read_artifact
 
 PLAIN = """
 [pretrain.encoder]

@@ -36,7 +36,7 @@ COMMANDS = {  # in this order
 }
 RUN_ALL = """
 import contextlib, io, json, sys
-from costar_cli.app import main
+from costar_cli.cli.app import main
 
 runs = {}
 for name, words in json.loads(sys.argv[1]).items():

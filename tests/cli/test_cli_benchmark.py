@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from cli_world import Run, refuse_writes, start_process
 
-from costar_cli.app import main
+from costar_cli.cli.app import main
 from costar_cli.errors import TrainingError
 from costar_cli.methods import METHODS
 from costar_cli.methods.regression.ridge import RidgeMethod
-from costar_cli.train import loop
-from costar_cli.ui import tables as ui_tables
-from costar_cli.ui.output import Output
+from costar_cli.reporting import tables as ui_tables
+from costar_cli.reporting.output import Output
+from costar_cli.training import loop
 
 Call = Callable[..., Run]
 

@@ -281,7 +281,7 @@ def test_an_average_of_too_few_subjects_tells_of_no_interval(
 def test_averages_of_an_ensemble_have_no_interval_and_say_why(
     trained: Path, plan: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_module("costar_cli.uncertainty.draws"), "LEAST_MEMBERS", 2)  # quick ones have 2
+    monkeypatch.setattr(import_module("costar_cli.inference.draws"), "LEAST_MEMBERS", 2)  # quick ones have 2
     models = ["-m", trained / "model.h5", "-m", trained / "model-target.h5"]
     words = ["--subjects", "source/train", "--origin", "last", *models]
     averaged = ask(call, trained, plan, *words, "--average", "--json").document

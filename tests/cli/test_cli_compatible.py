@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from cli_world import Run
 
+from costar_cli.data import PanelSchema
+from costar_cli.data.store import read_dataset, write_dataset
 from costar_cli.errors import ExitCode
-from costar_cli.panel import PanelSchema
-from costar_cli.panel.store import read_dataset, write_dataset
 
 Call = Callable[..., Run]
 LEVELS = "levels of treatment chemotherapy: model has off, on, data set has on, off"

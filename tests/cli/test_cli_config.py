@@ -14,7 +14,7 @@ from costar_cli.config.models import (
     PretrainConfig,
     RuntimeConfig,
 )
-from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.errors import UsageError
 from costar_cli.methods.recurrent.settings import CrnConfig, CrnErmConfig, RmsnConfig
 from costar_cli.methods.transformers.settings import EdctConfig

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from cli_world import Run
 
+from costar_cli.cli.defaults import ModelChoice
+from costar_cli.cli.workspace import Workspace
 from costar_cli.errors import ExitCode, UsageError
-from costar_cli.steps.defaults import ModelChoice
-from costar_cli.workspace import Workspace
 
 Call = Callable[..., Run]
 SEARCH = "--minimise", "tumour_volume at end", "--steps", 2

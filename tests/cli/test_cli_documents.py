@@ -15,9 +15,9 @@ import pytest
 from cli_world import DOCUMENTS, TINY_COHORT, VERBS, Run
 from jsonschema import Draft202012Validator
 
-from costar_cli.artifact.shards import Shard
-from costar_cli.benchmark.shards import note_shard
-from costar_cli.ui.output import DOCUMENT_VERSION
+from costar_cli.cli.benchmarking.shards import note_shard
+from costar_cli.files.shards import Shard
+from costar_cli.reporting.output import DOCUMENT_VERSION
 
 Call = Callable[..., Run]
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from cli_world import Run
 
-from costar_cli.app import main
+from costar_cli.cli.app import main
 from costar_cli.errors import ExitCode
 from simulators.linear_gaussian import LinearGaussian
 

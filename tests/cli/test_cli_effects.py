@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from cli_world import Run
 
-from costar_cli.app import main
-from costar_cli.panel.store import write_dataset
+from costar_cli.cli.app import main
+from costar_cli.data.store import write_dataset
 from tests.feedback_worlds import LINEAR
 
 Call = Callable[..., Run]

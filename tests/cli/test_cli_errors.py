@@ -14,9 +14,9 @@ import pytest
 import torch
 from cli_world import TINY_COHORT, VERBS, Run, environment, read_until, run_process, start_process
 
-from costar_cli import app as application
-from costar_cli.artifact import read_artifact, write_artifact
+from costar_cli.cli import app as application
 from costar_cli.errors import CostarError, ExitCode, HungUpRunError
+from costar_cli.files import read_artifact, write_artifact
 
 Call = Callable[..., Run]
 REQUIRED = {"whatif": ["--subject", "1", "--plan", "plan.json"], "inspect": ["x.h5"], "verify": ["x.h5"]}
@@ -223,7 +223,7 @@ def test_cuda_without_a_gpu_exits_6(verb: str, workspace: Path, plan: Path, call
 
 def test_a_second_process_in_the_workspace_exits_7_and_names_the_first(tmp_path: Path, call: Call) -> None:
     holder = (
-        "import sys; from pathlib import Path; from costar_cli.workspace import Workspace\n"
+        "import sys; from pathlib import Path; from costar_cli.cli.workspace import Workspace\n"
         "with Workspace(Path('workspace')).lock():\n"
         "    print('locked', flush=True); sys.stdin.readline()\n"
     )
@@ -301,7 +301,7 @@ def test_sigterm_exits_143_with_message_and_document(moment: str, workspace: Pat
 def test_a_sigterm_that_is_ignored_stays_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
         "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "from costar_cli import app\n"
+        "from costar_cli.cli import app\n"
         "app._run = lambda *_: signal.raise_signal(signal.SIGTERM) or 0\n"
         "raise SystemExit(app.main(['doctor']))"
     )
@@ -312,7 +312,7 @@ def test_a_sigterm_that_is_ignored_stays_ignored(tmp_path: Path, monkeypatch: py
 def test_a_sigterm_in_code_that_c_runs_exits_143(tmp_path: Path) -> None:
     """A plain KeyboardInterrupt that leaves code run from C, as imports and `exec` do, ends `python -m` by SIGINT."""
     (tmp_path / "stopped.py").write_text(
-        "from costar_cli import app\n"
+        "from costar_cli.cli import app\n"
         "app._run = lambda *_: exec('import signal; signal.raise_signal(signal.SIGTERM)') or 0\n"
         "raise SystemExit(app.main(['doctor']))"
     )

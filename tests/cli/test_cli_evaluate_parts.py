@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 from cli_world import DOCUMENTS, Run, assert_no_merge
 
-from costar_cli.artifact import read_artifact, read_header, write_artifact
+from costar_cli.cli.workspace import Workspace
 from costar_cli.errors import ExitCode
-from costar_cli.workspace import Workspace
+from costar_cli.files import read_artifact, read_header, write_artifact
 
 Call = Callable[..., Run]
 WHOLE = Path("e.h5")

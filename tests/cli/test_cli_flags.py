@@ -5,10 +5,10 @@ from pathlib import Path
 import typer
 from cli_world import environment
 
-from costar_cli.app import app
-from costar_cli.commands.verb import described
-from costar_cli.datasets.base import OPTIONS_OF_VERBS
-from costar_cli.datasets.registry import all_sources, sources
+from costar_cli.cli.app import app
+from costar_cli.cli.verb import described
+from costar_cli.data.base import OPTIONS_OF_VERBS
+from costar_cli.data.registry import all_sources, sources
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.registry import RESERVED as SECTIONS
 from costar_cli.settings.keys import all_keys, all_sections

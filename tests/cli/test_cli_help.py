@@ -18,7 +18,7 @@ HELPS = [[], ["simulate"], *(verb.split() for verb in VERBS)]
 def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     """One process shows every help, so that what the first one imports is known at the last one, too."""
     code = (
-        "import sys\nfrom costar_cli.app import main\n"
+        "import sys\nfrom costar_cli.cli.app import main\n"
         f"for words in {HELPS!r}:\n"
         f"    assert main([*words, '--help']) == 0\n    assert not {HEAVY!r} & set(sys.modules), words\n"
     )

@@ -8,10 +8,10 @@ import pytest
 import typer
 from cli_world import REPOSITORY, TINY_COHORT, Run
 
-from costar_cli.app import app
+from costar_cli.cli.app import app
+from costar_cli.cli.hints import LACKS, next_command
+from costar_cli.cli.session import CARRIED
 from costar_cli.methods import METHODS
-from costar_cli.steps.hints import LACKS, next_command
-from costar_cli.steps.session import CARRIED
 
 Call = Callable[..., Run]
 FEW = ["--epochs", "1", "--members", "1", "--threads", "1"]

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from cli_world import Run
 
-from costar_cli.artifact import read_artifact, write_artifact
-from costar_cli.benchmark.export import escaped, latex
-from costar_cli.datasets.table.schema_file import toml_row
+from costar_cli.cli.benchmarking.export import escaped, latex
+from costar_cli.data.table.schema_file import toml_row
 from costar_cli.errors import ExitCode
-from costar_cli.figures.style import label_text
-from costar_cli.pages.page import Item, Page, ReportTable, Section, render
+from costar_cli.files import read_artifact, write_artifact
+from costar_cli.report.figures.style import label_text
+from costar_cli.report.pages.page import Item, Page, ReportTable, Section, render
 from costar_cli.reporting import plain
 
 Call = Callable[..., Run]

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from costar_cli.config.toml import read_toml
-from costar_cli.datasets.table.files import open_files
-from costar_cli.datasets.table.guess import guess_schema
-from costar_cli.datasets.table.schema_file import read_schema
+from costar_cli.data.table.files import open_files
+from costar_cli.data.table.guess import guess_schema
+from costar_cli.data.table.schema_file import read_schema
 from costar_cli.errors import DataError, UsageError
 from costar_cli.settings.sources import from_file
 

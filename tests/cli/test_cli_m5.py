@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from cli_world import Run
 
-from costar_cli.app import main
-from costar_cli.artifact import read_header
-from costar_cli.panel import Part
-from costar_cli.panel.store import read_dataset
+from costar_cli.cli.app import main
+from costar_cli.data import Part
+from costar_cli.data.store import read_dataset
+from costar_cli.files import read_header
 
 Call = Callable[..., Run]
 TINY = [

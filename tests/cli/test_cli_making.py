@@ -8,7 +8,7 @@ import pytest
 from cli_world import TINY_COHORT, Run
 
 from costar_cli import __version__
-from costar_cli.artifact import lineage, read_artifact, read_header, write_artifact
+from costar_cli.files import lineage, read_artifact, read_header, write_artifact
 
 Call = Callable[..., Run]
 TRAIN = ["pretrain", "--epochs", 1, "--members", 1]

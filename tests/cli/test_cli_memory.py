@@ -19,7 +19,7 @@ from tests.cli.cli_world import environment, write_ward
 resource = pytest.importorskip("resource")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not hold processes to such limits")
 
-RUN = "import sys\nfrom costar_cli import app\nfrom costar_cli.__main__ import run\n{then}\nsys.exit(run())"
+RUN = "import sys\nfrom costar_cli.cli import app\nfrom costar_cli.__main__ import run\n{then}\nsys.exit(run())"
 ENDS = {
     "aborts": ("import os; app.main = os.abort", "SIGABRT"),
     "exits": ("import os; app.main = lambda: os._exit(1)", "exit code 1"),
@@ -101,7 +101,7 @@ def test_a_command_that_ends_in_order_is_as_without_a_limit(tmp_path: Path) -> N
 def test_a_process_that_dies_once_it_has_told_its_end_is_not_told_of_again(tmp_path: Path) -> None:
     dies = """
 import os
-from costar_cli.ui.output import Output
+from costar_cli.reporting.output import Output
 finish = Output._finish
 def last(*words, **named):
     finish(*words, **named)

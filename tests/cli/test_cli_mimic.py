@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from cli_world import Run
 
-from costar_cli.app import main
-from costar_cli.panel import Part
-from costar_cli.panel.store import read_dataset
+from costar_cli.cli.app import main
+from costar_cli.data import Part
+from costar_cli.data.store import read_dataset
 
 TINY = [
     *("--stays", "280", "--hours", "24", "--horizon", "4", "--plans-per-origin", "2", "--seed", "2"),

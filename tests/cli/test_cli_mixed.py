@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from cli_world import Run
 
-from costar_cli.app import main
-from costar_cli.artifact import read_artifact, read_header, write_artifact
+from costar_cli.cli.app import main
 from costar_cli.errors import ArtifactError
+from costar_cli.files import read_artifact, read_header, write_artifact
 from costar_cli.methods import load_model
 
 Call = Callable[..., Run]

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from cli_world import Run, write_ward
 
-from costar_cli.datasets.table import scratch
+from costar_cli.data.table import scratch
 
 Call = Callable[..., Run]
 

@@ -11,9 +11,9 @@ import pytest
 from cli_world import REPOSITORY, Run
 
 from costar_cli.config.nearest import nearest
+from costar_cli.data.store import read_dataset, write_dataset
 from costar_cli.errors import ExitCode
 from costar_cli.methods import METHODS
-from costar_cli.panel.store import read_dataset, write_dataset
 
 Call = Callable[..., Run]
 EXAMPLE = REPOSITORY / "examples" / "own-data"

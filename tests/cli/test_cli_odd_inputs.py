@@ -10,7 +10,7 @@ import pytest
 from cli_world import environment
 
 from costar_cli.config.toml import read_toml
-from costar_cli.datasets.table.schema_file import read_schema
+from costar_cli.data.table.schema_file import read_schema
 from costar_cli.errors import CostarError, ExitCode
 from costar_cli.plans.read import read_plan_file
 from costar_cli.plans.untrusted import parse_json

@@ -9,8 +9,8 @@ import pytest
 import typer
 from cli_world import VERBS, Run, run_process
 
-from costar_cli.app import app
-from costar_cli.commands.verb import EXAMPLES, examples_of
+from costar_cli.cli.app import app
+from costar_cli.cli.verb import EXAMPLES, examples_of
 from costar_cli.errors import ExitCode
 
 NEEDED = {"inspect": ["x.h5"], "verify": ["x.h5"], "benchmark": ["tumor"], "merge": ["x"]}

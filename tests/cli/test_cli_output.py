@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from costar_cli.errors import DataError
 from costar_cli.reporting import plain
-from costar_cli.ui.output import Output
-from costar_cli.ui.progress import OutputReporter
-from costar_cli.ui.tables import render_table
-from costar_cli.ui.text import dump_json
+from costar_cli.reporting.output import Output
+from costar_cli.reporting.progress import OutputReporter
+from costar_cli.reporting.tables import render_table
+from costar_cli.reporting.text import dump_json
 
 LONG = "/a/very/long/path/" + "x" * 300 + "/[cohort]/data.h5"
 
@@ -148,8 +148,8 @@ def run_in_terminal(code: str, **env: str) -> tuple[str, str]:
 
 SAY = (
     "from pathlib import Path\n"
-    "from costar_cli.ui.output import Output\n"
-    "from costar_cli.ui.progress import OutputReporter\n"
+    "from costar_cli.reporting.output import Output\n"
+    "from costar_cli.reporting.progress import OutputReporter\n"
     "out = Output('verb')\nout.wrote('model', Path('x.h5'))\n"
     "with OutputReporter(out).task('[pretrain]', total=4, done=1, unit='step') as task:\n"
     "    for _ in range(3): task.advance(loss=3.5, log_n=8.25)\n"

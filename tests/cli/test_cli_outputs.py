@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from cli_world import TINY_COHORT, Run, write_ward
 
-from costar_cli.artifact import file_sha256, read_artifact, read_header, write_artifact
-from costar_cli.artifact.lineage import shown_in
+from costar_cli.cli.views import EvaluationFiles
 from costar_cli.errors import ExitCode
-from costar_cli.evaluate.store import read_evaluation
-from costar_cli.figures.style import figure, save
-from costar_cli.steps.views import EvaluationFiles
+from costar_cli.evaluation.store import read_evaluation
+from costar_cli.files import file_sha256, read_artifact, read_header, write_artifact
+from costar_cli.files.lineage import shown_in
+from costar_cli.report.figures.style import figure, save
 
 Call = Callable[..., Run]
 ASK = ["whatif", "-s", 1, "-p", "plan.json"]
@@ -223,7 +223,7 @@ def sketches(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("learning.plot_learning", "trajectories.plot_trajectories", "natural.plot_natural", "rmse.plot_rmse",
                  "embedding.plot_representations"):  # fmt: skip
-        monkeypatch.setattr(f"costar_cli.figures.{name}", sketch)
+        monkeypatch.setattr(f"costar_cli.report.figures.{name}", sketch)
 
 
 @pytest.mark.usefixtures("sketches")
@@ -234,7 +234,7 @@ def test_a_killed_evaluation_leaves_no_view_of_an_older_one(
     place, evaluate = here / "costar-workspace", ["evaluate", "--bootstrap", 0]
     assert call(*evaluate, "--level", 0.8).code == 0
     with monkeypatch.context() as patch:
-        patch.setattr("costar_cli.artifact.atomic.os.replace", killed_before(killed_at))
+        patch.setattr("costar_cli.files.atomic.os.replace", killed_before(killed_at))
         assert call(*evaluate, "--overwrite").code == ExitCode.INTERRUPTED
     run = call(*evaluate)
     assert run.code == 0
@@ -288,7 +288,7 @@ def test_an_evaluation_elsewhere_leaves_the_figures_of_the_workspace(here: Path,
 
 def test_a_refutation_is_beside_its_evaluation(here: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[EvaluationFiles] = []
-    monkeypatch.setattr("costar_cli.commands.evaluate.run_evaluate", lambda _, files, *rest, **how: asked.append(files))
+    monkeypatch.setattr("costar_cli.cli.evaluate.run_evaluate", lambda _, files, *rest, **how: asked.append(files))
     for out in ("costar-workspace/evaluation.h5", "elsewhere/evaluation.h5"):
         assert call("evaluate", "--refute", "--out", out).code == 0
     beside = ["costar-workspace/refutation.h5", "elsewhere/evaluation-refutation.h5"]

@@ -11,13 +11,13 @@ from unittest.mock import ANY
 import pytest
 from cli_world import REPOSITORY, Run, environment
 
-from costar_cli.artifact import read_header
+from costar_cli.files import read_header
 from tests.plugin_world import install
 
 # One process for several lines: each alone would spend most of its time on importing torch.
 SEVERAL = """
 import contextlib, io, json, sys
-from costar_cli.app import main
+from costar_cli.cli.app import main
 
 runs = []
 for words in json.load(sys.stdin):
@@ -81,7 +81,7 @@ def test_the_example_package_goes_through_the_verbs(tmp_path: Path) -> None:
 
 BAD = """
 from costar_cli.config.models import Config
-from costar_cli.datasets.base import DataSource
+from costar_cli.data.base import DataSource
 
 class Settings(Config):
     seed: int = 0

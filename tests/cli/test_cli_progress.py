@@ -8,9 +8,9 @@ import pytest
 from cli_world import TINY_COHORT, Run
 from test_cli_output import run_in_terminal
 
-from costar_cli.ui import progress as heart
-from costar_cli.ui.output import Output
-from costar_cli.ui.progress import EVERY_S, POLL_S, OutputReporter
+from costar_cli.reporting import progress as heart
+from costar_cli.reporting.output import Output
+from costar_cli.reporting.progress import EVERY_S, POLL_S, OutputReporter
 
 
 class Clock:
@@ -93,8 +93,8 @@ def test_long_verbs_show_signs_of_life_in_a_log_whatever_they_do(
 
 LONG = (
     "import sys\n"
-    "from costar_cli.ui.output import Output\n"
-    "from costar_cli.ui.progress import OutputReporter\n"
+    "from costar_cli.reporting.output import Output\n"
+    "from costar_cli.reporting.progress import OutputReporter\n"
     "title = 'seed-10/costar-without-relative-encoding: supervised fine-tuning'\n"
     "with OutputReporter(Output('verb')).task(title, total=123456, done=1200, unit='step') as task:\n"
     "    task.advance(34, member=3, epoch=17, training_loss_so_far=0.012345, log_n=8.25)\n"

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import pytest
 from cli_world import Run, write_ward
 
+from costar_cli.cli.hints import best_other, other_method, train_longer
+from costar_cli.cli.session import Session
+from costar_cli.cli.workspace import Workspace
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.methods.registry import METHODS
+from costar_cli.reporting.output import Output
+from costar_cli.reporting.progress import OutputReporter
 from costar_cli.settings.resolve import resolve
-from costar_cli.steps.hints import best_other, other_method, train_longer
-from costar_cli.steps.session import Session
-from costar_cli.ui.output import Output
-from costar_cli.ui.progress import OutputReporter
-from costar_cli.workspace import Workspace
 
 Call = Callable[..., Run]
 IDLE = ["--epochs", "1", "--members", "1", "--threads", "1", "--learning-rate", "1e-9"]

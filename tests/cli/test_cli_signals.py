@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from costar_cli.artifact.tables import table_file
 from costar_cli.errors import ExitCode, StorageError
+from costar_cli.files.tables import table_file
 from tests.cli.cli_world import environment
 
 WHILE_IMPORTING = """
@@ -23,7 +23,7 @@ sys.meta_path.insert(0, Stop())
 """
 IN_A_VERB = """
 import signal
-from costar_cli import app
+from costar_cli.cli import app
 app._run = lambda *_: signal.raise_signal({number})
 """
 LOST_WHILE_IMPORTING = """
@@ -39,7 +39,7 @@ sys.meta_path.insert(0, Stop())
 """
 LOST_IN_A_VERB = """
 import signal
-from costar_cli import app
+from costar_cli.cli import app
 from costar_cli.reporting import NullTask
 class Lost:
     def __del__(self):
@@ -64,7 +64,7 @@ sys.meta_path.insert(0, Stop())
 WRAPPED_IN_A_VERB = """
 import signal
 from pydantic import BaseModel, model_serializer
-from costar_cli import app
+from costar_cli.cli import app
 class Signalled(BaseModel):
     @model_serializer
     def signalled(self):
@@ -73,7 +73,7 @@ app._run = lambda *_: Signalled().model_dump()
 """
 PANIC_IN_A_VERB = """
 import signal
-from costar_cli import app
+from costar_cli.cli import app
 class Panic(BaseException):
     pass
 def run(*_):
@@ -84,7 +84,7 @@ def run(*_):
 app._run = run
 """
 PANIC_ALONE = """
-from costar_cli import app
+from costar_cli.cli import app
 class Panic(BaseException):
     pass
 def run(*_):
@@ -93,7 +93,7 @@ app._run = run
 """
 LOST_TWICE = """
 import signal, time
-from costar_cli import app
+from costar_cli.cli import app
 from costar_cli.errors import SignalHandler
 SignalHandler.AGAIN_S = 0
 def run(*_):
@@ -150,7 +150,7 @@ def test_a_panic_of_a_library_is_an_unexpected_error_with_a_document(tmp_path: P
 def test_a_signal_after_the_result_is_told_changes_nothing(tmp_path: Path) -> None:
     sent = """
 import signal
-from costar_cli.ui import output
+from costar_cli.reporting import output
 write = output._write
 def written(stream, text):
     write(stream, text)
@@ -164,7 +164,7 @@ output._write = written
 
 AT_THE_END = """
 import atexit, signal
-from costar_cli import app
+from costar_cli.cli import app
 class Last:
     def __del__(self, send=signal.raise_signal):
         for number in (2, 15, 1):
@@ -185,7 +185,7 @@ def test_a_signal_at_the_very_end_of_the_process_changes_nothing(tmp_path: Path,
 def test_a_signal_while_an_error_is_told_gives_one_document(tmp_path: Path) -> None:
     sent = """
 import signal
-from costar_cli.ui import output
+from costar_cli.reporting import output
 explain = output._explain
 def explained(error):
     signal.raise_signal(signal.SIGTERM)
@@ -205,7 +205,7 @@ def test_a_second_signal_ends_a_run_that_loses_every_exception(tmp_path: Path) -
 def test_a_verb_whose_first_exception_is_lost_ends_at_its_next_step(tmp_path: Path) -> None:
     sent = """
 import signal, sys
-from costar_cli.ui.progress import LoggedTask
+from costar_cli.reporting.progress import LoggedTask
 usual = LoggedTask.__post_init__
 class Lost:
     def __del__(self):

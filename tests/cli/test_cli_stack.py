@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from cli_world import TINY_COHORT, Run
 
-from costar_cli.app import main
-from costar_cli.artifact import read_artifact, read_header, write_artifact
+from costar_cli.cli.app import main
 from costar_cli.errors import DataError
+from costar_cli.files import read_artifact, read_header, write_artifact
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.stack import method as stack_method
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from cli_world import TINY_COHORT, Run, refuse_writes
 
-from costar_cli.artifact import read_header, write_artifact
-from costar_cli.train import RunIdentity
+from costar_cli.files import read_header, write_artifact
+from costar_cli.training import RunIdentity
 
 Call = Callable[..., Run]
 ONE = ["--threads", "1", "--members", "2"]

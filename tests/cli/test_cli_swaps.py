@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from cli_world import Run, write_ward
 
-from costar_cli.artifact import read_artifact, write_artifact
+from costar_cli.cli.session import Session
 from costar_cli.errors import ExitCode
-from costar_cli.steps.session import Session
+from costar_cli.files import read_artifact, write_artifact
 
 Call = Callable[..., Run]
 PLACE = Path("costar-workspace")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from cli_world import REPOSITORY, TINY_COHORT, Run, run_process
 
-from costar_cli.artifact import read_header
+from costar_cli.data.store import read_dataset
 from costar_cli.errors import ExitCode
-from costar_cli.panel.store import read_dataset
+from costar_cli.files import read_header
 
 Call = Callable[..., Run]
 EXAMPLE = REPOSITORY / "examples" / "own-data"

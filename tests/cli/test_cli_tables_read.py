@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from cli_world import TINY_COHORT, Run
 
-from costar_cli.benchmark.show import show_report
+from costar_cli.cli.benchmarking.show import show_report
+from costar_cli.data import store
+from costar_cli.data.store import read_dataset
 from costar_cli.methods import METHODS
-from costar_cli.panel import store
-from costar_cli.panel.store import read_dataset
-from costar_cli.ui import tables as ui_tables
-from costar_cli.ui.output import Output
+from costar_cli.reporting import tables as ui_tables
+from costar_cli.reporting.output import Output
 from tests.evaluate.benchmark_worlds import constant_errors, report, score, tables
 
 Call = Callable[..., Run]

@@ -12,8 +12,8 @@ import pytest
 from cli_world import TINY_COHORT, Run, run_process
 from typer.testing import CliRunner
 
-from costar_cli.app import app
-from costar_cli.artifact import read_artifact, read_header, verify_artifact, write_artifact
+from costar_cli.cli.app import app
+from costar_cli.files import read_artifact, read_header, verify_artifact, write_artifact
 
 Call = Callable[..., Run]
 

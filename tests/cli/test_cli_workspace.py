@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from cli_world import Run
 
+from costar_cli.cli.workspace import Workspace
 from costar_cli.errors import ExitCode, LockedError, StorageError
-from costar_cli.workspace import Workspace
 
 Call = Callable[..., Run]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from cli_world import Run, write_ward
 
-from costar_cli.app import main
-from costar_cli.artifact import read_header
+from costar_cli.cli.app import main
+from costar_cli.files import read_header
 
 Call = Callable[..., Run]
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.artifact.shards import Shard
+from costar_cli.data import Part
+from costar_cli.data.support import Support
 from costar_cli.errors import UsageError
-from costar_cli.panel import Part
-from costar_cli.panel.support import Support
+from costar_cli.files.shards import Shard
+from costar_cli.inference import NOT_JUDGED, Lights
 from costar_cli.plans import PlanRequest, parse_plans
 from costar_cli.questions import (
     Band,
@@ -27,7 +28,6 @@ from costar_cli.questions import (
 )
 from costar_cli.questions import answers as answers_module
 from costar_cli.questions import summary as summary_module
-from costar_cli.uncertainty import NOT_JUDGED, Lights
 from tests.dose_worlds import linear_doses
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, column, make_dataset, report_of, request_of
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costar_cli.data import Panel
 from costar_cli.errors import UsageError
-from costar_cli.panel import Panel
+from costar_cli.inference import OutcomeFacts, draws
 from costar_cli.plans import PlanRequest
 from costar_cli.questions import Averager, Cohort, answer_cohort, groups_of
 from costar_cli.questions import averages as averages_module
 from costar_cli.questions.averages import _of_mean, half_widths, kind_of, same_plans, training_variance
-from costar_cli.uncertainty import OutcomeFacts, draws
 from tests.fits import model_of
 from tests.methods.stack_worlds import stacked
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, request_of

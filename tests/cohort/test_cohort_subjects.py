@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from costar_cli.data import Dataset, Location, Part
 from costar_cli.errors import UsageError
-from costar_cli.panel import Dataset, Location, Part
 from costar_cli.plans import parse_origin
 from costar_cli.questions import Cohort, choose_subjects, join_places, names_of, read_subjects
 from tests.whatif.whatif_worlds import make_dataset

@@ -31,7 +31,7 @@ import polars as pl
 import torch
 
 import costar_cli as costar
-from costar_cli.app import main
+from costar_cli.cli.app import main
 
 HERE = Path(__file__).parent
 WORLD, RECORDED, MACHINE = HERE / "world", HERE / "recorded", HERE / "recorded" / "machine.json"

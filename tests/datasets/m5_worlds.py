@@ -7,10 +7,10 @@ from pathlib import Path
 
 import polars as pl
 
-from costar_cli.datasets.retail.m5 import ingest_m5, retail_dataset
-from costar_cli.datasets.retail.settings import M5Config, RetailConfig
-from costar_cli.datasets.retail.weekly import WeeklySales
-from costar_cli.panel import Dataset, Part
+from costar_cli.data import Dataset, Part
+from costar_cli.data.retail.m5 import ingest_m5, retail_dataset
+from costar_cli.data.retail.settings import M5Config, RetailConfig
+from costar_cli.data.retail.weekly import WeeklySales
 from costar_cli.reporting import NullReporter
 from simulators.retail import RetailWorld, simulate_retail, write_csv
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from costar_cli.datasets.icu.semi_synthetic import simulate_mimic
-from costar_cli.datasets.icu.settings import MimicConfig, MimicFactualConfig
-from costar_cli.datasets.icu.table import IcuTable, embedded_cohort
-from costar_cli.panel import Dataset, Part
+from costar_cli.data import Dataset, Part
+from costar_cli.data.icu.semi_synthetic import simulate_mimic
+from costar_cli.data.icu.settings import MimicConfig, MimicFactualConfig
+from costar_cli.data.icu.table import IcuTable, embedded_cohort
 from costar_cli.reporting import NullReporter
 
 SOURCE_TRAIN, SOURCE_TEST, TARGET_TEST = Part("source", "train"), Part("source", "test"), Part("target", "test")

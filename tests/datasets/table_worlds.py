@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.datasets.table import TableInputs, ingest_table
-from costar_cli.datasets.table.schema import TableSchema
-from costar_cli.datasets.table.schema_file import parse_schema
+from costar_cli.data import Dataset, Panel
+from costar_cli.data.table import TableInputs, ingest_table
+from costar_cli.data.table.schema import TableSchema
+from costar_cli.data.table.schema_file import parse_schema
 from costar_cli.errors import DataError
-from costar_cli.panel import Dataset, Panel
 from costar_cli.reporting import NullReporter
 
 __all__ = [

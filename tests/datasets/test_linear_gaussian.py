@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costar_cli.datasets.linear.settings import LinearGaussianConfig
-from costar_cli.datasets.linear.simulate import linear_gaussian_outcomes, linear_gaussian_truth, simulate_linear
+from costar_cli.data import Part
+from costar_cli.data.check import check_dataset
+from costar_cli.data.linear.settings import LinearGaussianConfig
+from costar_cli.data.linear.simulate import linear_gaussian_outcomes, linear_gaussian_truth, simulate_linear
+from costar_cli.data.store import read_dataset, write_dataset
 from costar_cli.errors import DataError, UsageError
-from costar_cli.evaluate.limit import known_limit
-from costar_cli.panel import Part
-from costar_cli.panel.check import check_dataset
-from costar_cli.panel.store import read_dataset, write_dataset
+from costar_cli.evaluation.limit import known_limit
 from costar_cli.reporting import NullReporter
 from simulators.linear_gaussian import LinearGaussian
 

@@ -7,21 +7,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.datasets.retail.m5 import RetailParts
-from costar_cli.datasets.retail.prices import PriceTreatment
-from costar_cli.datasets.retail.sequences import (
+from costar_cli.data import Part
+from costar_cli.data.check import check_dataset
+from costar_cli.data.findings import not_finite, panel_problems, query_problems
+from costar_cli.data.retail.m5 import RetailParts
+from costar_cli.data.retail.prices import PriceTreatment
+from costar_cli.data.retail.sequences import (
     YearSequences,
     class_encoding,
     class_labels,
     fitted_edges,
     sequence_panel,
 )
-from costar_cli.datasets.retail.settings import M5Config
-from costar_cli.datasets.retail.weekly import WeekCalendar, WeeklySales
+from costar_cli.data.retail.settings import M5Config
+from costar_cli.data.retail.weekly import WeekCalendar, WeeklySales
 from costar_cli.errors import DataError
-from costar_cli.panel import Part
-from costar_cli.panel.check import check_dataset
-from costar_cli.panel.findings import not_finite, panel_problems, query_problems
 from costar_cli.reporting import NullReporter
 from simulators.retail import PRICE_EDGES, PriceClasses, build_calendar
 from tests.datasets.m5_worlds import SOURCE_TRAIN, TARGET_TEST, dataset, weekly
@@ -244,9 +244,9 @@ def test_labels_and_clusters_say_what_a_subject_is():
 @pytest.mark.parametrize(
     ("module", "absent"),
     [
-        ("costar_cli.datasets.retail.m5", ["polars", "torch", "h5py", "pandas"]),
-        ("costar_cli.datasets.retail.truth", ["polars", "torch", "h5py", "pandas"]),
-        ("costar_cli.datasets.retail.files", ["torch", "h5py", "pandas"]),
+        ("costar_cli.data.retail.m5", ["polars", "torch", "h5py", "pandas"]),
+        ("costar_cli.data.retail.truth", ["polars", "torch", "h5py", "pandas"]),
+        ("costar_cli.data.retail.files", ["torch", "h5py", "pandas"]),
     ],
 )
 def test_only_reading_files_brings_polars(module: str, absent: list[str]):

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costar_cli.datasets.retail.prices import PriceTreatment
-from costar_cli.datasets.retail.sequences import YearSequences
-from costar_cli.datasets.retail.settings import M5Config
-from costar_cli.datasets.retail.truth import WorldSeed, m5_truth
+from costar_cli.data.retail.prices import PriceTreatment
+from costar_cli.data.retail.sequences import YearSequences
+from costar_cli.data.retail.settings import M5Config
+from costar_cli.data.retail.truth import WorldSeed, m5_truth
+from costar_cli.data.store import read_dataset, write_dataset
 from costar_cli.errors import DataError, UsageError
-from costar_cli.evaluate.published import is_published_data
-from costar_cli.panel.store import read_dataset, write_dataset
+from costar_cli.evaluation.published import is_published_data
 from simulators.retail import PriceClasses
 from tests.datasets.m5_worlds import SOURCE_TRAIN, TARGET_TEST, dataset, export, ingested, weekly
 

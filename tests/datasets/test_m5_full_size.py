@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.measure import run_child
-from costar_cli.datasets.retail.files import read_m5_tables
-from costar_cli.datasets.retail.weekly import WeeklySales
-from costar_cli.panel.store import read_dataset
+from costar_cli.data.retail.files import read_m5_tables
+from costar_cli.data.retail.weekly import WeeklySales
+from costar_cli.data.store import read_dataset
 from costar_cli.reporting import NullReporter
 from simulators.retail import simulate_retail, write_csv
 from tests.datasets.m5_worlds import TARGET_TEST

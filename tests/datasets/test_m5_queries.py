@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from costar_cli.datasets.retail.m5 import simulate_m5
-from costar_cli.datasets.retail.queries import counterfactual_queries
-from costar_cli.datasets.retail.settings import RetailConfig
-from costar_cli.datasets.retail.truth import WorldSeed, m5_truth
+from costar_cli.data import Dataset, Queries
+from costar_cli.data.retail.m5 import simulate_m5
+from costar_cli.data.retail.queries import counterfactual_queries
+from costar_cli.data.retail.settings import RetailConfig
+from costar_cli.data.retail.truth import WorldSeed, m5_truth
+from costar_cli.data.store import read_dataset, write_dataset
 from costar_cli.errors import DataError, UsageError
-from costar_cli.evaluate.score import serving_sets, truth_of
-from costar_cli.panel import Dataset, Queries
-from costar_cli.panel.store import read_dataset, write_dataset
+from costar_cli.evaluation.score import serving_sets, truth_of
 from costar_cli.plans import TreatmentPlan
 from costar_cli.questions.truth import truth_known
 from costar_cli.reporting import NullReporter
@@ -224,7 +224,7 @@ def test_confounding_is_a_number_or_observed():
 
 def test_confounded_prices_follow_demand_and_random_ones_do_not():
     """`confounding` is what makes a naive comparison of prices wrong."""
-    from costar_cli.datasets.retail.m5 import simulate_world
+    from costar_cli.data.retail.m5 import simulate_world
 
     def sway(confounding: float) -> float:
         world = simulate_world(RetailConfig(scale=0.02, confounding=confounding, seed=4), NullReporter())

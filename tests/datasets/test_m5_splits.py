@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from costar_cli.datasets.retail.m5 import RetailParts, retail_dataset, split_items
-from costar_cli.datasets.retail.settings import M5Config, RetailConfig
+from costar_cli.data import Part, Scaler
+from costar_cli.data.retail.m5 import RetailParts, retail_dataset, split_items
+from costar_cli.data.retail.settings import M5Config, RetailConfig
+from costar_cli.data.store import read_dataset, write_dataset
 from costar_cli.errors import DataError
-from costar_cli.panel import Part, Scaler
-from costar_cli.panel.store import read_dataset, write_dataset
 from costar_cli.reporting import NullReporter
 from tests.datasets.m5_worlds import LIMITS, SCALE, SOURCE_TRAIN, TARGET_TEST, dataset, weekly, world
 

@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.datasets.retail.files import m5_files, read_m5_tables
+from costar_cli.data import Dataset
+from costar_cli.data.retail.files import m5_files, read_m5_tables
 from costar_cli.errors import DataError
-from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
 from tests.datasets.m5_worlds import SALES, change, copied, dataset, export, ingested, weekly
 

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from costar_cli.datasets.icu.extract import check_extract, check_extract_path, read_extract, write_extract
-from costar_cli.datasets.icu.extract.read import TRUST, HourlyTable
-from costar_cli.datasets.icu.table import IcuTable
+from costar_cli.data.icu.extract import check_extract, check_extract_path, read_extract, write_extract
+from costar_cli.data.icu.extract.read import TRUST, HourlyTable
+from costar_cli.data.icu.table import IcuTable
 from costar_cli.errors import DataError, MismatchError, StorageError, UsageError
 from costar_cli.reporting import NullReporter
 from simulators.icu import COVARIATES, IcuCohort, simulate_icu
@@ -68,7 +68,7 @@ def test_the_exported_cohort_reads_back_to_the_same_table(cohort: IcuCohort, wri
 
 
 def test_the_exported_cohort_gives_the_same_data_set(tmp_path: Path):
-    from costar_cli.datasets.icu.table import embedded_cohort
+    from costar_cli.data.icu.table import embedded_cohort
     from tests.datasets.mimic_worlds import small_config
 
     write_extract(tmp_path / "e.h5", embedded_cohort(small_config(), NullReporter()), NullReporter())
@@ -111,7 +111,7 @@ def test_rows_may_come_in_any_order_and_other_columns_are_ignored(cohort: IcuCoh
 
 @pytest.mark.parametrize("slice_rows", [97, 1000, 10_000])
 def test_slices_change_nothing(written: Path, slice_rows: int):
-    from costar_cli.datasets.icu.extract.store import opened
+    from costar_cli.data.icu.extract.store import opened
 
     with opened(written) as store:
         whole, sliced = (
@@ -304,7 +304,7 @@ def test_files_that_are_no_hdf5_or_not_there_say_so(tmp_path: Path):
 
 
 def test_without_pytables_the_extra_is_named(written: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("costar_cli.datasets.icu.extract.store.find_spec", lambda name: None)
+    monkeypatch.setattr("costar_cli.data.icu.extract.store.find_spec", lambda name: None)
     for attempt in (
         lambda: read_extract(written, NullReporter()),
         lambda: check_extract_path(written.with_name("new.h5"), overwrite=False),

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from costar_cli.datasets.icu.factual import MIMIC_FACTUAL_SCHEMA, factual_dataset
-from costar_cli.datasets.icu.table import IcuTable
+from costar_cli.data import Dataset, Part
+from costar_cli.data.findings import not_finite, panel_problems, query_problems
+from costar_cli.data.icu.factual import MIMIC_FACTUAL_SCHEMA, factual_dataset
+from costar_cli.data.icu.table import IcuTable
 from costar_cli.errors import DataError
-from costar_cli.evaluate.score import serving_sets
-from costar_cli.panel import Dataset, Part
-from costar_cli.panel.findings import not_finite, panel_problems, query_problems
+from costar_cli.evaluation.score import serving_sets
 from costar_cli.reporting import NullReporter
 from tests.datasets.mimic_worlds import SOURCE_TEST, SOURCE_TRAIN, TARGET_TEST, factual_config, made_table, small_table
 

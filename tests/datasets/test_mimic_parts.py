@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from costar_cli.datasets.icu.parts import choose_stays, split_source, split_target
-from costar_cli.datasets.icu.settings import MimicConfig
+from costar_cli.data import Part
+from costar_cli.data.icu.parts import choose_stays, split_source, split_target
+from costar_cli.data.icu.settings import MimicConfig
 from costar_cli.errors import DataError
-from costar_cli.panel import Part
 from costar_cli.reporting import NullReporter
 from tests.datasets.mimic_worlds import made_table
 

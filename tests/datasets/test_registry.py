@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from costar_cli.datasets.base import called
-from costar_cli.datasets.registry import BUILT_IN, RESERVED_NAMES, protocol_of, sources, truth_of
-from costar_cli.evaluate.published import TABLES, read_published
+from costar_cli.data.base import called
+from costar_cli.data.registry import BUILT_IN, RESERVED_NAMES, protocol_of, sources, truth_of
+from costar_cli.evaluation.published import TABLES, read_published
 from costar_cli.testing import check_data_source
 
 SETTINGS = {
@@ -52,4 +52,4 @@ def test_no_other_module_lists_the_data_sets(request: pytest.FixtureRequest) -> 
         for path in sorted(package.rglob("*.py"))
         if any(name in path.read_text("utf-8") for name in quoted)
     ]
-    assert all(Path(path).parts[0] == "datasets" for path in listing), listing
+    assert all(Path(path).parts[0] == "data" for path in listing), listing

@@ -6,14 +6,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.datasets.table import TableInputs, ingest_table
-from costar_cli.datasets.table.files import frame_as_file
-from costar_cli.datasets.table.new_subjects import ingest_new
-from costar_cli.datasets.table.preprocessing import Preprocessing
-from costar_cli.datasets.table.schema import TableSchema
-from costar_cli.datasets.table.schema_file import parse_schema
+from costar_cli.data import Dataset
+from costar_cli.data.table import TableInputs, ingest_table
+from costar_cli.data.table.files import frame_as_file
+from costar_cli.data.table.new_subjects import ingest_new
+from costar_cli.data.table.preprocessing import Preprocessing
+from costar_cli.data.table.schema import TableSchema
+from costar_cli.data.table.schema_file import parse_schema
 from costar_cli.errors import DataError, UsageError
-from costar_cli.panel import Dataset
 from tests.datasets.table_worlds import Listener, of
 
 COLUMNS: dict[str, dict[str, Any]] = {

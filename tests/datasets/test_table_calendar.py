@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.datasets.table import TableInputs
-from costar_cli.datasets.table.new_subjects import ingest_new
-from costar_cli.datasets.table.preprocessing import Preprocessing
+from costar_cli.data import Part
+from costar_cli.data.table import TableInputs
+from costar_cli.data.table.new_subjects import ingest_new
+from costar_cli.data.table.preprocessing import Preprocessing
+from costar_cli.data.windows import factual_windows
 from costar_cli.errors import UsageError
-from costar_cli.panel import Part
-from costar_cli.panel.windows import factual_windows
 from tests.datasets.table_worlds import Listener, ingest, make_schema, of, problems, save, ward
 from tests.fits import fit_method, model_of
 

@@ -7,16 +7,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.datasets.table import TableInputs, ingest_table
-from costar_cli.datasets.table.export import export_dataset
-from costar_cli.datasets.table.files import frame_as_file
-from costar_cli.datasets.table.guess import guess_schema
-from costar_cli.datasets.table.new_subjects import ingest_new
-from costar_cli.datasets.table.preprocessing import Preprocessing
-from costar_cli.datasets.table.schema_file import read_schema
+from costar_cli.data import Part
+from costar_cli.data.store import made_from
+from costar_cli.data.table import TableInputs, ingest_table
+from costar_cli.data.table.export import export_dataset
+from costar_cli.data.table.files import frame_as_file
+from costar_cli.data.table.guess import guess_schema
+from costar_cli.data.table.new_subjects import ingest_new
+from costar_cli.data.table.preprocessing import Preprocessing
+from costar_cli.data.table.schema_file import read_schema
 from costar_cli.errors import DataError, UsageError
-from costar_cli.panel import Part
-from costar_cli.panel.store import made_from
 from costar_cli.reporting import NullReporter
 from tests.datasets.table_worlds import Listener, ingest, make_schema, of, problems, save, ward
 

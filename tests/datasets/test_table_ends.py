@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 
 from costar_cli.api.data import read_new_subjects
-from costar_cli.datasets.table.export import export_dataset
-from costar_cli.datasets.table.guess import guess_schema
-from costar_cli.datasets.table.schema_file import read_schema
-from costar_cli.panel import Dataset, End, Part
-from costar_cli.panel.visits import elapsed
+from costar_cli.data import Dataset, End, Part
+from costar_cli.data.table.export import export_dataset
+from costar_cli.data.table.guess import guess_schema
+from costar_cli.data.table.schema_file import read_schema
+from costar_cli.data.visits import elapsed
 from tests.datasets.table_worlds import ingest, make_schema, of, problems, save, ward
 
 MARKED = {"died": {"role": "event"}, "dropout": {"role": "censored"}}

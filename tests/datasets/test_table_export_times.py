@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.datasets.table import TableInputs, ingest_table
-from costar_cli.datasets.table.export import export_dataset
-from costar_cli.datasets.table.schema_file import read_schema
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
-from costar_cli.panel import Dataset, Panel, Part
-from costar_cli.panel.calendar import Calendar
+from costar_cli.data import Dataset, Panel, Part
+from costar_cli.data.calendar import Calendar
+from costar_cli.data.table import TableInputs, ingest_table
+from costar_cli.data.table.export import export_dataset
+from costar_cli.data.table.schema_file import read_schema
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.reporting import NullReporter
 from tests.datasets.table_worlds import assert_same_dataset, ingest, make_schema, ward
 

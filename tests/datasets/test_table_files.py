@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from costar_cli.datasets.table import TableInputs, ingest_table, parse
-from costar_cli.datasets.table.files import open_files
+from costar_cli.data.table import TableInputs, ingest_table, parse
+from costar_cli.data.table.files import open_files
 from costar_cli.errors import DataError
 from costar_cli.reporting import NullReporter
 from tests.datasets.table_worlds import assert_same_dataset, ingest, make_schema, problems, save, ward

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.datasets.table.guess import guess_schema
-from costar_cli.datasets.table.schema import TableSchema
-from costar_cli.datasets.table.schema_file import open_guesses, parse_schema
+from costar_cli.data import Part
+from costar_cli.data.table.guess import guess_schema
+from costar_cli.data.table.schema import TableSchema
+from costar_cli.data.table.schema_file import open_guesses, parse_schema
 from costar_cli.errors import CostarError, DataError
-from costar_cli.panel import Part
 from tests.datasets.table_worlds import Listener, ingest, save, ward
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own-data" / "small.csv"

@@ -11,13 +11,13 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from costar_cli.datasets.table import TableInputs
-from costar_cli.datasets.table.guess import guess_schema
-from costar_cli.datasets.table.new_subjects import ingest_new
-from costar_cli.datasets.table.preprocessing import Preprocessing
-from costar_cli.datasets.table.schema_file import parse_schema
+from costar_cli.data import Part
+from costar_cli.data.table import TableInputs
+from costar_cli.data.table.guess import guess_schema
+from costar_cli.data.table.new_subjects import ingest_new
+from costar_cli.data.table.preprocessing import Preprocessing
+from costar_cli.data.table.schema_file import parse_schema
 from costar_cli.errors import DataError, UsageError
-from costar_cli.panel import Part
 from tests.datasets.table_worlds import Listener, guessed_roles, ingest, make_schema, problems, save, ward
 
 STEPS = 12

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.datasets.table.guess import guess_schema
-from costar_cli.datasets.table.schema_file import parse_schema
+from costar_cli.data.table.guess import guess_schema
+from costar_cli.data.table.schema_file import parse_schema
 from tests.datasets.table_worlds import guessed_roles, ingest, save, ward
 from tests.panel.guess_worlds import WORLDS
 

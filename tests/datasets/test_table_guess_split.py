@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.datasets.table.guess import GuessedSchema, guess_schema
-from costar_cli.datasets.table.schema import TableSchema
-from costar_cli.datasets.table.schema_file import parse_schema
-from costar_cli.panel import Dataset, Part
+from costar_cli.data import Dataset, Part
+from costar_cli.data.table.guess import GuessedSchema, guess_schema
+from costar_cli.data.table.schema import TableSchema
+from costar_cli.data.table.schema_file import parse_schema
 from tests.datasets.table_worlds import ingest, problems, save, ward
 
 TRAIN, VAL, TEST = (Part("source", split) for split in ("train", "val", "test"))

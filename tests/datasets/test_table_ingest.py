@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from costar_cli.data import Part
 from costar_cli.errors import DataError
-from costar_cli.panel import Part
 from tests.datasets.table_worlds import Listener, assert_same_dataset, ingest, make_schema, of, problems, save, ward
 
 TRAIN, TARGET_TEST = Part("source", "train"), Part("target", "test")

@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 
 from costar_cli.api.data import read_new_subjects
-from costar_cli.datasets.table.guess import guess_schema
-from costar_cli.datasets.table.schema import TableSchema
-from costar_cli.datasets.table.schema_file import parse_schema
+from costar_cli.data import Dataset
+from costar_cli.data.table.guess import guess_schema
+from costar_cli.data.table.schema import TableSchema
+from costar_cli.data.table.schema_file import parse_schema
+from costar_cli.data.visits import elapsed
 from costar_cli.errors import UsageError
-from costar_cli.panel import Dataset
-from costar_cli.panel.visits import elapsed
 from tests.datasets.table_worlds import Listener, ingest, of, problems, save
 from tests.datasets.test_table_periods import KINDS
 from tests.interval_world import intervals

@@ -12,13 +12,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.artifact import atomic
-from costar_cli.datasets.table import TableInputs, ingest_table, parse, scratch
-from costar_cli.datasets.table.files import open_files
-from costar_cli.datasets.table.parse import Reading, read_rows
+from costar_cli.config.memory import Memory
+from costar_cli.data.store import with_digest
+from costar_cli.data.table import TableInputs, ingest_table, parse, scratch
+from costar_cli.data.table.files import open_files
+from costar_cli.data.table.parse import Reading, read_rows
 from costar_cli.errors import DataError, StorageError
-from costar_cli.memory import Memory
-from costar_cli.panel.store import with_digest
+from costar_cli.files import atomic
 from tests.datasets.table_worlds import COLUMNS, WATCH_MEMORY, Listener, make_schema, save, ward
 
 FOLDER = "waiting"
@@ -27,7 +27,7 @@ CHILD = (
     WATCH_MEMORY
     + """
 import costar_cli
-from costar_cli.datasets.table import scratch
+from costar_cli.data.table import scratch
 scratch.MOST_VALUES_HELD = 1_000_000
 columns = {"subject": {"role": "subject"}, "day": {"role": "time"}, "drug": {"role": "treatment"},
            "y": {"role": "outcome"}} | {f"c{i}": {"role": "covariate"} for i in range(int(sys.argv[3]))}

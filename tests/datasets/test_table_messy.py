@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from costar_cli.datasets.table import TableInputs, ingest_table
-from costar_cli.datasets.table import index as keys
-from costar_cli.datasets.table.files import frame_as_file
+from costar_cli.data.table import TableInputs, ingest_table
+from costar_cli.data.table import index as keys
+from costar_cli.data.table.files import frame_as_file
 from costar_cli.errors import DataError
 from tests.datasets.table_worlds import Listener, ingest, make_schema, problems, ward
 

@@ -7,17 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import costar_cli as costar
-from costar_cli.artifact import read_artifact, write_artifact
-from costar_cli.datasets.table.export import dataset_to_frame
-from costar_cli.datasets.table.files import frame_as_file
-from costar_cli.datasets.table.ingest import ingest_table
-from costar_cli.datasets.table.inputs import TableInputs
-from costar_cli.datasets.table.new_subjects import ingest_new, without_schema_advice
-from costar_cli.datasets.table.preprocessing import Preprocessing, preprocessing_at
+from costar_cli.data import Dataset, Panel, Part
+from costar_cli.data.compatible import other_data
+from costar_cli.data.store import made_from, read_dataset
+from costar_cli.data.table.export import dataset_to_frame
+from costar_cli.data.table.files import frame_as_file
+from costar_cli.data.table.ingest import ingest_table
+from costar_cli.data.table.inputs import TableInputs
+from costar_cli.data.table.new_subjects import ingest_new, without_schema_advice
+from costar_cli.data.table.preprocessing import Preprocessing, preprocessing_at
 from costar_cli.errors import ArtifactError, DataError, MismatchError
-from costar_cli.panel import Dataset, Panel, Part
-from costar_cli.panel.compatible import other_data
-from costar_cli.panel.store import made_from, read_dataset
+from costar_cli.files import read_artifact, write_artifact
 from tests.datasets.table_worlds import Listener, make_schema, of, ward
 
 HOLES = make_schema(

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from costar_cli.panel import Part
+from costar_cli.data import Part
 from tests.datasets.table_worlds import Listener, ingest, make_schema, problems, ward
 
 TRAIN = Part("source", "train")

@@ -10,16 +10,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.datasets.table import TableInputs, ingest_table
-from costar_cli.datasets.table.export import export_dataset
-from costar_cli.datasets.table.guess import guess_schema
-from costar_cli.datasets.table.new_subjects import ingest_new
-from costar_cli.datasets.table.preprocessing import Preprocessing
-from costar_cli.datasets.table.schema_file import parse_schema, read_schema
+from costar_cli.data import Dataset, Panel
+from costar_cli.data.calendar import Date
+from costar_cli.data.store import read_dataset, write_dataset
+from costar_cli.data.table import TableInputs, ingest_table
+from costar_cli.data.table.export import export_dataset
+from costar_cli.data.table.guess import guess_schema
+from costar_cli.data.table.new_subjects import ingest_new
+from costar_cli.data.table.preprocessing import Preprocessing
+from costar_cli.data.table.schema_file import parse_schema, read_schema
 from costar_cli.errors import ArtifactError, UsageError
-from costar_cli.panel import Dataset, Panel
-from costar_cli.panel.calendar import Date
-from costar_cli.panel.store import read_dataset, write_dataset
 from costar_cli.plans import Moments, parse_origin, parse_plans, step_of
 from costar_cli.reporting import NullReporter
 from tests.datasets.table_worlds import ingest, make_schema, of, problems, save, ward

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costar_cli.datasets.table import TableInputs, ingest_table
-from costar_cli.datasets.table.export import dataset_to_frame, export_dataset, free_names, queries_to_frame, schema_text
-from costar_cli.datasets.table.schema_file import parse_schema, read_schema
+from costar_cli.data import Dataset, Part
+from costar_cli.data.table import TableInputs, ingest_table
+from costar_cli.data.table.export import dataset_to_frame, export_dataset, free_names, queries_to_frame, schema_text
+from costar_cli.data.table.schema_file import parse_schema, read_schema
 from costar_cli.errors import DataError
-from costar_cli.panel import Dataset, Part
 from costar_cli.reporting import NullReporter
 from tests.datasets.table_worlds import assert_same_dataset, make_schema, save, ward
 from tests.property.strategies import datasets

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.datasets.table.known_queries import SET_NAME
-from costar_cli.panel import Part, store
-from costar_cli.panel.visits import elapsed
+from costar_cli.data import Part, store
+from costar_cli.data.table.known_queries import SET_NAME
+from costar_cli.data.visits import elapsed
 from tests.datasets.table_worlds import Listener, ingest, make_schema, problems, save, ward
 
 TEST = Part("source", "test")

@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.datasets.table import TableInputs, files, ingest_table, room, scratch
-from costar_cli.datasets.table.room import PartSize
+from costar_cli.config.memory import Memory
+from costar_cli.data.table import TableInputs, files, ingest_table, room, scratch
+from costar_cli.data.table.room import PartSize
 from costar_cli.errors import DataError
-from costar_cli.memory import Memory
 from tests.datasets.table_worlds import COLUMNS, WATCH_MEMORY, Listener, make_schema, save, ward
 
 
@@ -119,7 +119,7 @@ def test_memory_that_runs_out_later_is_one_too(tmp_path: Path, monkeypatch: pyte
     def run_out(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("costar_cli.datasets.table.ingest.build_panels", run_out)
+    monkeypatch.setattr("costar_cli.data.table.ingest.build_panels", run_out)
     assert "too little memory" in refused(ward(), tmp_path).problem
 
 
@@ -127,7 +127,7 @@ MEASURE = (
     WATCH_MEMORY
     + """
 import costar_cli
-from costar_cli.datasets.table.room import Room
+from costar_cli.data.table.room import Room
 begun = {}
 
 usual = Room.__init__

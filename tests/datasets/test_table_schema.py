@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from costar_cli.datasets.registry import RESERVED_NAMES
-from costar_cli.datasets.table.schema_file import open_guesses, parse_schema, read_schema
+from costar_cli.data.levels import label_of
+from costar_cli.data.registry import RESERVED_NAMES
+from costar_cli.data.table.schema_file import open_guesses, parse_schema, read_schema
 from costar_cli.errors import UsageError
-from costar_cli.panel.levels import label_of
 from costar_cli.settings.presets import EVERY, PRESETS, read_preset
 from tests.datasets.table_worlds import COLUMNS, make_schema
 

@@ -8,16 +8,16 @@ import polars as pl
 import pytest
 
 from costar_cli import fit
-from costar_cli.datasets.table import TableInputs, ingest_table
-from costar_cli.datasets.table.export import export_dataset
-from costar_cli.datasets.table.files import frame_as_file
-from costar_cli.datasets.table.new_subjects import ingest_new
-from costar_cli.datasets.table.preprocessing import Preprocessing
-from costar_cli.datasets.table.schema import TableSchema
-from costar_cli.datasets.table.schema_file import parse_schema, read_schema
+from costar_cli.data import Dataset
+from costar_cli.data.store import made_from
+from costar_cli.data.table import TableInputs, ingest_table
+from costar_cli.data.table.export import export_dataset
+from costar_cli.data.table.files import frame_as_file
+from costar_cli.data.table.new_subjects import ingest_new
+from costar_cli.data.table.preprocessing import Preprocessing
+from costar_cli.data.table.schema import TableSchema
+from costar_cli.data.table.schema_file import parse_schema, read_schema
 from costar_cli.errors import DataError, UsageError
-from costar_cli.panel import Dataset
-from costar_cli.panel.store import made_from
 from tests.datasets.table_worlds import Listener, assert_same_dataset, of
 
 SHELF: dict[str, Any] = {

@@ -7,10 +7,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.datasets.table.files import open_files
-from costar_cli.datasets.table.guess import guess_schema
-from costar_cli.datasets.table.parse import Reading, read_rows
-from costar_cli.panel.store import read_dataset
+from costar_cli.data.store import read_dataset
+from costar_cli.data.table.files import open_files
+from costar_cli.data.table.guess import guess_schema
+from costar_cli.data.table.parse import Reading, read_rows
 from tests.datasets.table_worlds import Listener, assert_same_dataset, ingest, make_schema, of, problems, save, ward
 
 DAY = datetime(2024, 2, 27)

@@ -11,13 +11,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.datasets.table import TableInputs, packed
-from costar_cli.datasets.table.files import frame_as_file, open_files
-from costar_cli.datasets.table.guess import guess_schema
-from costar_cli.datasets.table.new_subjects import ingest_new
-from costar_cli.datasets.table.preprocessing import Preprocessing
-from costar_cli.datasets.table.schema_file import parse_schema
-from costar_cli.datasets.table.written import Written, advice_on_marks
+from costar_cli.data.table import TableInputs, packed
+from costar_cli.data.table.files import frame_as_file, open_files
+from costar_cli.data.table.guess import guess_schema
+from costar_cli.data.table.new_subjects import ingest_new
+from costar_cli.data.table.preprocessing import Preprocessing
+from costar_cli.data.table.schema_file import parse_schema
+from costar_cli.data.table.written import Written, advice_on_marks
 from costar_cli.errors import DataError, UsageError
 from costar_cli.reporting import NullReporter
 from tests.datasets.table_worlds import assert_same_dataset, ingest, make_schema, of, problems, save, ward

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import TUMOR_SCHEMA, simulate_tumor, tumor_truth
+from costar_cli.data import Dataset, Part
+from costar_cli.data.findings import not_finite, panel_problems, query_problems
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import TUMOR_SCHEMA, simulate_tumor, tumor_truth
 from costar_cli.errors import UsageError
-from costar_cli.evaluate.published import is_published_data
-from costar_cli.panel import Dataset, Part
-from costar_cli.panel.findings import not_finite, panel_problems, query_problems
+from costar_cli.evaluation.published import is_published_data
 from costar_cli.reporting import NullReporter
 from tests.shifted_views import exploded, shifted
 

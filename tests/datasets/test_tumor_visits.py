@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costar_cli.artifact.digest import canonical_json
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor, tumor_truth
-from costar_cli.datasets.tumor.visits import VISIT_DAY
+from costar_cli.data import Dataset, Part
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor, tumor_truth
+from costar_cli.data.tumor.visits import VISIT_DAY
+from costar_cli.data.visits import elapsed
 from costar_cli.errors import UsageError
-from costar_cli.evaluate.limit import known_limit
-from costar_cli.panel import Dataset, Part
-from costar_cli.panel.visits import elapsed
+from costar_cli.evaluation.limit import known_limit
+from costar_cli.files.digest import canonical_json
 from costar_cli.reporting import NullReporter
 from simulators import tumor
 

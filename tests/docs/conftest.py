@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from costar_cli.app import main
+from costar_cli.cli.app import main
 from tests.cli.cli_world import REPOSITORY, environment
 from tests.preloaded import preloaded_costar
 

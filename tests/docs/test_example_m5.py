@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costar_cli.datasets.retail.sequences import class_encoding
+from costar_cli.data.retail.sequences import class_encoding
 from costar_cli.plans import read_plans
 from simulators.retail import PRICE_EDGES
 from tests.docs.test_examples_run import Script

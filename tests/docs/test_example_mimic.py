@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from costar_cli.datasets.icu.semi_synthetic import MIMIC_SCHEMA
+from costar_cli.data.icu.semi_synthetic import MIMIC_SCHEMA
 from costar_cli.plans import read_plans
 from tests.docs.test_examples_run import Script
 

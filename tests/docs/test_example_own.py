@@ -145,9 +145,9 @@ def test_the_sales_are_what_their_script_makes(tmp_path: Path, repository: Path)
 
 
 def test_the_visits_are_what_their_script_makes_and_plans_ask_at_dates(tmp_path: Path, repository: Path) -> None:
-    from costar_cli.datasets.table import TableInputs, ingest_table
-    from costar_cli.datasets.table.schema_file import read_schema
-    from costar_cli.panel import Part
+    from costar_cli.data import Part
+    from costar_cli.data.table import TableInputs, ingest_table
+    from costar_cli.data.table.schema_file import read_schema
     from costar_cli.plans.read import read_plans
     from costar_cli.reporting import NullReporter
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from costar_cli.app import main
+from costar_cli.cli.app import main
 from tests.cli.cli_world import REPOSITORY
 
 PLANS = sorted((REPOSITORY / "examples").rglob("*.json"))  # those of other data sets are called plan-<data set>.json

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from costar_cli.app import app
+from costar_cli.cli.app import app
 from costar_cli.methods.registry import METHODS
 from costar_cli.settings.keys import all_keys
 from tests.cli.cli_world import REPOSITORY

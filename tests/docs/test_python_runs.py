@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import costar_cli as costar
-from costar_cli.artifact import read_header
+from costar_cli.files import read_header
 from docs.notebook import NOTEBOOK, outputs_of
 from tests.cli.cli_world import REPOSITORY
 from tests.docs.pages import FENCED

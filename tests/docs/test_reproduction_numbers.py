@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.reference_policy import cohort, last_value_rmse, with_policy_of_another_patient
-from costar_cli.evaluate.published import published_row
+from costar_cli.evaluation.published import published_row
 from docs import quoted_goals, quoted_tables
 from simulators.tumor import simulate_factual
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from costar_cli.benchmark import (
+from costar_cli.cli.benchmarking import (
     ABLATIONS,
     BenchmarkReport,
     CellCost,
@@ -13,9 +13,9 @@ from costar_cli.benchmark import (
     Score,
     build_tables,
 )
-from costar_cli.benchmark.tables import DataSetFacts
+from costar_cli.cli.benchmarking.tables import DataSetFacts
 from costar_cli.config.models import EvaluateConfig
-from costar_cli.evaluate import ReportRow, SquaredErrors
+from costar_cli.evaluation import ReportRow, SquaredErrors
 
 BOUND = "Best possible (knows the simulator)"
 SETUPS = ["zero-shot", "few-shot", "supervised"]

@@ -4,9 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from costar_cli.datasets.registry import protocol_of
-from costar_cli.evaluate import Candidate
-from costar_cli.panel import (
+from costar_cli.data import (
     Dataset,
     ErrorUnit,
     Panel,
@@ -17,6 +15,8 @@ from costar_cli.panel import (
     TreatmentEncoding,
     Variable,
 )
+from costar_cli.data.registry import protocol_of
+from costar_cli.evaluation import Candidate
 
 HORIZON = 6
 CLASSES = ((0, 0), (1, 0), (0, 1), (1, 1))

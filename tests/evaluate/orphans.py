@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
-from costar_cli.benchmark import Contender, plan_cells, workers
-from costar_cli.benchmark.cells import Cell
+from costar_cli.cli.benchmarking import Contender, plan_cells, workers
+from costar_cli.cli.benchmarking.cells import Cell
 
 
 @dataclass

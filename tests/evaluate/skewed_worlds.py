@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from costar_cli.evaluate.metrics import SquaredErrors
+from costar_cli.evaluation.metrics import SquaredErrors
 
 STEPS = 3
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from costar_cli.benchmark import (
+from costar_cli.cli.benchmarking import (
     ABLATIONS,
     Contender,
     Ledger,
@@ -15,7 +15,7 @@ from costar_cli.benchmark import (
     plan_cells,
 )
 from costar_cli.errors import TrainingError, UsageError
-from costar_cli.evaluate.published import read_published
+from costar_cli.evaluation.published import read_published
 from costar_cli.settings.keys import all_keys
 
 KNOWN = ["costar", "msm", "crn", "crn-erm", "new-method"]

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.benchmark.export import comparisons_csv, results_csv, to_latex, to_markdown
-from costar_cli.benchmark.figures import plot_horizons
-from costar_cli.benchmark.show import show_report
-from costar_cli.evaluate.metrics import PerStep
-from costar_cli.ui.output import Output
+from costar_cli.cli.benchmarking.export import comparisons_csv, results_csv, to_latex, to_markdown
+from costar_cli.cli.benchmarking.figures import plot_horizons
+from costar_cli.cli.benchmarking.show import show_report
+from costar_cli.evaluation.metrics import PerStep
+from costar_cli.reporting.output import Output
 from tests.evaluate.benchmark_worlds import BOUND, constant_errors, limit, report, score, tables
 
 ERRORS = {"costar": 1.0, "crn": 2.0}

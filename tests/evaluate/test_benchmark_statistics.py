@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.benchmark import holm
-from costar_cli.benchmark.statistics import compare, gain_percent, share_of_wins
-from costar_cli.evaluate import paired_difference
-from costar_cli.evaluate.bootstrap import paired_differences
-from costar_cli.evaluate.metrics import SquaredErrors
+from costar_cli.cli.benchmarking import holm
+from costar_cli.cli.benchmarking.statistics import compare, gain_percent, share_of_wins
+from costar_cli.evaluation import paired_difference
+from costar_cli.evaluation.bootstrap import paired_differences
+from costar_cli.evaluation.metrics import SquaredErrors
 from tests.evaluate.benchmark_worlds import constant_errors, noisy_errors
 
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=12)

@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from costar_cli.benchmark.sweep import Sweep, show_sweep, sweep_csv, sweep_latex, sweep_markdown, write_sweep
-from costar_cli.ui.output import Output
+from costar_cli.cli.benchmarking.sweep import Sweep, show_sweep, sweep_csv, sweep_latex, sweep_markdown, write_sweep
+from costar_cli.reporting.output import Output
 from tests.evaluate.benchmark_worlds import constant_errors, limit, report, score, tables
 
 

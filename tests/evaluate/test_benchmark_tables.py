@@ -3,11 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.benchmark import ResultRow
-from costar_cli.benchmark.tables import marks
-from costar_cli.evaluate import PerStep
-from costar_cli.evaluate.calibrated import LevelScores
-from costar_cli.evaluate.published import published_row, read_published
+from costar_cli.cli.benchmarking import ResultRow
+from costar_cli.cli.benchmarking.tables import marks
+from costar_cli.evaluation import PerStep
+from costar_cli.evaluation.calibrated import LevelScores
+from costar_cli.evaluation.published import published_row, read_published
 from tests.evaluate.benchmark_worlds import constant_errors, score, tables
 
 

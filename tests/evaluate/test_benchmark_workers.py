@@ -13,15 +13,15 @@ from typing import Any, cast
 
 import pytest
 
-from costar_cli.artifact.shards import Shard
-from costar_cli.benchmark import Contender, plan_cells, workers
-from costar_cli.benchmark.cells import Cell
-from costar_cli.benchmark.ray_tasks import require_room
-from costar_cli.benchmark.report import Outcome
-from costar_cli.benchmark.shards import cells_of, merge_shards, note_shard
-from costar_cli.benchmark.workers import CONTEXT, CellEnd, Workers, _Worker, side_by_side
+from costar_cli.cli.benchmarking import Contender, plan_cells, workers
+from costar_cli.cli.benchmarking.cells import Cell
+from costar_cli.cli.benchmarking.ray_tasks import require_room
+from costar_cli.cli.benchmarking.report import Outcome
+from costar_cli.cli.benchmarking.shards import cells_of, merge_shards, note_shard
+from costar_cli.cli.benchmarking.workers import CONTEXT, CellEnd, Workers, _Worker, side_by_side
+from costar_cli.cli.workspace import Workspace
 from costar_cli.errors import ArtifactError, CostarError, LockedError, MismatchError, UsageError
-from costar_cli.workspace import Workspace
+from costar_cli.files.shards import Shard
 from tests.artifact.crafting import sample_arrays, write
 from tests.evaluate import orphans
 

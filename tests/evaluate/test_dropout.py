@@ -9,18 +9,18 @@ import pytest
 from scipy.special import expit
 
 from costar_cli.config.models import EvaluateConfig, FinetuneConfig
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Dataset, End, Panel, PanelSchema, Part, Scaler, TreatmentEncoding, Variable
+from costar_cli.data.queries import rolling_origin
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.errors import UsageError
-from costar_cli.evaluate import EvaluationReport, run_evaluation
-from costar_cli.evaluate.dropout import StayWeights, hazards_of_losses
-from costar_cli.evaluate.setups import Candidate
-from costar_cli.evaluate.store import read_evaluation, write_evaluation
+from costar_cli.evaluation import EvaluationReport, run_evaluation
+from costar_cli.evaluation.dropout import StayWeights, hazards_of_losses
+from costar_cli.evaluation.setups import Candidate
+from costar_cli.evaluation.store import read_evaluation, write_evaluation
+from costar_cli.inference import Hazards, OutcomeFacts
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, End, Panel, PanelSchema, Part, Scaler, TreatmentEncoding, Variable
-from costar_cli.panel.queries import rolling_origin
 from costar_cli.reporting import NullReporter
-from costar_cli.uncertainty import Hazards, OutcomeFacts
 from tests.fits import fit_method, model_of
 
 TEST = Part("source", "test")

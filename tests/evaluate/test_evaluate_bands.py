@@ -8,18 +8,18 @@ import figure_checks
 import numpy as np
 import pytest
 
+from costar_cli.cli.bands import show_bands
 from costar_cli.config.models import EvaluateConfig, FinetuneConfig
-from costar_cli.datasets.linear.settings import LinearGaussianConfig
-from costar_cli.datasets.linear.simulate import simulate_linear
+from costar_cli.data.linear.settings import LinearGaussianConfig
+from costar_cli.data.linear.simulate import simulate_linear
 from costar_cli.errors import DataError
-from costar_cli.evaluate import Candidate, EvaluationReport, read_evaluation, run_evaluation, write_evaluation
-from costar_cli.evaluate.bands import groupings, some_of_each
-from costar_cli.figures import calibration as figures
+from costar_cli.evaluation import Candidate, EvaluationReport, read_evaluation, run_evaluation, write_evaluation
+from costar_cli.evaluation.bands import groupings, some_of_each
+from costar_cli.inference import calibration_of
+from costar_cli.inference.conformal import GRID
+from costar_cli.report.figures import calibration as figures
 from costar_cli.reporting import NullReporter
-from costar_cli.steps.bands import show_bands
-from costar_cli.ui.output import Output
-from costar_cli.uncertainty import calibration_of
-from costar_cli.uncertainty.conformal import GRID
+from costar_cli.reporting.output import Output
 from tests.fits import fit_method, model_of
 
 CONFIG = EvaluateConfig(bootstrap=0)

@@ -5,10 +5,10 @@ import pytest
 from scipy.stats import norm
 from skewed_worlds import equally_good
 
-from costar_cli.evaluate import bootstrap_interval, paired_difference
-from costar_cli.evaluate.bootstrap import too_few_units
-from costar_cli.evaluate.metrics import SquaredErrors
-from costar_cli.uncertainty import resampling
+from costar_cli.evaluation import bootstrap_interval, paired_difference
+from costar_cli.evaluation.bootstrap import too_few_units
+from costar_cli.evaluation.metrics import SquaredErrors
+from costar_cli.inference import resampling
 
 
 def errors(subjects, *, members=2, horizon=3, per_subject=4, seed=0, sd=1.0, subject_sd=0.0):

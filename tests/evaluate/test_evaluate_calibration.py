@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from costar_cli.evaluate.calibrated import Calibrated
-from costar_cli.evaluate.calibration import (
+from costar_cli.evaluation.calibrated import Calibrated
+from costar_cli.evaluation.calibration import (
     BINS,
     LEVELS,
     REPORTED,
@@ -158,7 +158,7 @@ def test_groups_have_coverage_and_error_of_their_own():
 def test_large_query_sets_are_scored_in_batches_alike(monkeypatch):
     asked = world(subjects=30)
     whole = scored(*asked)
-    monkeypatch.setattr("costar_cli.evaluate.calibration._BATCH", 7)
+    monkeypatch.setattr("costar_cli.evaluation.calibration._BATCH", 7)
     parts = scored(*asked)
     for name in ("coverage", "width", "score", "crps", "reliability", "pit"):
         assert getattr(parts, name) == pytest.approx(getattr(whole, name))

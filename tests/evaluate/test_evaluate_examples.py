@@ -2,9 +2,9 @@ import evaluate_worlds as worlds
 import numpy as np
 import pytest
 
+from costar_cli.data import Part, Queries
 from costar_cli.errors import DataError
-from costar_cli.evaluate.examples import choose_examples, describe_plan
-from costar_cli.panel import Part, Queries
+from costar_cli.evaluation.examples import choose_examples, describe_plan
 
 PART = Part("target", "test")
 

@@ -9,13 +9,13 @@ import evaluate_worlds as worlds
 import numpy as np
 import pytest
 
+from costar_cli.cli.evaluation import _show
 from costar_cli.config.models import EvaluateConfig
-from costar_cli.evaluate import run_evaluation
-from costar_cli.evaluate.store import read_evaluation, write_evaluation
-from costar_cli.figures import rmse
+from costar_cli.evaluation import run_evaluation
+from costar_cli.evaluation.store import read_evaluation, write_evaluation
+from costar_cli.report.figures import rmse
 from costar_cli.reporting import NullReporter
-from costar_cli.steps.evaluation import _show
-from costar_cli.ui.output import Output
+from costar_cli.reporting.output import Output
 
 
 @pytest.mark.parametrize(("subjects", "bootstrap", "told"), [(12, 100, 2), (12, 0, 0), (100, 100, 0)])

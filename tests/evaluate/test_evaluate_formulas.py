@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from costar_cli.evaluate.calibration import share_over_subjects
-from costar_cli.evaluate.probabilities import EventAnswers, ProbabilityStep
+from costar_cli.evaluation.calibration import share_over_subjects
+from costar_cli.evaluation.probabilities import EventAnswers, ProbabilityStep
 
 
 def test_the_interval_of_a_share_of_subjects_is_wilsons_with_the_variance_of_a_sample() -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import ExitCode, GateError, UsageError
-from costar_cli.evaluate import run_evaluation
-from costar_cli.evaluate.calibrated import BandDetails, LevelScores
-from costar_cli.evaluate.gates import check_gates, judge_gates, parse_gates, require_passed
-from costar_cli.evaluate.metrics import PerStep
+from costar_cli.evaluation import run_evaluation
+from costar_cli.evaluation.calibrated import BandDetails, LevelScores
+from costar_cli.evaluation.gates import check_gates, judge_gates, parse_gates, require_passed
+from costar_cli.evaluation.metrics import PerStep
 
 FILES = {"a" * 64: {"model"}, "b" * 64: {"other"}}
 

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
+from costar_cli.cli.bands import show_light_scores
 from costar_cli.config.models import EvaluateConfig, FinetuneConfig
-from costar_cli.datasets.linear.settings import LinearGaussianConfig
-from costar_cli.datasets.linear.simulate import simulate_linear
-from costar_cli.evaluate import Candidate, EvaluationReport, read_evaluation, run_evaluation, write_evaluation
-from costar_cli.evaluate.lights import LightSums
-from costar_cli.panel import Dataset
+from costar_cli.data import Dataset
+from costar_cli.data.linear.settings import LinearGaussianConfig
+from costar_cli.data.linear.simulate import simulate_linear
+from costar_cli.evaluation import Candidate, EvaluationReport, read_evaluation, run_evaluation, write_evaluation
+from costar_cli.evaluation.lights import LightSums
+from costar_cli.inference import Lights, calibration_of, facts_of
 from costar_cli.reporting import NullReporter
-from costar_cli.steps.bands import show_light_scores
-from costar_cli.ui.output import Output
-from costar_cli.uncertainty import Lights, calibration_of, facts_of
+from costar_cli.reporting.output import Output
 from tests.fits import fit_method, model_of
 
 

@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import EvaluateConfig, FinetuneConfig
-from costar_cli.datasets.icu.truth import mimic_truth
-from costar_cli.datasets.linear.settings import LinearGaussianConfig
-from costar_cli.datasets.linear.simulate import simulate_linear
-from costar_cli.datasets.registry import limit_of
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
-from costar_cli.evaluate import limit as limit_module
-from costar_cli.evaluate import run_evaluation
-from costar_cli.evaluate.bootstrap import standard_error
-from costar_cli.evaluate.metrics import SquaredErrors
-from costar_cli.evaluate.report import EvaluationReport
-from costar_cli.evaluate.store import read_evaluation, write_evaluation
+from costar_cli.data import Dataset, Part
+from costar_cli.data.icu.truth import mimic_truth
+from costar_cli.data.linear.settings import LinearGaussianConfig
+from costar_cli.data.linear.simulate import simulate_linear
+from costar_cli.data.queries import rolling_origin
+from costar_cli.data.registry import limit_of
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
+from costar_cli.evaluation import limit as limit_module
+from costar_cli.evaluation import run_evaluation
+from costar_cli.evaluation.bootstrap import standard_error
+from costar_cli.evaluation.metrics import SquaredErrors
+from costar_cli.evaluation.report import EvaluationReport
+from costar_cli.evaluation.store import read_evaluation, write_evaluation
 from costar_cli.methods import METHODS
-from costar_cli.panel import Dataset, Part
-from costar_cli.panel.queries import rolling_origin
 from costar_cli.reporting import NullReporter
 from tests.datasets import m5_worlds, mimic_worlds
 from tests.fits import fit_method, model_of

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costar_cli.data import Queries
 from costar_cli.errors import DataError, TrainingError
-from costar_cli.evaluate.metrics import SquaredErrors, average_over_steps
-from costar_cli.panel import Queries
+from costar_cli.evaluation.metrics import SquaredErrors, average_over_steps
 
 
 def two_rows(outcomes, scored):

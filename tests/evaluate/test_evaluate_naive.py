@@ -2,9 +2,9 @@ import evaluate_worlds as worlds
 import numpy as np
 
 from costar_cli.config.models import EvaluateConfig
-from costar_cli.evaluate import run_evaluation
+from costar_cli.data import Scaler
+from costar_cli.evaluation import run_evaluation
 from costar_cli.methods.regression.naive import LastValue
-from costar_cli.panel import Scaler
 
 CONFIG = EvaluateConfig(bootstrap=0)
 

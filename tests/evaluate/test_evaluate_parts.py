@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from costar_cli.artifact import Artifact, fingerprint, read_artifact, write_artifact
-from costar_cli.artifact.shards import Shard
 from costar_cli.config.models import EvaluateConfig, FinetuneConfig
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Dataset, Part, Variable
+from costar_cli.data.calendar import Calendar
+from costar_cli.data.queries import rolling_origin
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.errors import ArtifactError
-from costar_cli.evaluate import Candidate, EvaluationReport, run_evaluation
-from costar_cli.evaluate.parts import join_parts, read_part, write_part
-from costar_cli.evaluate.run import score_models
-from costar_cli.evaluate.sums import arrays_in
-from costar_cli.panel import Dataset, Part, Variable
-from costar_cli.panel.calendar import Calendar
-from costar_cli.panel.queries import rolling_origin
+from costar_cli.evaluation import Candidate, EvaluationReport, run_evaluation
+from costar_cli.evaluation.parts import join_parts, read_part, write_part
+from costar_cli.evaluation.run import score_models
+from costar_cli.evaluation.sums import arrays_in
+from costar_cli.files import Artifact, fingerprint, read_artifact, write_artifact
+from costar_cli.files.shards import Shard
 from costar_cli.reporting import NullReporter
 from tests.datasets import m5_worlds
 from tests.evaluate.test_dropout import DROPOUT, lost

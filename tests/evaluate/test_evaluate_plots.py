@@ -8,12 +8,12 @@ import pytest
 
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import DataError, StorageError
-from costar_cli.evaluate import run_evaluation
-from costar_cli.evaluate.examples import Example, PlanForecast
-from costar_cli.figures.embedding import plot_representations
-from costar_cli.figures.learning import LearningCurve, plot_learning
-from costar_cli.figures.rmse import plot_rmse
-from costar_cli.figures.trajectories import plot_trajectories
+from costar_cli.evaluation import run_evaluation
+from costar_cli.evaluation.examples import Example, PlanForecast
+from costar_cli.report.figures.embedding import plot_representations
+from costar_cli.report.figures.learning import LearningCurve, plot_learning
+from costar_cli.report.figures.rmse import plot_rmse
+from costar_cli.report.figures.trajectories import plot_trajectories
 
 
 def drawn(path):
@@ -117,6 +117,6 @@ def test_a_folder_that_cannot_be_written_is_a_storage_error(report, tmp_path):
 
 
 def test_scoring_does_not_import_matplotlib_or_sklearn():
-    code = "import sys, costar_cli.evaluate; print(sorted({'matplotlib', 'sklearn'} & set(sys.modules)))"
+    code = "import sys, costar_cli.evaluation; print(sorted({'matplotlib', 'sklearn'} & set(sys.modules)))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"

@@ -5,12 +5,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.artifact.tables import table_file
 from costar_cli.config.models import EvaluateConfig
-from costar_cli.evaluate import run_evaluation
-from costar_cli.evaluate.predictions import predicted_rows
-from costar_cli.evaluate.run import part_to_score
-from costar_cli.evaluate.setups import plan_jobs
+from costar_cli.evaluation import run_evaluation
+from costar_cli.evaluation.predictions import predicted_rows
+from costar_cli.evaluation.run import part_to_score
+from costar_cli.evaluation.setups import plan_jobs
+from costar_cli.files.tables import table_file
 from costar_cli.questions import join_columns
 
 NOISE = worlds.independent_noise(0.5)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from costar_cli.benchmark.statistics import gain_percent
-from costar_cli.datasets.icu.settings import MimicConfig
-from costar_cli.datasets.retail.settings import M5Config
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.evaluate.published import (
+from costar_cli.cli.benchmarking.statistics import gain_percent
+from costar_cli.data.icu.settings import MimicConfig
+from costar_cli.data.retail.settings import M5Config
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.evaluation.published import (
     TABLES,
     is_published_data,
     published_row,
@@ -44,7 +44,7 @@ def rows_by_key():
 
 def printed(table):
     """The cells of a published table as they are printed, by data set and row."""
-    text = (files("costar_cli.evaluate") / "published" / f"{table}.csv").read_text("utf-8")
+    text = (files("costar_cli.evaluation") / "published" / f"{table}.csv").read_text("utf-8")
     lines = csv.DictReader(text.splitlines())
     return {(line["dataset"], line.get("method") or f"{line['component']}|{line['choice']}"): line for line in lines}
 

@@ -1,8 +1,8 @@
 import evaluate_worlds as worlds
 import numpy as np
 
-from costar_cli.evaluate.score import serving_sets, truth_of
-from costar_cli.panel import Queries
+from costar_cli.data import Queries
+from costar_cli.evaluation.score import serving_sets, truth_of
 
 
 def steps(serving, truth):

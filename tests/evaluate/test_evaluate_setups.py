@@ -3,9 +3,9 @@ from dataclasses import replace
 import evaluate_worlds as worlds
 import pytest
 
+from costar_cli.data import Part
 from costar_cli.errors import MismatchError, UsageError
-from costar_cli.evaluate.setups import SETUPS, plan_jobs
-from costar_cli.panel import Part
+from costar_cli.evaluation.setups import SETUPS, plan_jobs
 
 DATA = worlds.dataset()
 MODEL = worlds.oracle(DATA)

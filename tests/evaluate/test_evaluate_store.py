@@ -4,11 +4,11 @@ import evaluate_worlds as worlds
 import numpy as np
 import pytest
 
-from costar_cli.artifact import read_artifact, verify_artifact, write_artifact
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import ArtifactError
-from costar_cli.evaluate import paired_difference, run_evaluation
-from costar_cli.evaluate.store import read_evaluation, write_evaluation
+from costar_cli.evaluation import paired_difference, run_evaluation
+from costar_cli.evaluation.store import read_evaluation, write_evaluation
+from costar_cli.files import read_artifact, verify_artifact, write_artifact
 
 PARENTS = {"dataset": "d" * 64, "model": "a" * 64}
 

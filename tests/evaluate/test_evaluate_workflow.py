@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import EvaluateConfig
+from costar_cli.data import Part
 from costar_cli.errors import MismatchError, TrainingError
-from costar_cli.evaluate import EvaluationReport, paired_difference, run_evaluation
-from costar_cli.evaluate.score import TestPart, score
-from costar_cli.panel import Part
+from costar_cli.evaluation import EvaluationReport, paired_difference, run_evaluation
+from costar_cli.evaluation.score import TestPart, score
 from costar_cli.reporting import NullReporter
 
 CONFIG = EvaluateConfig(bootstrap=100)

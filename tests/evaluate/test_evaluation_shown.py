@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import evaluate_worlds as worlds
 
+from costar_cli.cli.evaluation import _show
 from costar_cli.config.models import EvaluateConfig
-from costar_cli.evaluate import EvaluationReport, run_evaluation
+from costar_cli.evaluation import EvaluationReport, run_evaluation
 from costar_cli.reporting import NullReporter
-from costar_cli.steps.evaluation import _show
-from costar_cli.ui.output import Output
+from costar_cli.reporting.output import Output
 
 
 def shown(data, capsys):

@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.collections import PathCollection
 
-from costar_cli.benchmark import ABLATIONS, figures
-from costar_cli.benchmark.figures import plot_differences, plot_horizons
+from costar_cli.cli.benchmarking import ABLATIONS, figures
+from costar_cli.cli.benchmarking.figures import plot_differences, plot_horizons
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import DataError
-from costar_cli.evaluate import run_evaluation
-from costar_cli.evaluate.examples import Example, PlanForecast
-from costar_cli.evaluate.metrics import PerStep
-from costar_cli.figures import calibration, embedding, learning, natural, rmse, trajectories
-from costar_cli.figures.embedding import plot_representations
-from costar_cli.figures.learning import LearningCurve, plot_learning
-from costar_cli.figures.natural import TOO_FEW, plot_natural
-from costar_cli.figures.rmse import plot_rmse
-from costar_cli.figures.style import label_text, spread_apart
-from costar_cli.figures.trajectories import plot_trajectories
+from costar_cli.evaluation import run_evaluation
+from costar_cli.evaluation.examples import Example, PlanForecast
+from costar_cli.evaluation.metrics import PerStep
+from costar_cli.report.figures import calibration, embedding, learning, natural, rmse, trajectories
+from costar_cli.report.figures.embedding import plot_representations
+from costar_cli.report.figures.learning import LearningCurve, plot_learning
+from costar_cli.report.figures.natural import TOO_FEW, plot_natural
+from costar_cli.report.figures.rmse import plot_rmse
+from costar_cli.report.figures.style import label_text, spread_apart
+from costar_cli.report.figures.trajectories import plot_trajectories
 from tests.evaluate.benchmark_worlds import SETUPS, constant_errors, noisy_errors, report, score, tables
 from tests.evaluate.figure_checks import Drawn, assert_readable, texts, widths_in
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from skewed_worlds import worlds
 
-from costar_cli.evaluate import bootstrap_interval, paired_difference
+from costar_cli.evaluation import bootstrap_interval, paired_difference
 
 UNITS = (20, 50, 100)
 SPREAD = {True: 0.4, False: 0.6}  # by whether the methods can be exchanged

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import EvaluateConfig
-from costar_cli.evaluate import EvaluationReport
-from costar_cli.evaluate.natural import CourseQuestions, NaturalCourse
-from costar_cli.evaluate.run import run_evaluation
-from costar_cli.evaluate.setups import Candidate
-from costar_cli.figures.natural import plot_natural
+from costar_cli.data import Panel, Scaler
+from costar_cli.evaluation import EvaluationReport
+from costar_cli.evaluation.natural import CourseQuestions, NaturalCourse
+from costar_cli.evaluation.run import run_evaluation
+from costar_cli.evaluation.setups import Candidate
 from costar_cli.methods.regression.naive import LastValue
-from costar_cli.panel import Panel, Scaler
+from costar_cli.report.figures.natural import plot_natural
 from tests.whatif.whatif_worlds import TUMOR, LinearModel
 
 

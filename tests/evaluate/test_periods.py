@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.evaluate.metrics import SquaredErrors
-from costar_cli.evaluate.periods import PeriodErrors, Periods
-from costar_cli.panel import Panel, Queries
-from costar_cli.panel.calendar import Calendar
-from costar_cli.panel.queries import rolling_origin
+from costar_cli.data import Panel, Queries
+from costar_cli.data.calendar import Calendar
+from costar_cli.data.queries import rolling_origin
+from costar_cli.evaluation.metrics import SquaredErrors
+from costar_cli.evaluation.periods import PeriodErrors, Periods
 
 DAY = 86_400_000_000
 

@@ -7,14 +7,14 @@ import pytest
 from numpy.typing import NDArray
 
 from costar_cli.config.models import EvaluateConfig, FinetuneConfig
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
-from costar_cli.evaluate import EvaluationReport, run_evaluation
-from costar_cli.evaluate.probabilities import EventAnswers, ProbabilityScore, survival_windows
-from costar_cli.evaluate.score import mean_predictions
-from costar_cli.evaluate.setups import Candidate
-from costar_cli.panel import Dataset, Part, Variable
-from costar_cli.panel.queries import rolling_origin
+from costar_cli.data import Dataset, Part, Variable
+from costar_cli.data.queries import rolling_origin
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
+from costar_cli.evaluation import EvaluationReport, run_evaluation
+from costar_cli.evaluation.probabilities import EventAnswers, ProbabilityScore, survival_windows
+from costar_cli.evaluation.score import mean_predictions
+from costar_cli.evaluation.setups import Candidate
 from costar_cli.reporting import NullReporter
 from tests.fits import fit_method, model_of
 

@@ -10,17 +10,17 @@ import pytest
 import torch
 
 from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Scaler
+from costar_cli.data.tensors import PanelTensors
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.methods.base import Stage
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
-from costar_cli.panel import Scaler
-from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter
-from costar_cli.train import Runtime
-from costar_cli.train.group import GroupState
-from costar_cli.train.loop import training_step
+from costar_cli.training import Runtime
+from costar_cli.training.group import GroupState
+from costar_cli.training.loop import training_step
 
 STEPS = 20
 FILES = {name: Path(__file__).parent / f"{name}.json" for name in ("pretrain", "finetune")}

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
+from costar_cli.data import Dataset, Panel, Queries, Scaler
 from costar_cli.methods.base import FitTask, FittedModel
 from costar_cli.methods.shared.relative_attention import RelativeTables
 from costar_cli.methods.transformers.ct_network import CtNetwork
 from costar_cli.methods.transformers.model import TransformerModel
 from costar_cli.methods.transformers.settings import CtConfig, CtErmConfig, EdctConfig
 from costar_cli.methods.transformers.units import Attention, FeedForward, Norm
-from costar_cli.panel import Dataset, Panel, Queries, Scaler
-from costar_cli.train import Trained
+from costar_cli.training import Trained
 from tests.fits import fit_method, model_of
 from tests.methods import rnn_worlds
 

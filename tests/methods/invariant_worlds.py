@@ -10,20 +10,20 @@ from tempfile import TemporaryDirectory
 import pytest
 import torch
 
-from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config, EncoderConfig, FinetuneConfig, RuntimeConfig
-from costar_cli.datasets.linear.settings import LinearGaussianConfig
-from costar_cli.datasets.linear.simulate import simulate_linear
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Dataset
+from costar_cli.data.linear.settings import LinearGaussianConfig
+from costar_cli.data.linear.simulate import simulate_linear
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
+from costar_cli.files import Artifact
 from costar_cli.methods import METHODS, Method
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.shared.settings import OutputsConfig
 from costar_cli.methods.stack.settings import StackConfig
-from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
 from costar_cli.testing import MethodCase, random_dataset, with_holes
-from costar_cli.train import RunIdentity, Trained, finetune, loop
+from costar_cli.training import RunIdentity, Trained, finetune, loop
 
 __all__ = [
     "EXACT",

@@ -3,13 +3,13 @@
 import numpy as np
 
 from costar_cli.config.models import Config, FinetuneConfig
-from costar_cli.datasets.linear.settings import LinearGaussianConfig
-from costar_cli.datasets.linear.simulate import simulate_linear
+from costar_cli.data import Dataset, Panel, Queries
+from costar_cli.data.linear.settings import LinearGaussianConfig
+from costar_cli.data.linear.simulate import simulate_linear
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Panel, Queries
 from costar_cli.reporting import NullReporter
 from costar_cli.testing import random_dataset, random_panel
-from costar_cli.train import Trained
+from costar_cli.training import Trained
 from tests.fits import fit_method, model_of
 
 __all__ = ["SMALL", "answer", "fit", "linear_data", "model_of", "random_dataset", "random_panel", "random_queries"]

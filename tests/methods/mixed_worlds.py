@@ -6,11 +6,11 @@ from functools import cache
 import numpy as np
 
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable
 from costar_cli.methods.mixed.law import carried
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.mixed.settings import MixedConfig
-from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable
-from costar_cli.train import Trained
+from costar_cli.training import Trained
 from tests.fits import fit_method, model_of
 
 __all__ = [

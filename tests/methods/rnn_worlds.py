@@ -3,12 +3,12 @@
 import numpy as np
 
 from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
+from costar_cli.data import Dataset, Panel, PanelSchema, Part, Queries, Scaler
+from costar_cli.data.schema import TreatmentEncoding, Variable
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.recurrent.model import RecurrentModel
 from costar_cli.methods.recurrent.settings import CrnConfig, CrnErmConfig, GNetConfig, RmsnConfig
-from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, Scaler
-from costar_cli.panel.schema import TreatmentEncoding, Variable
-from costar_cli.panel.tensors import PanelTensors
-from costar_cli.train import Trained
+from costar_cli.training import Trained
 from tests.fits import fit_method, model_of
 
 SMALL, LARGE = ({"batch_size": size, "learning_rate": 0.01} for size in (16, 64))

@@ -3,9 +3,9 @@
 from functools import cache
 
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Dataset
 from costar_cli.methods.stack.settings import StackConfig
-from costar_cli.panel import Dataset
-from costar_cli.train import Trained
+from costar_cli.training import Trained
 from tests.fits import fit_method
 from tests.methods.invariant_worlds import world
 

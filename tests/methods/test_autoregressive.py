@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from costar_cli.artifact import write_artifact
+from costar_cli.data import Dataset, Part
 from costar_cli.errors import ArtifactError, MismatchError
+from costar_cli.files import write_artifact
 from costar_cli.methods import load_model
 from costar_cli.methods.costar.predictor import AutoregressivePredictor, OutcomePredictor
 from costar_cli.methods.costar.representation import encode_members
 from costar_cli.methods.costar.supervised import ENCODER, SupervisedStage, step_weights
 from costar_cli.methods.shared.members import stack_members, submodule
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.panel import Dataset, Part
-from costar_cli.train import Trained
+from costar_cli.training import Trained
 from tests.train.worlds import as_model, run_finetune, supervised_stage
 
 HORIZON = 5

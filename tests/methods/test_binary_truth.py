@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Queries
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Queries
 from costar_cli.questions import Averager, Cohort, answer_cohort, groups_of
 from tests.feedback_worlds import BINARY
 from tests.fits import fit_method, model_of

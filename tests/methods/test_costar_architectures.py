@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from costar_cli.config.models import EncoderConfig, PretrainConfig, RuntimeConfig
+from costar_cli.data import Dataset
 from costar_cli.methods.costar.architectures import make_encoder
 from costar_cli.methods.costar.pretraining import PretrainStage, augment, augment_with_statics
 from costar_cli.methods.costar.representation import HistoryEncoder, encode_members
@@ -17,8 +18,7 @@ from costar_cli.methods.shared.members import named_params, stack_members
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.transformers.ct_network import CtNetwork
 from costar_cli.methods.transformers.settings import TransformerConfig
-from costar_cli.panel import Dataset
-from costar_cli.train import loop
+from costar_cli.training import loop
 from tests.train.worlds import ENCODER, as_model, pretrain_stage, run_finetune, run_pretrain
 
 ARCHITECTURES = ["vt", "vt_relative", "ct"]

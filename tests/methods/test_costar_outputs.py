@@ -9,9 +9,10 @@ import torch
 from pydantic import ValidationError
 
 from costar_cli.api.fitting import plan_fit
-from costar_cli.artifact import Artifact
 from costar_cli.config.models import EncoderConfig, FinetuneConfig
+from costar_cli.data import Dataset, Part, Queries, Scaler
 from costar_cli.errors import MismatchError, UsageError
+from costar_cli.files import Artifact
 from costar_cli.methods.costar.decoding import DecoderShape
 from costar_cli.methods.costar.inputs import EncoderInputs
 from costar_cli.methods.costar.model import CostarModel
@@ -19,9 +20,8 @@ from costar_cli.methods.costar.supervised import HEAD, SupervisedStage
 from costar_cli.methods.shared.covariate_law import Reach, reach_of
 from costar_cli.methods.shared.members import Params, stack_members, submodule
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale, choose_forms
-from costar_cli.panel import Dataset, Part, Queries, Scaler
 from costar_cli.settings.resolve import resolve
-from costar_cli.train import Trained
+from costar_cli.training import Trained
 from tests.methods.invariant_worlds import world
 from tests.train.worlds import ENCODER, FINETUNE, as_model, panels, run_finetune, run_pretrain
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from costar_cli.config.models import EncoderConfig
+from costar_cli.data import Dataset, Part, Scaler
 from costar_cli.errors import MismatchError
-from costar_cli.evaluate import Candidate
+from costar_cli.evaluation import Candidate
 from costar_cli.methods.costar.inputs import EncoderInputs
 from costar_cli.methods.costar.pretexts import Masked, NextStep
 from costar_cli.methods.costar.pretraining import PretrainStage
@@ -16,7 +17,6 @@ from costar_cli.methods.shared.members import named_params, stack_members
 from costar_cli.methods.shared.outcome_forms import choose_forms
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import SubjectRows
-from costar_cli.panel import Dataset, Part, Scaler
 from tests.methods.invariant_worlds import world
 from tests.train.worlds import ENCODER, PRETRAIN, as_model, panels, run_finetune, run_pretrain
 

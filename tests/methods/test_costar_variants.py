@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from costar_cli.config.models import EncoderConfig
+from costar_cli.data import Dataset
 from costar_cli.methods.costar.encoder import CostarEncoder
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.panel import Dataset
 from tests.train.worlds import run_pretrain
 
 DIMS = (3, 2, 1, 2)

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Dataset
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import LastStage
 from costar_cli.methods.transformers.model import TransformerModel
 from costar_cli.methods.transformers.settings import CtConfig, EdctConfig
-from costar_cli.panel import Dataset
 from tests.fits import KilledError, die_at_step, fit_method
 from tests.methods.ct_worlds import CT_SHAPE, EDCT_SHAPE, SETTINGS, ask, fit, task
 from tests.methods.rnn_worlds import ward

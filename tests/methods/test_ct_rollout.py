@@ -8,13 +8,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costar_cli.data import Dataset, Panel, Part, Queries
 from costar_cli.methods.base import EncodesOnce
 from costar_cli.methods.shared.members import member_module
 from costar_cli.methods.transformers import model as transformer_model
 from costar_cli.methods.transformers.ct import CtModel
 from costar_cli.methods.transformers.ct_network import CtNetwork
 from costar_cli.methods.transformers.model import MOST_PLANS, TransformerModel, origin_batches
-from costar_cli.panel import Dataset, Panel, Part, Queries
 from tests.methods.ct_worlds import EXACT, ask, fit
 from tests.methods.rnn_worlds import ward
 

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costar_cli.datasets.linear.settings import LinearGaussianConfig
-from costar_cli.datasets.linear.simulate import simulate_linear
+from costar_cli.data import Dataset, Part, Queries, as_plans
+from costar_cli.data.dose import Basis
+from costar_cli.data.linear.settings import LinearGaussianConfig
+from costar_cli.data.linear.simulate import simulate_linear
 from costar_cli.errors import UsageError
 from costar_cli.methods import METHODS
-from costar_cli.panel import Dataset, Part, Queries, as_plans
-from costar_cli.panel.dose import Basis
 from costar_cli.reporting import NullReporter
 from simulators.linear_gaussian import LinearGaussian
 from tests.dose_worlds import NOISE, Act, linear_doses

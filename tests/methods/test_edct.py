@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from costar_cli.data import Dataset
 from costar_cli.errors import DataError
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import LastStage
@@ -11,7 +12,6 @@ from costar_cli.methods.shared.members import member_module, submodule
 from costar_cli.methods.transformers.edct import DecoderStage, EdctModel
 from costar_cli.methods.transformers.edct_network import EdctDecoder, EdctEncoder
 from costar_cli.methods.transformers.settings import EdctConfig
-from costar_cli.panel import Dataset
 from costar_cli.settings.presets import preset_settings
 from tests.methods.ct_worlds import EDCT_SHAPE, SETTINGS, ask, attended, causal_rows, fed_forward, fit, task
 from tests.methods.rnn_worlds import ward

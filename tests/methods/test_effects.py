@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import Config, FinetuneConfig
+from costar_cli.data import Dataset
+from costar_cli.data.windows import share_of_changes
+from costar_cli.inference import Reactions
+from costar_cli.inference.reactions import META
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel, adjusted
 from costar_cli.methods.registry import THAT_ADJUST
 from costar_cli.methods.stack.settings import StackConfig
-from costar_cli.panel import Dataset
-from costar_cli.panel.windows import share_of_changes
-from costar_cli.train import Trained
-from costar_cli.uncertainty import Reactions
-from costar_cli.uncertainty.reactions import META
+from costar_cli.training import Trained
 from tests.feedback_worlds import LINEAR
 from tests.fits import fit_method, model_of
 from tests.methods.invariant_worlds import world

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from benchmarks.cohort import untrained_model
+from costar_cli.data import Dataset, Panel, Part, Queries
 from costar_cli.errors import UsageError
-from costar_cli.evaluate.score import TestPart, score
+from costar_cli.evaluation.score import TestPart, score
 from costar_cli.methods.base import EncodesOnce
 from costar_cli.methods.costar import model as costar_model
 from costar_cli.methods.costar.decoding import CostarStates
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.predictor import OutcomePredictor
 from costar_cli.methods.shared.plan_forks import distinct_rows, runs
-from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.reporting import NullReporter
 
 PART = Part("target", "test")

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.datasets.table.export import dataset_to_frame
+from costar_cli.data import Dataset, Panel, Part, Queries, Scaler
+from costar_cli.data.panel import join_panels
+from costar_cli.data.store import read_dataset, write_dataset
+from costar_cli.data.table.export import dataset_to_frame
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods import METHODS
 from costar_cli.methods.mixed.covariates import fit_covariates
 from costar_cli.methods.mixed.law import Series
 from costar_cli.methods.mixed.model import MixedModel
-from costar_cli.panel import Dataset, Panel, Part, Queries, Scaler
-from costar_cli.panel.panel import join_panels
-from costar_cli.panel.store import read_dataset, write_dataset
-from costar_cli.panel.tensors import PanelTensors
 from tests.feedback_worlds import LINEAR
 from tests.fits import fit_method, model_of
 from tests.methods.linear_worlds import random_dataset

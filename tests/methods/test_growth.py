@@ -9,15 +9,15 @@ import torch
 from torch import nn
 
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Dataset, Part
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.errors import UsageError
 from costar_cli.methods.growth.gru import run_gru
 from costar_cli.methods.growth.method import GrowthModel
 from costar_cli.methods.growth.settings import GrowthConfig, GrowthNetworkConfig, GrowthOptimiserConfig
-from costar_cli.panel import Dataset, Part
 from costar_cli.reporting import NullReporter
-from costar_cli.train import Trained
+from costar_cli.training import Trained
 from tests.fits import fit_method, model_of
 from tests.methods.linear_worlds import linear_data
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costar_cli.artifact import Artifact, write_artifact
 from costar_cli.errors import ArtifactError
+from costar_cli.files import Artifact, write_artifact
 from costar_cli.methods import load_model
 from costar_cli.methods.base import EncodesOnce
 from costar_cli.methods.costar.model import CostarModel

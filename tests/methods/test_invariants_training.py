@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import EncoderConfig
+from costar_cli.data import Dataset, Part
 from costar_cli.methods import METHODS
-from costar_cli.panel import Dataset, Part
 from costar_cli.testing import members_trained_together_equal_members_trained_apart, padded
-from costar_cli.train import Trained, loop
+from costar_cli.training import Trained, loop
 from tests.methods.invariant_worlds import (
     EXACT,
     NAMES,

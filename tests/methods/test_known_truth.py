@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import Config, EncoderConfig, FinetuneConfig
+from costar_cli.data import Dataset, Part
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.regression.settings import MsmConfig
-from costar_cli.panel import Dataset, Part
 from simulators.linear_gaussian import LinearGaussian
 from tests.methods.linear_worlds import answer, fit, linear_data, model_of
 

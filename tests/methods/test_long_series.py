@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costar_cli.data import Dataset, Panel, Queries
+from costar_cli.data.queries import rolling_origin
+from costar_cli.data.stretches import STRETCH
 from costar_cli.methods.base import EncodesOnce, FittedModel
 from costar_cli.methods.costar import pretraining
-from costar_cli.panel import Dataset, Panel, Queries
-from costar_cli.panel.queries import rolling_origin
-from costar_cli.panel.stretches import STRETCH
 from tests.methods.invariant_worlds import as_model, fit, world
 from tests.train.worlds import pretrain_stage
 

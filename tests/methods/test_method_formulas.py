@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from costar_cli.data import Panel, PanelSchema, Scaler, TreatmentEncoding, Variable
 from costar_cli.methods.boosting.features import Histories
 from costar_cli.methods.boosting.method import _Side
 from costar_cli.methods.mixed.law import lasting, noise_over
 from costar_cli.methods.regression.ridge import PENALTIES, _path_from, _Prior
 from costar_cli.methods.regression.ridge_moments import StepMoments
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale, choose_forms
-from costar_cli.panel import Panel, PanelSchema, Scaler, TreatmentEncoding, Variable
 
 
 @pytest.mark.parametrize("reversion", [0.3, 0.9, 1.0])

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Panel, Part, Queries, Scaler, TreatmentEncoding, Variable
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.methods.base import PredictsDistribution
 from costar_cli.methods.mixed import likelihood
 from costar_cli.methods.mixed.law import Basis, Design, GrowthLaw, Series, carried
 from costar_cli.methods.mixed.likelihood import log_likelihood, maximise, start_values, usual_effect
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.shared.doses import dose_names, dose_table
-from costar_cli.panel import Panel, Part, Queries, Scaler, TreatmentEncoding, Variable
 from costar_cli.reporting import NullReporter
 from tests.methods.linear_worlds import answer, linear_data
 from tests.methods.mixed_worlds import (

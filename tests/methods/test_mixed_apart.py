@@ -6,14 +6,14 @@ from functools import cache
 import numpy as np
 import pytest
 
+from costar_cli.data import Dataset, Panel, Part, Queries, Scaler
 from costar_cli.methods.mixed.apart import exchanged, tell_apart
 from costar_cli.methods.mixed.directions import Apart, likeness, nearly_alike
 from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series
 from costar_cli.methods.mixed.likelihood import Effects, log_likelihood, start_values
 from costar_cli.methods.mixed.method import _Fit
 from costar_cli.methods.mixed.model import MixedModel
-from costar_cli.panel import Dataset, Panel, Part, Queries, Scaler
-from costar_cli.train import Trained
+from costar_cli.training import Trained
 from tests.fits import model_of
 from tests.methods.mixed_worlds import DECAY, SCHEMA, SPREAD, TRAIN, fit, grow, grown, next_level
 

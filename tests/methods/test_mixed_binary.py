@@ -6,18 +6,18 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from costar_cli.cohort import Cohort
 from costar_cli.cohort.answers import warnings_about
 from costar_cli.whatif import estimate_outcomes
 from scipy.special import expit
 
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Dataset, Panel, Part, Queries, Variable
 from costar_cli.methods.mixed.law import Design
 from costar_cli.methods.mixed.likelihood import Effects
 from costar_cli.methods.mixed.logit import GRID, LogitPosterior, marginal
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.stack.settings import StackConfig
-from costar_cli.panel import Dataset, Panel, Part, Queries, Variable
+from costar_cli.questions import Cohort
 from costar_cli.reporting import warnings_of
 from tests.feedback_worlds import BINARY, LINEAR
 from tests.fits import fit_method, model_of

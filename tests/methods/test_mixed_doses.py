@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costar_cli.data import Dataset, Part, Queries, as_plans
+from costar_cli.data.dose import Basis
 from costar_cli.methods.mixed.model import MixedModel
-from costar_cli.panel import Dataset, Part, Queries, as_plans
-from costar_cli.panel.dose import Basis
 from tests.dose_worlds import DECAY, EFFECT, Act, Floats, linear_doses
 from tests.methods.linear_worlds import fit, model_of
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costar_cli.data import Dataset, Panel, Part, Queries
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.shared.doses import dose_table
-from costar_cli.panel import Dataset, Panel, Part, Queries
-from costar_cli.train import Trained
+from costar_cli.training import Trained
 from tests.fits import model_of
 from tests.methods.linear_worlds import random_dataset
 from tests.methods.mixed_worlds import (

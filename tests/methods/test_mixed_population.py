@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from costar_cli.data import Queries, Scaler
 from costar_cli.methods.mixed.covariates import fit_covariates
 from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series
 from costar_cli.methods.mixed.likelihood import ARRAYS, Effects, _Tensors, effects_params, start_values
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.mixed.population import inverse_factor, open_factor
-from costar_cli.panel import Queries, Scaler
 from costar_cli.questions.averages import kind_of
 from tests.methods.mixed_worlds import SCHEMA, TEST, asked, fitted, grown, world
 

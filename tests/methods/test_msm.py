@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costar_cli.artifact import write_artifact
+from costar_cli.data import Dataset, Panel, Part, Queries, Scaler
 from costar_cli.errors import DataError, UsageError
+from costar_cli.files import write_artifact
 from costar_cli.methods import load_model
 from costar_cli.methods.regression.msm import LagFeatures
 from costar_cli.methods.regression.settings import MsmConfig
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.ipw import clip_to_quantiles, cumulative_weights, effective_share
 from costar_cli.methods.shared.logistic import LogisticModels, fit_logistic
-from costar_cli.panel import Dataset, Panel, Part, Queries, Scaler
 from tests.methods.linear_worlds import answer, fit, linear_data, model_of, random_dataset, random_queries
 
 UNCLIPPED = MsmConfig(clip=0, plan="steps")

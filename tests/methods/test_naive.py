@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from costar_cli.artifact import write_artifact
-from costar_cli.datasets.icu.semi_synthetic import simulate_mimic
-from costar_cli.datasets.icu.settings import MimicConfig
+from costar_cli.data import Dataset, Panel, Part, Scaler
+from costar_cli.data.icu.semi_synthetic import simulate_mimic
+from costar_cli.data.icu.settings import MimicConfig
 from costar_cli.errors import DataError, MismatchError, UsageError
+from costar_cli.files import write_artifact
 from costar_cli.methods import load_model
 from costar_cli.methods.regression.ridge import PENALTIES, WindowFeatures
 from costar_cli.methods.regression.seasonal import find_season
 from costar_cli.methods.regression.settings import RidgeConfig, SeasonalNaiveConfig
-from costar_cli.panel import Dataset, Panel, Part, Scaler
 from costar_cli.reporting import NullReporter
 from tests.methods.linear_worlds import fit, linear_data, model_of, random_dataset, random_queries
 

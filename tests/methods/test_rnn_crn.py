@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Dataset
 from costar_cli.methods.recurrent.crn import CrnStage, crn_encoder
 from costar_cli.methods.shared.stage import NetworkTraining
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import OriginRows, SubjectRows
-from costar_cli.panel import Dataset
 from tests.methods.rnn_worlds import SETTINGS, fit, tensors, ward
 
 

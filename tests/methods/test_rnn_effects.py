@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import Config, FinetuneConfig
+from costar_cli.data import Dataset, Part
 from costar_cli.methods.recurrent.settings import CrnErmConfig, GNetConfig, RmsnConfig
-from costar_cli.panel import Dataset, Part
 from simulators.linear_gaussian import LinearGaussian
 from tests.methods.linear_worlds import fit, linear_data, model_of
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from costar_cli.data import Dataset
 from costar_cli.errors import DataError
 from costar_cli.methods.recurrent.futures import Draws, Residuals
 from costar_cli.methods.recurrent.gnet import ConditionalHead, GNetModel, gnet_network
 from costar_cli.methods.shared.members import member_module
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.panel import Dataset
 from tests.methods.rnn_worlds import SETTINGS, ask, fit, tensors, ward
 
 

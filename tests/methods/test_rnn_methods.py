@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from costar_cli.config.models import RuntimeConfig
+from costar_cli.data import Dataset
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods.recurrent.crn import crn_decoder, crn_encoder
 from costar_cli.methods.recurrent.gnet import gnet_network
 from costar_cli.methods.recurrent.model import RecurrentModel
 from costar_cli.methods.recurrent.rmsn import rmsn_networks
 from costar_cli.methods.recurrent.settings import CrnConfig, CrnErmConfig, GNetConfig, RmsnConfig
-from costar_cli.panel import Dataset
 from costar_cli.settings.resolve import resolve
 from tests.methods.rnn_worlds import SETTINGS, ask, fit, ward
 

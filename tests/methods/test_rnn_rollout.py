@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from costar_cli.data import Dataset, Panel
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.recurrent.model import RecurrentModel
 from costar_cli.methods.shared.members import member_module
 from costar_cli.methods.shared.windows import Windows
-from costar_cli.panel import Dataset, Panel
-from costar_cli.panel.tensors import PanelTensors
 from tests.methods.rnn_worlds import SETTINGS, ask, fit, ward
 
 

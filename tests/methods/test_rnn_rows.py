@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from costar_cli.data import Dataset
 from costar_cli.errors import DataError
 from costar_cli.methods.shared.windows import OriginRows, SubjectRows
-from costar_cli.panel import Dataset
 from tests.methods.rnn_worlds import tensors, ward
 
 MEMBERS = torch.tensor([1, 0])

@@ -12,8 +12,11 @@ import pytest
 import torch
 
 import costar_cli as costar
-from costar_cli.artifact import Artifact
+from costar_cli.data import Part
+from costar_cli.data.panel import join_panels
+from costar_cli.data.windows import factual_windows
 from costar_cli.errors import ArtifactError, DataError, MismatchError, UsageError
+from costar_cli.files import Artifact
 from costar_cli.methods import METHODS, stored
 from costar_cli.methods.base import EncodesOnce, PredictsDistribution, Stage, StepLoss, adjusted
 from costar_cli.methods.registry import THAT_ADJUST, Methods
@@ -22,10 +25,7 @@ from costar_cli.methods.stack.model import StackModel
 from costar_cli.methods.stack.plan_weights import plan_weights
 from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.methods.stack.weights import Errors, Weighing, error_scales, weigh
-from costar_cli.panel import Part
-from costar_cli.panel.panel import join_panels
-from costar_cli.panel.windows import factual_windows
-from costar_cli.train import Trained, loop
+from costar_cli.training import Trained, loop
 from tests.fits import artifact_of, fit_method, model_of
 from tests.methods.invariant_worlds import world
 from tests.methods.stack_worlds import ANCHORS, CONFIG, fit, stacked

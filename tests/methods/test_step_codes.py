@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.datasets.linear.settings import LinearGaussianConfig
-from costar_cli.datasets.linear.simulate import simulate_linear
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Dataset, Queries
+from costar_cli.data.linear.settings import LinearGaussianConfig
+from costar_cli.data.linear.simulate import simulate_linear
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.methods.costar.predictor import OutcomePredictor, SteppedPredictor
-from costar_cli.panel import Dataset, Queries
 from costar_cli.reporting import NullReporter
 from costar_cli.settings.resolve import resolve
 from tests.train.worlds import as_model, run_finetune

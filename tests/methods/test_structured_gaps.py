@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from costar_cli.config.models import EncoderConfig, FinetuneConfig
+from costar_cli.data import Part
+from costar_cli.data.windows import factual_windows
 from costar_cli.methods.growth.settings import GrowthConfig, GrowthNetworkConfig
 from costar_cli.methods.mixed import law
 from costar_cli.methods.shared.covariate_law import Rates, Reach
@@ -14,8 +16,6 @@ from costar_cli.methods.shared.gaps import GapColumn, carried_over, lasting
 from costar_cli.methods.shared.members import call_members, stack_members
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.structured import StructuredDecoder
-from costar_cli.panel import Part
-from costar_cli.panel.windows import factual_windows
 from tests.fits import fit_method, model_of
 from tests.methods.test_structured import ADDITIVE, BINARY, FORMS, LOCAL, REACH, RELATIVE
 from tests.methods.test_visits import dataset_of, rmse, visited

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from costar_cli.artifact import Artifact
-from costar_cli.datasets.registry import sources
+from costar_cli.data import Panel, Queries
+from costar_cli.data.registry import sources
+from costar_cli.files import Artifact
 from costar_cli.methods import METHODS, Method
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
-from costar_cli.panel import Panel, Queries
 from costar_cli.testing import check_data_source, check_method
 
 
@@ -93,7 +93,7 @@ def test_a_data_source_whose_truth_is_not_its_own_series_fails(reporter) -> None
     settings = tumor.settings(train=3, val=3, test=3, target_train=3, target_val=3, target_test=3, steps=8, horizon=2)
 
     def shifted(*args: Any) -> np.ndarray:
-        from costar_cli.datasets.tumor.simulate import tumor_truth
+        from costar_cli.data.tumor.simulate import tumor_truth
 
         return tumor_truth(*args) + 1
 

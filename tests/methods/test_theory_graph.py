@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.theory import PairGraph, graph_of_augmentation, graph_of_pairs, jitter_transitions
-from costar_cli.theory import graph as graph_module
+from benchmarks.theory import PairGraph, graph_of_augmentation, graph_of_pairs, jitter_transitions
+from benchmarks.theory import graph as graph_module
 from tests.methods.theory_worlds import block_graph, graphs
 
 ALL = [np.arange(3), np.arange(3, 5)]

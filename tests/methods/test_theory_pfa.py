@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.theory import (
+from benchmarks.theory import (
     BoundIngredients,
     PfaHead,
     binned_values,
@@ -19,7 +19,7 @@ from costar_cli.theory import (
     spectral_minimiser,
     squared_error_bound,
 )
-from costar_cli.theory.graph import Bracket
+from benchmarks.theory.graph import Bracket
 from tests.methods.theory_worlds import block_graph
 
 TOY = Path(__file__).parents[2] / "docs" / "theory_plot.py"

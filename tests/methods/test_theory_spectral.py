@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.theory import PairGraph, population_spectral_loss, spectral_minimiser
 from costar_cli.methods.costar.contrastive import spectral_loss
-from costar_cli.theory import PairGraph, population_spectral_loss, spectral_minimiser
 from tests.methods.theory_worlds import block_graph, graphs
 
 

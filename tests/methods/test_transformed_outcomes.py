@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from costar_cli import fit, pretrain
-from costar_cli.artifact import read_artifact, write_artifact
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable, as_plans
+from costar_cli.data.queries import rolling_origin
+from costar_cli.data.transforms import OutcomeTransforms
 from costar_cli.errors import DataError, MismatchError
+from costar_cli.files import read_artifact, write_artifact
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import (
     DrawsOutcomes,
@@ -26,9 +29,6 @@ from costar_cli.methods.base import (
 )
 from costar_cli.methods.shared.transformed import TransformedModel, on_transforms
 from costar_cli.methods.stack.settings import StackConfig
-from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable, as_plans
-from costar_cli.panel.queries import rolling_origin
-from costar_cli.panel.transforms import OutcomeTransforms
 from costar_cli.questions.averages import kind_of
 from tests.fits import fit_method, model_of
 

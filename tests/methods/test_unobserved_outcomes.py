@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costar_cli.config.models import EncoderConfig, FinetuneConfig
+from costar_cli.data import Dataset, Panel, Part, Scaler
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods import METHODS
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.recurrent.futures import has_residuals, known_position
@@ -17,9 +19,7 @@ from costar_cli.methods.recurrent.settings import GNetConfig
 from costar_cli.methods.regression import ridge
 from costar_cli.methods.regression.settings import RidgeConfig
 from costar_cli.methods.shared.balancing import masked_mean, squared_error, target_weight
-from costar_cli.panel import Dataset, Panel, Part, Scaler
-from costar_cli.panel.tensors import PanelTensors
-from costar_cli.train import Trained
+from costar_cli.training import Trained
 from tests.methods.invariant_worlds import settings_of
 from tests.methods.linear_worlds import fit, model_of, random_dataset, random_queries
 

@@ -11,7 +11,12 @@ import pytest
 import torch
 
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Dataset, Part
+from costar_cli.data.visits import elapsed
+from costar_cli.data.windows import FactualWindows, factual_windows
 from costar_cli.errors import UsageError
+from costar_cli.evaluation.refute.effects import contrasts
+from costar_cli.inference.overlap import describe_overlap
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.mixed.law import Basis, GrowthLaw, Series, carried, lasting
@@ -19,15 +24,10 @@ from costar_cli.methods.mixed.likelihood import log_likelihood, start_values
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.mixed.rollout import Rollout
 from costar_cli.methods.mixed.settings import MixedConfig
-from costar_cli.panel import Dataset, Part
-from costar_cli.panel.visits import elapsed
-from costar_cli.panel.windows import FactualWindows, factual_windows
 from costar_cli.plans import TreatmentPlan, parse_plans
+from costar_cli.questions.search import no_treatment
 from costar_cli.questions.support import _Told
-from costar_cli.refute.effects import contrasts
 from costar_cli.reporting import NullReporter
-from costar_cli.search import no_treatment
-from costar_cli.uncertainty.overlap import describe_overlap
 from tests.datasets.table_worlds import ingest, make_schema
 from tests.fits import fit_method, model_of
 

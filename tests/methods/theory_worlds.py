@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from costar_cli.theory import PairGraph
+from benchmarks.theory import PairGraph
 
 __all__ = ["block_graph", "graphs"]
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from costar_cli.config.models import EvaluateConfig
-from costar_cli.evaluate import Candidate, EvaluationReport, run_evaluation
-from costar_cli.evaluate.calibrated import LevelScores
-from costar_cli.evaluate.metrics import PerStep
-from costar_cli.pages.card import model_card
-from costar_cli.panel.report import DataReport, describe_dataset
+from costar_cli.data.report import DataReport, describe_dataset
+from costar_cli.evaluation import Candidate, EvaluationReport, run_evaluation
+from costar_cli.evaluation.calibrated import LevelScores
+from costar_cli.evaluation.metrics import PerStep
+from costar_cli.report.pages.card import model_card
 from tests.methods.linear_worlds import fit, linear_data, model_of
 from tests.pages.reading import read_alone
 

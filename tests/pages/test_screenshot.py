@@ -10,8 +10,8 @@ import pytest
 from matplotlib.colors import to_rgb
 
 import costar_cli as costar
-from costar_cli.figures.style import PLAN_COLOURS
-from costar_cli.pages.page import Item, Page, ReportTable, Section, render
+from costar_cli.report.figures.style import PLAN_COLOURS
+from costar_cli.report.pages.page import Item, Page, ReportTable, Section, render
 from docs.report_picture import HEIGHT, WIDTH, browser, screenshot, write_page
 from tests.pages.reading import read_alone
 

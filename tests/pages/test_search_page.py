@@ -5,14 +5,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.figures.search import draw_search
-from costar_cli.pages.search import margin_text, rank_table, search_page
-from costar_cli.panel import Part, Variable
+from costar_cli.data import Part, Variable
+from costar_cli.inference import calibration_of
 from costar_cli.plans.untrusted import Problems
-from costar_cli.search import Candidates, Constraints, Objective, SearchQuestion, SearchReport, SubjectAnswer, search
-from costar_cli.search.candidates import no_treatment
-from costar_cli.search.report import notes_on
-from costar_cli.uncertainty import calibration_of
+from costar_cli.questions.search import (
+    Candidates,
+    Constraints,
+    Objective,
+    SearchQuestion,
+    SearchReport,
+    SubjectAnswer,
+    search,
+)
+from costar_cli.questions.search.candidates import no_treatment
+from costar_cli.questions.search.report import notes_on
+from costar_cli.report.figures.search import draw_search
+from costar_cli.report.pages.search import margin_text, rank_table, search_page
 from tests.pages.reading import EVIL, assert_inert, read_alone
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, make_dataset
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.figures.style import as_svg, figure
-from costar_cli.pages.whatif import whatif_page
-from costar_cli.panel import Variable
+from costar_cli.data import Variable
+from costar_cli.inference import LIGHTS
 from costar_cli.plans import TreatmentPlan, parse_plans
 from costar_cli.questions import ModelAnswers, WhatIfReport, estimate_outcomes
 from costar_cli.questions.support import PlanLights
-from costar_cli.uncertainty import LIGHTS
+from costar_cli.report.figures.style import as_svg, figure
+from costar_cli.report.pages.whatif import whatif_page
 from tests.methods.linear_worlds import fit, linear_data, model_of
 from tests.pages.reading import EVIL, assert_inert, read, read_alone
 from tests.whatif.whatif_worlds import TUMOR, report_of, request_of

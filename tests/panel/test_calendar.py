@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.panel.calendar import Calendar, Date
+from costar_cli.data.calendar import Calendar, Date
 
 DAY = 86_400_000_000
 MARCH = int(np.datetime64("2024-03-01", "us").astype(np.int64))

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Dataset, Panel, Part, Queries
+from costar_cli.data.check import check_dataset
+from costar_cli.data.findings import Finding, counted, panel_problems, query_problems, raise_errors, shown
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.errors import DataError
-from costar_cli.panel import Dataset, Panel, Part, Queries
-from costar_cli.panel.check import check_dataset
-from costar_cli.panel.findings import Finding, counted, panel_problems, query_problems, raise_errors, shown
 from costar_cli.reporting import NullReporter
 from tests.property.strategies import datasets
 

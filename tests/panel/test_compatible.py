@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costar_cli.data import Dataset, ErrorUnit, Panel, PanelSchema, Part, TreatmentEncoding, Variable
+from costar_cli.data.compatible import other_data, require_compatible, same_data
 from costar_cli.errors import MismatchError
-from costar_cli.panel import Dataset, ErrorUnit, Panel, PanelSchema, Part, TreatmentEncoding, Variable
-from costar_cli.panel.compatible import other_data, require_compatible, same_data
 
 DOSES = ("none", "low", "high")
 CLASSES = ((0, 0), (1, 0), (2, 1))

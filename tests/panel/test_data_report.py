@@ -7,12 +7,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
-from costar_cli.figures.data_report.charts import draw_treatments
-from costar_cli.pages import report_page, report_tables
-from costar_cli.panel import Dataset, Part, Variable
-from costar_cli.panel.report import describe_dataset
+from costar_cli.data import Dataset, Part, Variable
+from costar_cli.data.report import describe_dataset
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
+from costar_cli.report.figures.data_report.charts import draw_treatments
+from costar_cli.report.pages import report_page, report_tables
 from costar_cli.reporting import NullReporter
 from tests.datasets.table_worlds import ingest, make_schema, ward
 from tests.pages.reading import read, read_alone

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from costar_cli.data import Part, TreatmentEncoding
+from costar_cli.data.compatible import require_compatible
+from costar_cli.data.dose import Basis, Dose
+from costar_cli.data.report import describe_dataset
+from costar_cli.data.store import read_dataset, write_dataset
 from costar_cli.errors import ArtifactError, MismatchError
-from costar_cli.figures.data_report.charts import figures
-from costar_cli.pages.data import report_tables
-from costar_cli.panel import Part, TreatmentEncoding
-from costar_cli.panel.compatible import require_compatible
-from costar_cli.panel.dose import Basis, Dose
-from costar_cli.panel.report import describe_dataset
-from costar_cli.panel.store import read_dataset, write_dataset
+from costar_cli.report.figures.data_report.charts import figures
+from costar_cli.report.pages.data import report_tables
 from tests.dose_worlds import linear_doses
 
 GIVEN = np.concatenate([np.zeros(50), np.random.default_rng(0).gamma(2, 3, 200).round(2)])

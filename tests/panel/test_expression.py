@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.datasets.table.splits import holds
-from costar_cli.panel.expression import Column, parse_condition, parse_rule
+from costar_cli.data.expression import Column, parse_condition, parse_rule
+from costar_cli.data.table.splits import holds
 
 PEOPLE = pl.DataFrame({"age": [20.0, 50.0, 90.0, None], "site": ["a", "b", "a", "b"], "ill": [1.0, 0.0, 1.0, 1.0]})
 

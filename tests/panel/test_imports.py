@@ -9,15 +9,15 @@ import pytest
 @pytest.mark.parametrize(
     ("module", "absent"),
     [
-        ("costar_cli.panel", ["polars", "torch", "h5py", "pandas", "simulators"]),
-        ("costar_cli.panel.check", ["polars", "torch", "h5py", "pandas", "simulators"]),
-        ("costar_cli.panel.store", ["polars", "torch", "pandas", "simulators"]),
-        ("costar_cli.datasets.tumor.simulate", ["polars", "torch", "h5py", "pandas", "scipy.stats"]),
-        ("costar_cli.datasets.icu.semi_synthetic", ["polars", "torch", "h5py", "pandas", "tables"]),
-        ("costar_cli.datasets.icu.extract", ["polars", "torch", "h5py", "pandas", "tables"]),
-        ("costar_cli.panel.report", ["polars", "torch", "h5py", "pandas", "simulators", "matplotlib"]),
-        ("costar_cli.pages", ["jinja2", "polars", "torch", "h5py", "pandas", "simulators", "matplotlib"]),
-        ("costar_cli.datasets.table", ["torch", "h5py", "pandas", "simulators"]),
+        ("costar_cli.data", ["polars", "torch", "h5py", "pandas", "simulators"]),
+        ("costar_cli.data.check", ["polars", "torch", "h5py", "pandas", "simulators"]),
+        ("costar_cli.data.store", ["polars", "torch", "pandas", "simulators"]),
+        ("costar_cli.data.tumor.simulate", ["polars", "torch", "h5py", "pandas", "scipy.stats"]),
+        ("costar_cli.data.icu.semi_synthetic", ["polars", "torch", "h5py", "pandas", "tables"]),
+        ("costar_cli.data.icu.extract", ["polars", "torch", "h5py", "pandas", "tables"]),
+        ("costar_cli.data.report", ["polars", "torch", "h5py", "pandas", "simulators", "matplotlib"]),
+        ("costar_cli.report.pages", ["jinja2", "polars", "torch", "h5py", "pandas", "simulators", "matplotlib"]),
+        ("costar_cli.data.table", ["torch", "h5py", "pandas", "simulators"]),
     ],
 )
 def test_module_leaves_unneeded_libraries_out(module: str, absent: list[str]):

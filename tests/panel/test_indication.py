@@ -7,13 +7,13 @@ import pytest
 
 import costar_cli as costar
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Dataset, Panel, PanelSchema, Part, TreatmentEncoding, Variable
+from costar_cli.data.indication import META, Indication, indications
+from costar_cli.data.report import describe_dataset
 from costar_cli.errors import ArtifactError
-from costar_cli.pages import report_tables
-from costar_cli.panel import Dataset, Panel, PanelSchema, Part, TreatmentEncoding, Variable
-from costar_cli.panel.indication import META, Indication, indications
-from costar_cli.panel.report import describe_dataset
 from costar_cli.plans import TreatmentPlan
 from costar_cli.questions.notes import on_indication
+from costar_cli.report.pages import report_tables
 from tests.fits import fit_method
 
 SCHEMA = PanelSchema(

@@ -6,10 +6,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from costar_cli.datasets.table.treatments import guessed_levels
+from costar_cli.data import TreatmentEncoding
+from costar_cli.data.levels import find_level, is_switch
+from costar_cli.data.table.treatments import guessed_levels
 from costar_cli.errors import CostarError, UsageError
-from costar_cli.panel import TreatmentEncoding
-from costar_cli.panel.levels import find_level, is_switch
 from costar_cli.plans import parse_plans
 from tests.datasets.table_worlds import ingest, make_schema, of, problems, ward
 

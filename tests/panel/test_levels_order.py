@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.panel.levels import in_order
+from costar_cli.data.levels import in_order
 
 
 @pytest.mark.parametrize(

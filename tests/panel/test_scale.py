@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.panel import Dataset, Panel, PanelSchema, Scaler, TreatmentEncoding, Variable
-from costar_cli.panel.scale import scaled
-from costar_cli.panel.tensors import PanelTensors
+from costar_cli.data import Dataset, Panel, PanelSchema, Scaler, TreatmentEncoding, Variable
+from costar_cli.data.scale import scaled
+from costar_cli.data.tensors import PanelTensors
 from tests.property.strategies import panels, schemas
 
 DRUG = TreatmentEncoding(mode="multilabel", names=("drug",), levels=(("off", "on"),))

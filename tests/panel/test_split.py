@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costar_cli.data.split import few_shot_subjects, split_domains, split_subjects
 from costar_cli.errors import DataError, UsageError
-from costar_cli.panel.split import few_shot_subjects, split_domains, split_subjects
 
 THIRDS = {"train": 0.6, "val": 0.2, "test": 0.2}
 

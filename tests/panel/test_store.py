@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from costar_cli.artifact import read_artifact, read_header, write_artifact
-from costar_cli.artifact.spec import KINDS
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor, tumor_truth
+from costar_cli.data import Dataset, End, Panel, Part, Queries
+from costar_cli.data.store import count_dataset, made_from, read_dataset, with_digest, write_dataset
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor, tumor_truth
 from costar_cli.errors import ArtifactError, CostarError, DataError, MismatchError
-from costar_cli.panel import Dataset, End, Panel, Part, Queries
-from costar_cli.panel.store import count_dataset, made_from, read_dataset, with_digest, write_dataset
+from costar_cli.files import read_artifact, read_header, write_artifact
+from costar_cli.files.spec import KINDS
 from costar_cli.reporting import NullReporter
 from tests.property.strategies import datasets
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.panel import Panel, Queries
-from costar_cli.panel.stretches import Stretches, is_long
+from costar_cli.data import Panel, Queries
+from costar_cli.data.stretches import Stretches, is_long
 
 HALF = 4
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costar_cli.data import Panel, PanelSchema, TreatmentEncoding, Variable
+from costar_cli.data.support import MOST_KEPT, Lack, Support, never_together
 from costar_cli.errors import ArtifactError
-from costar_cli.panel import Panel, PanelSchema, TreatmentEncoding, Variable
-from costar_cli.panel.support import MOST_KEPT, Lack, Support, never_together
 
 BINARY = PanelSchema(
     treatments=TreatmentEncoding(mode="multilabel", names=("fluid", "tube"), levels=(("no", "yes"),) * 2),

@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.artifact import read_artifact
-from costar_cli.datasets.table import TableInputs, ingest_table
-from costar_cli.datasets.table.export import dataset_to_frame, export_dataset
-from costar_cli.datasets.table.schema_file import read_schema
+from costar_cli.data import Dataset, Panel, Part, Queries, Scaler, store_arrays
+from costar_cli.data.check import check_dataset
+from costar_cli.data.findings import panel_problems
+from costar_cli.data.queries import rolling_origin
+from costar_cli.data.report import describe_dataset
+from costar_cli.data.store import read_dataset, write_dataset
+from costar_cli.data.table import TableInputs, ingest_table
+from costar_cli.data.table.export import dataset_to_frame, export_dataset
+from costar_cli.data.table.schema_file import read_schema
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.errors import ArtifactError, DataError
-from costar_cli.evaluate.score import TestPart, score
+from costar_cli.evaluation.score import TestPart, score
+from costar_cli.files import read_artifact
 from costar_cli.methods.regression.naive import LastValue
-from costar_cli.pages import report_tables
-from costar_cli.panel import Dataset, Panel, Part, Queries, Scaler, store_arrays
-from costar_cli.panel.check import check_dataset
-from costar_cli.panel.findings import panel_problems
-from costar_cli.panel.queries import rolling_origin
-from costar_cli.panel.report import describe_dataset
-from costar_cli.panel.store import read_dataset, write_dataset
-from costar_cli.panel.tensors import PanelTensors
+from costar_cli.report.pages import report_tables
 from costar_cli.reporting import NullReporter
 from tests.datasets.table_worlds import assert_same_dataset
 from tests.methods.linear_worlds import random_dataset

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from costar_cli.api.estimates import estimate_outcomes as api_estimate
+from costar_cli.data import Panel, Part
+from costar_cli.data.calendar import Calendar, Date
 from costar_cli.errors import UsageError
-from costar_cli.panel import Panel, Part
-from costar_cli.panel.calendar import Calendar, Date
 from costar_cli.plans import Moments, PlanRequest, parse_plans
 from costar_cli.plans import table as plan_tables
 from costar_cli.questions import Cohort, answer_cohort, estimate_outcomes, names_of, tidy_columns

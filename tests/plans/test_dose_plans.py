@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from costar_cli.data import Dataset, Part
 from costar_cli.errors import UsageError
-from costar_cli.panel import Dataset, Part
-from costar_cli.plans import Moments, PlanRule, PlanShift, Rule, follow, parse_plans
+from costar_cli.inference import follow
+from costar_cli.plans import Moments, PlanRule, PlanShift, Rule, parse_plans
 from costar_cli.plans.words import in_words
 from tests.dose_worlds import linear_doses
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costar_cli.data import TreatmentEncoding
 from costar_cli.errors import CostarError, StorageError, UsageError
-from costar_cli.panel import TreatmentEncoding
 from costar_cli.plans import PlanRequest, parse_plans, read_plans
 from costar_cli.plans.untrusted import MAX_BYTES
 from tests.whatif.whatif_worlds import ICU, RETAIL, TUMOR

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costar_cli.data import TreatmentEncoding
 from costar_cli.errors import UsageError
-from costar_cli.panel import TreatmentEncoding
 from costar_cli.plans import PlanRequest, parse_plans, read_plan_file, read_plans
 from tests.whatif.whatif_worlds import RETAIL, TUMOR
 

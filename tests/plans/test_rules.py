@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costar_cli.datasets.linear.settings import LinearGaussianConfig
+from costar_cli.data import Part, Variable
+from costar_cli.data.linear.settings import LinearGaussianConfig
 from costar_cli.errors import UsageError
+from costar_cli.inference import estimate, estimate_played, play
+from costar_cli.inference.rollout import ask
 from costar_cli.methods.registry import METHODS
-from costar_cli.panel import Part, Variable
-from costar_cli.plans import AnyPlan, Moments, PlanRule, TreatmentPlan, estimate_played, parse_plans, play
-from costar_cli.plans.rollout import ask
+from costar_cli.plans import AnyPlan, Moments, PlanRule, TreatmentPlan, parse_plans
 from costar_cli.plans.rule import shifted_levels
 from costar_cli.questions import estimate_outcomes
 from costar_cli.questions.answers import ask_plans, estimate_plans
-from costar_cli.uncertainty import estimate
 from simulators.linear_gaussian import LinearGaussian
 from tests.methods import mixed_worlds
 from tests.methods.linear_worlds import fit, linear_data, model_of

@@ -7,8 +7,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from costar_cli.panel import Dataset, Location, Part, TreatmentEncoding
-from costar_cli.plans import Moments, PlanRequest, parse_plans, resolve
+from costar_cli.data import Dataset, Location, Part, TreatmentEncoding
+from costar_cli.inference import draws, resolve
+from costar_cli.plans import Moments, PlanRequest, parse_plans
 from costar_cli.questions import (
     Averager,
     Cohort,
@@ -21,7 +22,6 @@ from costar_cli.questions import (
 )
 from costar_cli.questions import answers as answers_module
 from costar_cli.questions.answers import ask_plans
-from costar_cli.uncertainty import draws
 from tests.plans.test_rules import linear_world, true_mean
 from tests.whatif.whatif_worlds import RETAIL, TUMOR, LinearModel, make_dataset
 
@@ -125,7 +125,7 @@ def test_the_courses_of_chance_are_estimated_some_at_a_time(monkeypatch):
     request = parse_plans(json.dumps({"plans": {"coin": plan}}), RETAIL, horizon=6)
     (once,) = answer_cohort("m", Watched(RETAIL), cohort, request)
     assert max(asked) > 20
-    monkeypatch.setattr(sys.modules["costar_cli.plans.resolve"], "MOST_QUERIES", 20)
+    monkeypatch.setattr(sys.modules["costar_cli.inference.resolve"], "MOST_QUERIES", 20)
     first = len(asked)
     (parts,) = answer_cohort("m", Watched(RETAIL), cohort, request)
     assert max(asked[first + 1 :]) <= 20

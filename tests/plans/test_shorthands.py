@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from costar_cli.data import Part
 from costar_cli.errors import UsageError
-from costar_cli.panel import Part
 from costar_cli.plans import Moments, PlanRequest, parse_plans
 from tests.whatif.whatif_worlds import TUMOR, make_dataset
 

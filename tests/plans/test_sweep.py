@@ -8,20 +8,20 @@ import numpy as np
 import polars as pl
 import pytest
 
+from costar_cli.cli.answers import show_sweep
+from costar_cli.cli.averages import show_average_sweep
+from costar_cli.cli.session import Session
+from costar_cli.cli.workspace import Workspace
+from costar_cli.data import Dataset, Part
 from costar_cli.errors import UsageError
-from costar_cli.figures.sweep import plot_sweep
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Part
 from costar_cli.plans import parse_plans
 from costar_cli.plans.sweep import Sweep
 from costar_cli.questions import Averager, Cohort, answer_cohort, estimate_outcomes, groups_of
+from costar_cli.report.figures.sweep import plot_sweep
+from costar_cli.reporting.output import Output
+from costar_cli.reporting.progress import OutputReporter
 from costar_cli.settings.resolve import resolve
-from costar_cli.steps.answers import show_sweep
-from costar_cli.steps.averages import show_average_sweep
-from costar_cli.steps.session import Session
-from costar_cli.ui.output import Output
-from costar_cli.ui.progress import OutputReporter
-from costar_cli.workspace import Workspace
 from tests.dose_worlds import HORIZON, linear_doses
 from tests.methods.linear_worlds import fit, model_of
 

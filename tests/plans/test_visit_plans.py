@@ -7,10 +7,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from costar_cli.data import Dataset, Panel, Part
+from costar_cli.data.visits import elapsed_dose, visit_dates
 from costar_cli.errors import UsageError
-from costar_cli.panel import Dataset, Panel, Part
-from costar_cli.panel.visits import elapsed_dose, visit_dates
-from costar_cli.plans import Moments, TreatmentPlan, follow
+from costar_cli.inference import follow
+from costar_cli.plans import Moments, TreatmentPlan
 from costar_cli.plans.read import parse_plans
 from costar_cli.plans.words import in_words
 from costar_cli.questions import Cohort, answer_cohort, join_columns, tidy_columns

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from costar_cli.panel import Dataset, ErrorUnit, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable
+from costar_cli.data import Dataset, ErrorUnit, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable
 
 __all__ = ["datasets", "encodings", "names", "panels", "query_sets", "schemas", "seeds"]
 

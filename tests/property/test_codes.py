@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costar_cli.data import PanelSchema, TreatmentEncoding
+from costar_cli.data.store_arrays import code_dtype, pack_treatments, unpack_treatments
 from costar_cli.errors import DataError
-from costar_cli.panel import PanelSchema, TreatmentEncoding
-from costar_cli.panel.store_arrays import code_dtype, pack_treatments, unpack_treatments
 from tests.property.strategies import encodings, panels, schemas, seeds
 
 

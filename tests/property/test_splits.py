@@ -5,8 +5,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from costar_cli.data.split import split_domains
 from costar_cli.errors import DataError
-from costar_cli.panel.split import split_domains
 from tests.property.strategies import seeds
 
 Names = NDArray[np.str_]

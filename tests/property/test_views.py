@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.panel import Panel, PanelSchema, Queries
+from costar_cli.data import Panel, PanelSchema, Queries
 from tests.property.strategies import panels, query_sets, schemas
 from tests.shifted_views import ShiftedArrays, exploded, shifted
 

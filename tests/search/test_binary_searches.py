@@ -9,13 +9,13 @@ import pytest
 
 from costar_cli.api.search import _cohort, search_cohort
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Dataset, Part
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
-from costar_cli.pages.search import how_sure, rank_table, search_page
-from costar_cli.panel import Dataset, Part
 from costar_cli.plans import TreatmentPlan
+from costar_cli.questions.search import SearchReport, SearchRequest, search
+from costar_cli.report.pages.search import how_sure, rank_table, search_page
 from costar_cli.reporting import NullReporter
-from costar_cli.search import SearchReport, SearchRequest, search
 from tests.feedback_worlds import BINARY, LINEAR, FeedbackWorld
 from tests.fits import fit_method, model_of
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costar_cli.data.support import Support
 from costar_cli.errors import UsageError
-from costar_cli.panel.support import Support
 from costar_cli.plans.untrusted import Problems
-from costar_cli.search import Candidates, Constraints
+from costar_cli.questions.search import Candidates, Constraints
 from tests.whatif.whatif_worlds import ICU, RETAIL, TUMOR, LinearModel, make_panel, request_of
 
 NAMES = ("chemotherapy", "radiotherapy")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from costar_cli.plans.untrusted import Problems
-from costar_cli.search import Objective
+from costar_cli.questions.search import Objective
 from tests.whatif.whatif_worlds import ICU, RETAIL, TUMOR
 
 COURSE = np.array([[60.0, 70.0], [80.0, 60.0], [70.0, 50.0]])  # heart rate and blood pressure after three steps

@@ -6,13 +6,13 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from costar_cli.datasets.tumor.simulate import TUMOR_SCHEMA, tumor_truth
+from costar_cli.cli.regret import _sizes
+from costar_cli.data import Dataset, Part
+from costar_cli.data.tumor.simulate import TUMOR_SCHEMA, tumor_truth
 from costar_cli.errors import UsageError
-from costar_cli.panel import Dataset, Part
+from costar_cli.questions.search.regret import Regret, _nearest, regrets
+from costar_cli.questions.search.request import SearchRequest
 from costar_cli.reporting import NullReporter
-from costar_cli.search.regret import Regret, _nearest, regrets
-from costar_cli.search.request import SearchRequest
-from costar_cli.steps.regret import _sizes
 from tests.datasets import m5_worlds
 from tests.whatif.whatif_worlds import LinearModel, make_dataset
 

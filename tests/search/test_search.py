@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costar_cli.data import Part
 from costar_cli.errors import TrainingError, UsageError
-from costar_cli.pages.search import rank_table
-from costar_cli.panel import Part
+from costar_cli.inference import calibration_of, draws_are_members
+from costar_cli.inference.support import Lights
 from costar_cli.plans import TreatmentPlan
 from costar_cli.plans.untrusted import Problems
-from costar_cli.search import (
+from costar_cli.questions.search import (
     Candidates,
     Constraints,
     Objective,
@@ -21,9 +22,8 @@ from costar_cli.search import (
     notes_on,
     search,
 )
-from costar_cli.search import run as run_module
-from costar_cli.uncertainty import calibration_of, draws_are_members
-from costar_cli.uncertainty.support import Lights
+from costar_cli.questions.search import run as run_module
+from costar_cli.report.pages.search import rank_table
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, make_dataset, report_of, request_of
 
 PANEL = make_dataset().panels[Part("source", "test")]

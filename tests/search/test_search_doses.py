@@ -5,16 +5,16 @@ from functools import cache
 import numpy as np
 import pytest
 
-from costar_cli.datasets.linear.settings import LinearGaussianConfig
-from costar_cli.datasets.linear.simulate import simulate_linear
+from costar_cli.data import Dataset, Part
+from costar_cli.data.dose import Dose
+from costar_cli.data.linear.settings import LinearGaussianConfig
+from costar_cli.data.linear.simulate import simulate_linear
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Part
-from costar_cli.panel.dose import Dose
+from costar_cli.questions.search import SearchReport, SearchRequest, notes_on, search
+from costar_cli.questions.search.candidates import usual_amounts
+from costar_cli.questions.search.regret import regrets
 from costar_cli.reporting import NullReporter
-from costar_cli.search import SearchReport, SearchRequest, notes_on, search
-from costar_cli.search.candidates import usual_amounts
-from costar_cli.search.regret import regrets
 from tests.dose_worlds import EFFECT, HORIZON, linear_doses
 from tests.methods.linear_worlds import SMALL, fit, model_of
 

@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from costar_cli.figures.search import draw_search
-from costar_cli.panel import Panel, PanelSchema
-from costar_cli.search import SHOWN, SearchReport, SubjectAnswer, search
+from costar_cli.data import Panel, PanelSchema
+from costar_cli.questions.search import SHOWN, SearchReport, SubjectAnswer, search
+from costar_cli.report.figures.search import draw_search
 from tests.search.test_search import best, question
 from tests.search.test_search_visits import ASKED, SCHEMA
 from tests.whatif.whatif_worlds import TUMOR, LinearModel

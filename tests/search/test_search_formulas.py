@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.stats import sem
 
-from costar_cli.search import Objective, search
-from costar_cli.search.objective import Term
-from costar_cli.search.regret import _nearest, _of_part, _Truth
-from costar_cli.uncertainty import OutcomeFacts, calibration_of
+from costar_cli.inference import OutcomeFacts, calibration_of
+from costar_cli.questions.search import Objective, search
+from costar_cli.questions.search.objective import Term
+from costar_cli.questions.search.regret import _nearest, _of_part, _Truth
 from tests.search.test_search import LAST, PANEL, best, question
 from tests.search.test_search_limits import Partly
 from tests.whatif.whatif_worlds import TUMOR

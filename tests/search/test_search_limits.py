@@ -7,13 +7,13 @@ import polars as pl
 import pytest
 
 from costar_cli.api.search import _cohort, search_cohort
-from costar_cli.artifact.tables import table_file
+from costar_cli.cli.searching import _show_many
 from costar_cli.errors import UsageError
+from costar_cli.files.tables import table_file
+from costar_cli.inference import Calibration, calibration_of
 from costar_cli.methods.base import PredictiveDistribution
+from costar_cli.questions.search import SearchRequest, search
 from costar_cli.reporting import NullReporter
-from costar_cli.search import SearchRequest, search
-from costar_cli.steps.search import _show_many
-from costar_cli.uncertainty import Calibration, calibration_of
 from tests.search.test_search import LAST, PANEL, best, question
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, make_dataset
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costar_cli.data import PanelSchema, TreatmentEncoding, Variable
+from costar_cli.data.dose import Dose
 from costar_cli.errors import UsageError
-from costar_cli.panel import PanelSchema, TreatmentEncoding, Variable
-from costar_cli.panel.dose import Dose
 from costar_cli.plans import TreatmentPlan
 from costar_cli.plans.sweep import Sweep
-from costar_cli.search import SearchRequest
+from costar_cli.questions.search import SearchRequest
 from tests.whatif.whatif_worlds import LinearModel
 
 USUAL = 7.0

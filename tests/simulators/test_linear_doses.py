@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import skew
 
-from costar_cli.datasets.linear.settings import LinearGaussianConfig
-from costar_cli.datasets.linear.simulate import linear_gaussian_outcomes, linear_gaussian_truth, simulate_linear
-from costar_cli.panel import Part
+from costar_cli.data import Part
+from costar_cli.data.linear.settings import LinearGaussianConfig
+from costar_cli.data.linear.simulate import linear_gaussian_outcomes, linear_gaussian_truth, simulate_linear
 from costar_cli.reporting import NullReporter
 from simulators.linear_gaussian import LinearGaussian, simulate_linear_gaussian
 

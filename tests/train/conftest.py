@@ -3,8 +3,8 @@ from functools import cache
 
 import pytest
 
-from costar_cli.panel import Dataset
-from costar_cli.train import Trained
+from costar_cli.data import Dataset
+from costar_cli.training import Trained
 
 Train = Callable[..., Trained]
 

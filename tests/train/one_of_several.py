@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
+from costar_cli.data.store import read_dataset
 from costar_cli.errors import CostarError, DeviceError, StorageError, TrainingError
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared import processes
-from costar_cli.panel.store import read_dataset
 from costar_cli.reporting import launched
-from costar_cli.train import Runtime, TrainingLog, divided, loop
-from costar_cli.train.group import MemberRecord
-from costar_cli.train.log import EpochLog
+from costar_cli.training import Runtime, TrainingLog, divided, loop
+from costar_cli.training.group import MemberRecord
+from costar_cli.training.log import EpochLog
 from tests.train.test_together import ONE_THREAD, gradients
 from tests.train.worlds import CPU, EXACT, run_pretrain
 

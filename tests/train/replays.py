@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from costar_cli.train.graphs import Recorder, Result
+from costar_cli.training.graphs import Recorder, Result
 
 __all__ = ["CpuRecorder"]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from costar_cli.config.models import FinetuneConfig, PretrainConfig, TrainingConfig
+from costar_cli.data import Dataset
 from costar_cli.methods.shared.stage import Pace
-from costar_cli.panel import Dataset
 from costar_cli.settings.resolve import resolve
 from tests.fits import KilledError, die_at_step, fit_method
 from tests.train.worlds import run_finetune, run_pretrain, same
@@ -32,7 +32,7 @@ def test_without_updates_an_epoch_is_a_pass():
 
 
 def test_a_run_by_updates_takes_that_many_steps_through_all_rows(tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
-    from costar_cli.train import loop
+    from costar_cli.training import loop
 
     seen, step = [], loop.training_step
 

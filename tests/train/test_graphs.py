@@ -14,18 +14,18 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarks import cohort
 from costar_cli.config.models import OptimiserConfig, RuntimeConfig
+from costar_cli.data import Dataset
 from costar_cli.errors import TrainingError
 from costar_cli.methods.base import Stage
 from costar_cli.methods.costar import contrastive, pretraining
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.shared.streams import ReplayedStream, Stream
-from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
-from costar_cli.train import Runtime, checkpoint, loop, pretrain
-from costar_cli.train.graphs import ReplayedSteps
-from costar_cli.train.group import GroupState
-from costar_cli.train.step import gradients, training_step
+from costar_cli.training import Runtime, checkpoint, loop, pretrain
+from costar_cli.training.graphs import ReplayedSteps
+from costar_cli.training.group import GroupState
+from costar_cli.training.step import gradients, training_step
 from tests.datasets.table_worlds import Listener
 from tests.fits import KilledError, fit_method, identity_of
 from tests.methods.invariant_worlds import NAMES, fit, registered, world

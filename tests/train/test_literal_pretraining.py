@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.literal_costar import LiteralEncoder, LiteralPretrainer
+from costar_cli.data import Dataset
 from costar_cli.methods.costar.architectures import make_encoder
 from costar_cli.methods.costar.pretraining import ENCODER, PREDICTOR, PretrainStage, augment
 from costar_cli.methods.shared.members import Params, stack_members
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.panel import Dataset
 from tests.train.worlds import ENCODER as SHAPE
 from tests.train.worlds import pretrain_stage
 

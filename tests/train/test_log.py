@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from costar_cli.data import Dataset
 from costar_cli.errors import MismatchError, StorageError, UsageError
-from costar_cli.panel import Dataset
-from costar_cli.train import TrainingLog, check_log
-from costar_cli.train.log import COLUMNS
+from costar_cli.training import TrainingLog, check_log
+from costar_cli.training.log import COLUMNS
 from tests.fits import KilledError, die_at_step
 from tests.train.worlds import run_finetune, run_pretrain
 

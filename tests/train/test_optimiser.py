@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from costar_cli.config.models import FinetuneConfig, OptimiserConfig, TrainingConfig
+from costar_cli.data import Dataset
 from costar_cli.errors import MismatchError
 from costar_cli.methods.shared.settings import NetworkConfig, TunedNetworkConfig
 from costar_cli.methods.shared.stage import Pace, PlainStage
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
-from costar_cli.train import RunIdentity, Runtime, loop
-from costar_cli.train.checkpoint import Checkpoint
-from costar_cli.train.group import GroupState
-from costar_cli.train.loop import TrainedMembers, train_members
-from costar_cli.train.optimiser import Adam, learning_rate
+from costar_cli.training import RunIdentity, Runtime, loop
+from costar_cli.training.checkpoint import Checkpoint
+from costar_cli.training.group import GroupState
+from costar_cli.training.loop import TrainedMembers, train_members
+from costar_cli.training.optimiser import Adam, learning_rate
 from tests.fits import KilledError, die_at_step
 from tests.train.worlds import CPU, EXACT, run_finetune, run_pretrain, same
 

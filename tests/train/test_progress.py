@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costar_cli.data import Dataset
 from costar_cli.methods.shared.stage import Pace
-from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
-from costar_cli.train import RunIdentity, Runtime
-from costar_cli.train.checkpoint import Checkpoint
-from costar_cli.train.loop import train_members
+from costar_cli.training import RunIdentity, Runtime
+from costar_cli.training.checkpoint import Checkpoint
+from costar_cli.training.loop import train_members
 from tests.train.worlds import CPU, supervised_stage
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from costar_cli.data import Dataset
 from costar_cli.errors import SignalHandler
-from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
-from costar_cli.train import RunIdentity, Runtime, loop
-from costar_cli.train.checkpoint import Checkpoint, Interrupt
-from costar_cli.train.group import GroupState
-from costar_cli.train.loop import train_members
+from costar_cli.training import RunIdentity, Runtime, loop
+from costar_cli.training.checkpoint import Checkpoint, Interrupt
+from costar_cli.training.group import GroupState
+from costar_cli.training.loop import train_members
 from tests.fits import KilledError, die_at_step
 from tests.train.worlds import CPU, EXACT, close, run_finetune, run_pretrain, same, supervised_stage
 

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from costar_cli.artifact import read_artifact, write_artifact
 from costar_cli.config.models import FinetuneConfig, RuntimeConfig
+from costar_cli.data import Dataset
 from costar_cli.errors import MismatchError
+from costar_cli.files import read_artifact, write_artifact
 from costar_cli.methods.registry import METHODS
-from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
-from costar_cli.train import RunIdentity, loop
-from costar_cli.train.checkpoint import Checkpoint
+from costar_cli.training import RunIdentity, loop
+from costar_cli.training.checkpoint import Checkpoint
 from tests.fits import KilledError, die_at_step, fit_method
 from tests.train.worlds import run_finetune, run_pretrain, same
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Dataset, Panel, Part, Scaler
 from costar_cli.methods import METHODS
 from costar_cli.methods.recurrent.settings import (
     CrnConfig,
@@ -18,12 +19,11 @@ from costar_cli.methods.recurrent.settings import (
 )
 from costar_cli.methods.regression.naive import LastValue
 from costar_cli.methods.shared.outcome_forms import choose_forms
-from costar_cli.panel import Dataset, Panel, Part, Scaler
 from costar_cli.reporting import NullReporter, both_errors
-from costar_cli.train import fit as fit_module
-from costar_cli.train import loop
-from costar_cli.train.group import MemberRecord
-from costar_cli.train.selection import Validation, ValidationWindows
+from costar_cli.training import fit as fit_module
+from costar_cli.training import loop
+from costar_cli.training.group import MemberRecord
+from costar_cli.training.selection import Validation, ValidationWindows
 from tests.fits import KilledError, die_at_step, fit_method, model_of
 from tests.methods.linear_worlds import linear_data, random_dataset
 from tests.train.worlds import EXACT, close, same

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from costar_cli.data import Dataset, Scaler
 from costar_cli.methods.shared.members import stack_members
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import Windows
-from costar_cli.panel import Dataset, Scaler
 from tests.train.worlds import pretrain_stage, supervised_stage
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.panel import Dataset, Part
-from costar_cli.panel.support import Lack, Support
+from costar_cli.data import Dataset, Part
+from costar_cli.data.support import Lack, Support
 from costar_cli.reporting import NullReporter
-from costar_cli.train import pretrain
-from costar_cli.train.identity import RunIdentity
+from costar_cli.training import pretrain
+from costar_cli.training.identity import RunIdentity
 from tests.fits import fit_method, model_of
 from tests.train.worlds import CPU, PRETRAIN
 

@@ -16,15 +16,15 @@ import psutil
 import pytest
 import torch
 
-from costar_cli.artifact import read_header
+from costar_cli.data import Dataset
+from costar_cli.data.store import write_dataset
+from costar_cli.files import read_header
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.panel import Dataset
-from costar_cli.panel.store import write_dataset
 from costar_cli.reporting import NullReporter
-from costar_cli.train import Runtime, runtime
-from costar_cli.train.group import GroupState
+from costar_cli.training import Runtime, runtime
+from costar_cli.training.group import GroupState
 from tests.fits import KilledError, die_at_step
 from tests.train.worlds import CPU, EXACT, close, pretrain_stage, run_pretrain, same, supervised_stage
 

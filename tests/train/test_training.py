@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 import torch
 
-from costar_cli.artifact import write_artifact
 from costar_cli.config.models import RuntimeConfig
+from costar_cli.data import Dataset, Part
 from costar_cli.errors import DataError, DeviceError, MismatchError, TrainingError, UsageError
-from costar_cli.evaluate import Candidate
+from costar_cli.evaluation import Candidate
+from costar_cli.files import write_artifact
 from costar_cli.methods.base import Fitted
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.registry import Method
-from costar_cli.panel import Dataset, Part
 from costar_cli.reporting import NullReporter
-from costar_cli.train import RunIdentity, Runtime, loop
-from costar_cli.train.checkpoint import Checkpoint
-from costar_cli.train.group import GroupState, MemberRecord
-from costar_cli.train.loop import train_members
-from costar_cli.train.step import Gradients, require_finite
+from costar_cli.training import RunIdentity, Runtime, loop
+from costar_cli.training.checkpoint import Checkpoint
+from costar_cli.training.group import GroupState, MemberRecord
+from costar_cli.training.loop import train_members
+from costar_cli.training.step import Gradients, require_finite
 from tests.fits import fit_method
 from tests.train.worlds import (
     CPU,

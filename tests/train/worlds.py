@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 
 from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
+from costar_cli.data import Dataset, Scaler
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
-from costar_cli.panel import Dataset, Scaler
-from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter
-from costar_cli.train import Trained, finetune, pretrain
+from costar_cli.training import Trained, finetune, pretrain
 from tests.fits import artifact_of, identity_of
 
 __all__ = [

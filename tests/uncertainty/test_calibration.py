@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from costar_cli.artifact import Artifact
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Dataset, Panel, PanelSchema, Queries, Scaler
+from costar_cli.data.windows import factual_windows
 from costar_cli.errors import ArtifactError, UsageError
+from costar_cli.files import Artifact
+from costar_cli.inference import OutcomeFacts, calibrate, calibration_of, estimate, halves, held_out
+from costar_cli.inference.calibration import Calibration
+from costar_cli.inference.conformal import GRID
 from costar_cli.methods import METHODS
-from costar_cli.panel import Dataset, Panel, PanelSchema, Queries, Scaler
-from costar_cli.panel.windows import factual_windows
 from costar_cli.plans import PlanRequest, TreatmentPlan
 from costar_cli.questions import estimate_outcomes
 from costar_cli.reporting import Reporter
-from costar_cli.uncertainty import OutcomeFacts, calibrate, calibration_of, estimate, halves, held_out
-from costar_cli.uncertainty.calibration import Calibration
-from costar_cli.uncertainty.conformal import GRID
 from tests.fits import artifact_of, fit_method, model_of
 from tests.methods.invariant_worlds import world
 from tests.methods.linear_worlds import random_dataset

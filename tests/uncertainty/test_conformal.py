@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.uncertainty.conformal import EDGES, GRID, LEAST_UNITS, bins_of, effective, merged, radii, table
+from costar_cli.inference.conformal import EDGES, GRID, LEAST_UNITS, bins_of, effective, merged, radii, table
 
 
 @given(

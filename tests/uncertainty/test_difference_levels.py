@@ -8,12 +8,12 @@ import pytest
 
 import costar_cli as costar
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.datasets.registry import truth_of
+from costar_cli.data import Dataset, Part, Queries
+from costar_cli.data.registry import truth_of
+from costar_cli.inference import calibration_of, differences, draws, estimate, has_range, is_joint, range_of
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.stack.model import StackModel
-from costar_cli.panel import Dataset, Part, Queries
-from costar_cli.uncertainty import calibration_of, differences, draws, estimate, has_range, is_joint, range_of
 from tests.fits import fit_method, model_of
 from tests.methods.invariant_worlds import world
 

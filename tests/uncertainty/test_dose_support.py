@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from costar_cli.panel import Part, Queries, Scaler, as_plans
-from costar_cli.uncertainty.practice import DoseRecord, Practice
+from costar_cli.data import Part, Queries, Scaler, as_plans
+from costar_cli.inference.practice import DoseRecord, Practice
 from tests.dose_worlds import linear_doses
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Queries
+from costar_cli.data.windows import factual_windows
+from costar_cli.inference import asks_once, differences, draws, estimate, tells_differences
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Queries
-from costar_cli.panel.windows import factual_windows
-from costar_cli.uncertainty import asks_once, differences, draws, estimate, tells_differences
 from tests.fits import fit_method, model_of
 from tests.methods.invariant_worlds import world
 

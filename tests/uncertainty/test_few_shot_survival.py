@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Dataset, Part, Queries
 from costar_cli.errors import ArtifactError
+from costar_cli.inference import Survival, survival_of
+from costar_cli.inference.at_risk import AtRisk
+from costar_cli.inference.practice import nothing_ahead
+from costar_cli.inference.rates import loss_of_rates
+from costar_cli.inference.survival import log_loss
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Part, Queries
-from costar_cli.uncertainty import Survival, survival_of
-from costar_cli.uncertainty.at_risk import AtRisk
-from costar_cli.uncertainty.practice import nothing_ahead
-from costar_cli.uncertainty.rates import loss_of_rates
-from costar_cli.uncertainty.survival import log_loss
 from tests.fits import fit_method, model_of
 from tests.mortal_world import mortal_dataset, true_ends
 from tests.uncertainty.test_rates import fitted as fitted_rates

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from costar_cli.panel import Dataset
-from costar_cli.uncertainty import Calibration, calibrate, draws, estimate, held_out
-from costar_cli.uncertainty.conformal import bins_of, table
-from costar_cli.uncertainty.estimates import FLOOR, Answers, _Moments
-from costar_cli.uncertainty.floor import FLOORS, HeldOut, best_floor
+from costar_cli.data import Dataset
+from costar_cli.inference import Calibration, calibrate, draws, estimate, held_out
+from costar_cli.inference.conformal import bins_of, table
+from costar_cli.inference.estimates import FLOOR, Answers, _Moments
+from costar_cli.inference.floor import FLOORS, HeldOut, best_floor
 from tests.methods.invariant_worlds import world
 from tests.uncertainty.test_calibration import Guess, facts, guess
 

@@ -8,16 +8,16 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from costar_cli.data import Panel, PanelSchema, Part, Queries, Scaler, TreatmentEncoding, Variable
+from costar_cli.data.dose import Dose
+from costar_cli.inference import Estimates, draws, estimate
+from costar_cli.inference.floor import LEVEL, mean_score
+from costar_cli.inference.overlap import _cross_fitted
+from costar_cli.inference.practice import CELLS, Courses, DoseRecord, Practice, decisions_of
+from costar_cli.inference.support import Limits, PlanSupport
+from costar_cli.inference.weights import log_ratios
 from costar_cli.methods.base import PredictiveDistribution
 from costar_cli.methods.stack.model import StackModel
-from costar_cli.panel import Panel, PanelSchema, Part, Queries, Scaler, TreatmentEncoding, Variable
-from costar_cli.panel.dose import Dose
-from costar_cli.uncertainty import Estimates, draws, estimate
-from costar_cli.uncertainty.floor import LEVEL, mean_score
-from costar_cli.uncertainty.overlap import _cross_fitted
-from costar_cli.uncertainty.practice import CELLS, Courses, DoseRecord, Practice, decisions_of
-from costar_cli.uncertainty.support import Limits, PlanSupport
-from costar_cli.uncertainty.weights import log_ratios
 from tests.dose_worlds import linear_doses
 from tests.fits import model_of
 from tests.methods.linear_worlds import linear_data

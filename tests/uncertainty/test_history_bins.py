@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.panel import Panel, PanelSchema, Scaler, TreatmentEncoding, Variable
-from costar_cli.panel.windows import factual_windows
-from costar_cli.uncertainty import Calibration, Estimates, OutcomeFacts, calibrate, estimate, held_out
-from costar_cli.uncertainty.conformal import LENGTHS, bins_of_length
+from costar_cli.data import Panel, PanelSchema, Scaler, TreatmentEncoding, Variable
+from costar_cli.data.windows import factual_windows
+from costar_cli.inference import Calibration, Estimates, OutcomeFacts, calibrate, estimate, held_out
+from costar_cli.inference.conformal import LENGTHS, bins_of_length
 from tests.uncertainty.test_calibration import Guess
 
 ROWS, HORIZON = 24, 2

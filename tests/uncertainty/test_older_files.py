@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from costar_cli.datasets.linear.settings import LinearGaussianConfig
-from costar_cli.datasets.linear.simulate import simulate_linear
+from costar_cli.data.linear.settings import LinearGaussianConfig
+from costar_cli.data.linear.simulate import simulate_linear
+from costar_cli.data.windows import factual_windows
+from costar_cli.inference import calibration_of, estimate, support_of
 from costar_cli.methods.stored import load_model
-from costar_cli.panel.windows import factual_windows
 from costar_cli.reporting import NullReporter
-from costar_cli.uncertainty import calibration_of, estimate, support_of
 from tests.artifact.make_archives import ARCHIVES
 
 

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
-from costar_cli.figures.data_report.charts import figures
-from costar_cli.pages import report_page, report_tables
-from costar_cli.panel import Dataset, Part, Variable
-from costar_cli.panel.report import describe_dataset
+from costar_cli.data import Dataset, Part, Variable
+from costar_cli.data.report import describe_dataset
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
+from costar_cli.inference.overlap import Overlap, describe_overlap
+from costar_cli.report.figures.data_report.charts import figures
+from costar_cli.report.pages import report_page, report_tables
 from costar_cli.reporting import NullReporter
-from costar_cli.uncertainty.overlap import Overlap, describe_overlap
 from tests.methods.linear_worlds import fit, linear_data
 
 

@@ -6,16 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Dataset, Panel, Queries
+from costar_cli.data.support import Support
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
+from costar_cli.data.windows import factual_windows
 from costar_cli.errors import ArtifactError
+from costar_cli.inference import NOT_JUDGED, Lights, estimate, support_of
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Panel, Queries
-from costar_cli.panel.support import Support
-from costar_cli.panel.windows import factual_windows
 from costar_cli.reporting import NullReporter
-from costar_cli.train import Trained
-from costar_cli.uncertainty import NOT_JUDGED, Lights, estimate, support_of
+from costar_cli.training import Trained
 from tests.methods.linear_worlds import fit, linear_data, model_of
 
 CHEMO, RADIO = 1, 2  # columns of the tumour's classes

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.evaluate.score import mean_predictions
+from costar_cli.data import Dataset, Panel, PanelSchema, Part, Variable
+from costar_cli.data.transforms import _log_normal
+from costar_cli.evaluation.score import mean_predictions
+from costar_cli.inference import calibration_of, estimate, facts_of, possible
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Variable
-from costar_cli.panel.transforms import _log_normal
 from costar_cli.questions import Cohort, answer_cohort
 from costar_cli.questions.answers import ask_plans
-from costar_cli.uncertainty import calibration_of, estimate, facts_of, possible
 from tests.feedback_worlds import LINEAR
 from tests.fits import fit_method, model_of
 from tests.whatif.whatif_worlds import request_of

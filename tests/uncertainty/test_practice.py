@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from costar_cli.panel import Dataset, Panel, PanelSchema, Queries, Scaler, TreatmentEncoding, Variable
-from costar_cli.panel.windows import factual_windows
-from costar_cli.uncertainty.practice import Practice, decisions_of
+from costar_cli.data import Dataset, Panel, PanelSchema, Queries, Scaler, TreatmentEncoding, Variable
+from costar_cli.data.windows import factual_windows
+from costar_cli.inference.practice import Practice, decisions_of
 from tests.methods.linear_worlds import linear_data, random_panel
 
 SCHEMA = PanelSchema(
@@ -122,7 +122,7 @@ def test_long_horizons_are_answered_in_parts(random_world: tuple[Panel, Practice
     plan = np.tile(np.eye(SCHEMA.treatments.width, dtype=np.uint8)[0], (1_200, 60, 1))
     queries = Queries(np.arange(1_200, dtype=np.int32) % 60, np.ones(1_200, np.int16), plan)
     whole = practice.log_probability(panel, queries, nothing(queries))
-    monkeypatch.setattr("costar_cli.uncertainty.practice.CHUNK", 50_000)
+    monkeypatch.setattr("costar_cli.inference.practice.CHUNK", 50_000)
     tracemalloc.start()
     in_parts = practice.log_probability(panel, queries, nothing(queries))
     _, peak = tracemalloc.get_traced_memory()

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from costar_cli.panel import End, Panel, PanelSchema, Queries, Scaler, TreatmentEncoding, Variable
-from costar_cli.panel.dose import Dose
-from costar_cli.panel.visits import ELAPSED
-from costar_cli.uncertainty import Hazards, OutcomeFacts
-from costar_cli.uncertainty.rates import ends_in, fit_rates
-from costar_cli.uncertainty.survival import AtRisk
+from costar_cli.data import End, Panel, PanelSchema, Queries, Scaler, TreatmentEncoding, Variable
+from costar_cli.data.dose import Dose
+from costar_cli.data.visits import ELAPSED
+from costar_cli.inference import Hazards, OutcomeFacts
+from costar_cli.inference.rates import ends_in, fit_rates
+from costar_cli.inference.survival import AtRisk
 
 EFFECT, SLOPE, DEATH, RECOVERY = 1.0, 0.8, -6.0, 0.002  # of the drug and of the level on the log rate of death; per day
 GAP = Dose.learn(ELAPSED, np.array([1.0, 60.0]), unit="day").model_copy(update={"elapsed": 14.0})
@@ -99,7 +99,7 @@ def test_expected_ends_are_as_many_as_came_by_time_at_risk(world: tuple[Panel, H
 
 def test_thinned_steps_give_the_same_rates(world: tuple[Panel, Hazards], monkeypatch: pytest.MonkeyPatch) -> None:
     panel, hazards = world
-    monkeypatch.setattr("costar_cli.uncertainty.survival.MOST_DECISIONS", 6_000)
+    monkeypatch.setattr("costar_cli.inference.survival.MOST_DECISIONS", 6_000)
     fewer, asked = fitted(panel), ask(panel, 1, drug=1, days=14.0)
     nothing = np.zeros((len(asked), 1, 1))
     both = [found.along(panel, asked, nothing)[..., :2].mean() for found in (hazards, fewer)]

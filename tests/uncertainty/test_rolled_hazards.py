@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Dataset, Panel, Part, Queries, Scaler, Variable
 from costar_cli.errors import ArtifactError
+from costar_cli.inference import Hazards, OutcomeFacts, survival_of
+from costar_cli.inference.course_errors import CourseErrors, least_squares_share
+from costar_cli.inference.survival_fit import survival_windows
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Panel, Part, Queries, Scaler, Variable
-from costar_cli.uncertainty import Hazards, OutcomeFacts, survival_of
-from costar_cli.uncertainty.course_errors import CourseErrors, least_squares_share
-from costar_cli.uncertainty.survival_fit import survival_windows
 from tests.fits import fit_method, model_of
 from tests.mortal_world import MORTAL, mortal_dataset, mortal_panel, true_ends
 

@@ -5,10 +5,10 @@ import pytest
 from scipy.optimize import linprog
 from scipy.stats import norm
 
-from costar_cli.panel import Scaler
-from costar_cli.uncertainty import Calibration, Estimates, OutcomeFacts
-from costar_cli.uncertainty.conformal import EDGES, GRID
-from costar_cli.uncertainty.sensitivity import Confounded, Tails, largest_gamma, weight_bounds
+from costar_cli.data import Scaler
+from costar_cli.inference import Calibration, Estimates, OutcomeFacts
+from costar_cli.inference.conformal import EDGES, GRID
+from costar_cli.inference.sensitivity import Confounded, Tails, largest_gamma, weight_bounds
 from tests.methods.linear_worlds import linear_data
 
 

@@ -9,11 +9,11 @@ from scipy.optimize import linprog
 from scipy.special import expit
 from scipy.stats import norm
 
-from costar_cli.panel import Queries
+from costar_cli.data import Queries
+from costar_cli.inference import Estimates
+from costar_cli.inference.practice import Practice
+from costar_cli.inference.sensitivity import SHARES, Confounded, Tails, weight_bounds
 from costar_cli.questions.sensitivity import ASSUMPTIONS
-from costar_cli.uncertainty import Estimates
-from costar_cli.uncertainty.practice import Practice
-from costar_cli.uncertainty.sensitivity import SHARES, Confounded, Tails, weight_bounds
 from tests.uncertainty.test_sensitivity import asked, estimates_of, normal_errors
 
 N, DRAWN = 200_000, 2_000

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from costar_cli.uncertainty import Estimates
-from costar_cli.uncertainty.conformal import GRID
-from costar_cli.uncertainty.sensitivity import Confounded, Tails
+from costar_cli.inference import Estimates
+from costar_cli.inference.conformal import GRID
+from costar_cli.inference.sensitivity import Confounded, Tails
 from tests.uncertainty.test_sensitivity import normal_errors
 
 FLAT = 2.0  # sds: the limit at all of the highest levels

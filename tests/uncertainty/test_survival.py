@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor, tumor_truth
+from costar_cli.data import Dataset, End, Panel, PanelSchema, Part, Queries, Scaler, TreatmentEncoding, Variable
+from costar_cli.data.panel import join_panels
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor, tumor_truth
 from costar_cli.errors import ArtifactError
-from costar_cli.panel import Dataset, End, Panel, PanelSchema, Part, Queries, Scaler, TreatmentEncoding, Variable
-from costar_cli.panel.panel import join_panels
+from costar_cli.inference import Hazards, OutcomeFacts, survival_of
+from costar_cli.inference.survival import AtRisk, log_loss
 from costar_cli.reporting import NullReporter
-from costar_cli.uncertainty import Hazards, OutcomeFacts, survival_of
-from costar_cli.uncertainty.survival import AtRisk, log_loss
 from tests.fits import fit_method, model_of
 
 SCHEMA = PanelSchema(
@@ -101,7 +101,7 @@ def test_losses_come_after_the_last_step_and_deaths_show_at_it() -> None:
 
 def test_thinned_steps_give_the_same_hazards(mortal: tuple[Panel, Hazards], monkeypatch: pytest.MonkeyPatch) -> None:
     panel, hazards = mortal
-    monkeypatch.setattr("costar_cli.uncertainty.survival.MOST_DECISIONS", 8_000)
+    monkeypatch.setattr("costar_cli.inference.survival.MOST_DECISIONS", 8_000)
     fewer, asked = fitted(panel), ask(500, 2, np.array([[0], [1]]))
     nothing = np.zeros((len(asked), 1, 1))
     both = [found.along(panel, asked, nothing)[..., 0].mean() for found in (hazards, fewer)]

@@ -7,11 +7,11 @@ import pytest
 from scipy.special import expit
 from scipy.stats import norm
 
-from costar_cli.panel import End, Panel, PanelSchema, Queries, Scaler, TreatmentEncoding, Variable
-from costar_cli.uncertainty import Hazards, OutcomeFacts
-from costar_cli.uncertainty.practice import DOSES, KNOTS
-from costar_cli.uncertainty.rates import ends_in, expected_ends
-from costar_cli.uncertainty.survival import BEFORE_ENDS, USUAL
+from costar_cli.data import End, Panel, PanelSchema, Queries, Scaler, TreatmentEncoding, Variable
+from costar_cli.inference import Hazards, OutcomeFacts
+from costar_cli.inference.practice import DOSES, KNOTS
+from costar_cli.inference.rates import ends_in, expected_ends
+from costar_cli.inference.survival import BEFORE_ENDS, USUAL
 
 SCHEMA = PanelSchema(
     treatments=TreatmentEncoding(mode="multilabel", names=("drug",), levels=(("off", "on"),)),

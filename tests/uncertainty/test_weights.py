@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costar_cli.data.windows import factual_windows
 from costar_cli.errors import ArtifactError, UsageError
-from costar_cli.panel.windows import factual_windows
+from costar_cli.inference import Calibration, calibration_of, estimate
+from costar_cli.inference.conformal import GRID, effective, radii
+from costar_cli.inference.weights import weights_of
 from costar_cli.plans import TreatmentPlan, parse_plans
 from costar_cli.questions import estimate_outcomes
 from costar_cli.questions.widen import widened
-from costar_cli.uncertainty import Calibration, calibration_of, estimate
-from costar_cli.uncertainty.conformal import GRID, effective, radii
-from costar_cli.uncertainty.weights import weights_of
 from tests.methods.linear_worlds import fit, linear_data, model_of
 
 LEVEL = np.array([0.9])

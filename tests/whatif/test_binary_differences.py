@@ -3,8 +3,8 @@
 import pytest
 
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Part
 from costar_cli.methods import METHODS
-from costar_cli.panel import Part
 from costar_cli.questions import WhatIfReport, estimate_outcomes
 from tests.feedback_worlds import BINARY, LINEAR, FeedbackWorld
 from tests.fits import fit_method, model_of

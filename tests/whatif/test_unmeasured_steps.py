@@ -11,18 +11,18 @@ import pytest
 
 import costar_cli
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Dataset, Panel, Part
+from costar_cli.data.support import Support
 from costar_cli.errors import UsageError
-from costar_cli.figures.whatif import _band
+from costar_cli.inference import UNMEASURED, support_of
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Panel, Part
-from costar_cli.panel.support import Support
 from costar_cli.questions import Averager, Cohort, Tally, answer_cohort, estimate_outcomes
 from costar_cli.questions.rows import tidy_columns
+from costar_cli.questions.search import SearchRequest, search
 from costar_cli.questions.sensitivity import sensitivity
 from costar_cli.questions.tables import answer_table
-from costar_cli.search import SearchRequest, search
-from costar_cli.uncertainty import UNMEASURED, support_of
+from costar_cli.report.figures.whatif import _band
 from tests.feedback_worlds import LINEAR
 from tests.fits import fit_method, model_of
 from tests.whatif.whatif_worlds import request_of

@@ -19,12 +19,12 @@ from whatif_worlds import (
     request_of,
 )
 
+from costar_cli.cli.answers import show_answers
+from costar_cli.data import Part
+from costar_cli.data.schema import step_axis, step_word, steps_axis
 from costar_cli.errors import UsageError
-from costar_cli.panel import Part
-from costar_cli.panel.schema import step_axis, step_word, steps_axis
 from costar_cli.plans import PlanRequest, TreatmentPlan
-from costar_cli.steps.answers import show_answers
-from costar_cli.ui.output import Output
+from costar_cli.reporting.output import Output
 
 
 def simulated(dataset, part, row, origin, values):

@@ -18,13 +18,13 @@ from whatif_worlds import (
     request_of,
 )
 
+from costar_cli.data import Part
 from costar_cli.errors import MismatchError, TrainingError, UsageError
-from costar_cli.figures.whatif import draw_whatif
-from costar_cli.pages.whatif import whatif_page
-from costar_cli.panel import Part
+from costar_cli.inference.conformal import GRID
 from costar_cli.questions import COLUMNS, estimate_outcomes
 from costar_cli.questions.tables import difference_title
-from costar_cli.uncertainty.conformal import GRID
+from costar_cli.report.figures.whatif import draw_whatif
+from costar_cli.report.pages.whatif import whatif_page
 
 
 def test_a_known_effect_is_recovered_within_its_band():

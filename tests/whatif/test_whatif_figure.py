@@ -9,9 +9,9 @@ from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from whatif_worlds import SCHEMAS, TUMOR, LinearModel, make_dataset
 
-from costar_cli.figures.whatif import draw_whatif
 from costar_cli.plans import parse_plans
 from costar_cli.questions import estimate_outcomes
+from costar_cli.report.figures.whatif import draw_whatif
 from tests.evaluate.figure_checks import assert_readable, texts
 
 LONG = "a plan that somebody wrote down in full, with all its words"

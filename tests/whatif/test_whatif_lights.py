@@ -7,23 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.artifact import read_artifact
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
-from costar_cli.figures import whatif
-from costar_cli.figures.sensitivity import plot_sensitivity
-from costar_cli.figures.style import PLAN_COLOURS, plan_style
-from costar_cli.figures.whatif_lights import light_handles
-from costar_cli.panel import Dataset
+from costar_cli.cli.answers import show_lights
+from costar_cli.data import Dataset
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
+from costar_cli.files import read_artifact
+from costar_cli.inference import Lights
 from costar_cli.plans import parse_plans
 from costar_cli.questions import WhatIfReport, estimate_outcomes, write_csv, write_estimates
 from costar_cli.questions.sensitivity import sensitivity
 from costar_cli.questions.support import _Told
+from costar_cli.report.figures import whatif
+from costar_cli.report.figures.sensitivity import plot_sensitivity
+from costar_cli.report.figures.style import PLAN_COLOURS, plan_style
+from costar_cli.report.figures.whatif_lights import light_handles
 from costar_cli.reporting import NullReporter
-from costar_cli.steps.answers import show_lights
-from costar_cli.train import Trained
-from costar_cli.ui.output import Output
-from costar_cli.uncertainty import Lights
+from costar_cli.reporting.output import Output
+from costar_cli.training import Trained
 from tests.methods.linear_worlds import fit, model_of
 
 CHEMO, RADIO = {"chemotherapy": 1}, {"radiotherapy": 1}

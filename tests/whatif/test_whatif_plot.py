@@ -7,10 +7,10 @@ import pytest
 from whatif_worlds import SCHEMAS, TUMOR, LinearModel, make_dataset
 
 from costar_cli.errors import StorageError, UsageError
-from costar_cli.figures.style import label_text, plan_style
-from costar_cli.figures.whatif import plot_whatif
 from costar_cli.plans import parse_plans
 from costar_cli.questions import estimate_outcomes
+from costar_cli.report.figures.style import label_text, plan_style
+from costar_cli.report.figures.whatif import plot_whatif
 
 PNG = b"\x89PNG\r\n\x1a\n"
 STEPS = {"tumor": {"chemotherapy": 1}, "icu": {"ventilation": 1}, "retail": {"price_class": "-20 %"}}

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from costar_cli.data import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable
 from costar_cli.errors import UsageError
-from costar_cli.figures.sensitivity import plot_sensitivity
+from costar_cli.inference import calibration_of, estimate, support_of
+from costar_cli.inference.sensitivity import Confounded
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable
 from costar_cli.plans import PlanRequest, TreatmentPlan
 from costar_cli.questions import estimate_outcomes
 from costar_cli.questions.sensitivity import Sensitivity, flip_words, sensitivity
-from costar_cli.uncertainty import calibration_of, estimate, support_of
-from costar_cli.uncertainty.sensitivity import Confounded
+from costar_cli.report.figures.sensitivity import plot_sensitivity
 from simulators.linear_gaussian import LinearGaussian
 from tests.methods.linear_worlds import fit, linear_data, model_of
 

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 from whatif_worlds import TUMOR, LinearModel, make_dataset
 
-from costar_cli.artifact import read_artifact
 from costar_cli.errors import StorageError
+from costar_cli.files import read_artifact
 from costar_cli.plans import parse_plans
 from costar_cli.questions import COLUMNS, estimate_outcomes, write_csv, write_estimates
 

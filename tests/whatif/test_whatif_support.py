@@ -15,9 +15,9 @@ from whatif_worlds import (
     request_of,
 )
 
+from costar_cli.data import Part
+from costar_cli.data.support import Support
 from costar_cli.errors import MismatchError, UsageError
-from costar_cli.panel import Part
-from costar_cli.panel.support import Support
 from costar_cli.questions import estimate_outcomes
 from costar_cli.reporting import NullReporter
 

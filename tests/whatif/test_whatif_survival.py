@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Dataset
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.errors import UsageError
-from costar_cli.figures.whatif import plot_whatif
+from costar_cli.inference import Estimates, Played, Resolved, estimate, goes_on
 from costar_cli.methods.base import FittedModel
-from costar_cli.pages.whatif import whatif_page
-from costar_cli.panel import Dataset
-from costar_cli.plans import Moments, Played, Resolved, parse_plans
+from costar_cli.plans import Moments, parse_plans
 from costar_cli.plans.untrusted import Problems
 from costar_cli.questions import (
     Averager,
@@ -29,10 +28,11 @@ from costar_cli.questions import (
     write_csv,
 )
 from costar_cli.questions.answers import ask_plans
+from costar_cli.questions.search import Candidates, Constraints, Objective, SearchQuestion, no_treatment, search
 from costar_cli.questions.tables import survival_table
+from costar_cli.report.figures.whatif import plot_whatif
+from costar_cli.report.pages.whatif import whatif_page
 from costar_cli.reporting import NullReporter
-from costar_cli.search import Candidates, Constraints, Objective, SearchQuestion, no_treatment, search
-from costar_cli.uncertainty import Estimates, estimate, goes_on
 from tests.cli.cli_world import DOCUMENTS
 from tests.fits import fit_method, model_of
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from whatif_worlds import LinearModel
 
-from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.data import Part
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.errors import UsageError
-from costar_cli.panel import Part
 from costar_cli.plans import PlanRequest, TreatmentPlan, parse_plans
 from costar_cli.questions import estimate_outcomes
 from costar_cli.reporting import NullReporter

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from costar_cli.data import Dataset, Panel, PanelSchema, Part, Scaler, TreatmentEncoding, Variable
+from costar_cli.inference import Calibration, OutcomeFacts
+from costar_cli.inference.conformal import EDGES, GRID
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
-from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Scaler, TreatmentEncoding, Variable
 from costar_cli.plans import parse_plans
 from costar_cli.questions import estimate_outcomes
-from costar_cli.uncertainty import Calibration, OutcomeFacts
-from costar_cli.uncertainty.conformal import EDGES, GRID
 
 TUMOR = PanelSchema(
     treatments=TreatmentEncoding(

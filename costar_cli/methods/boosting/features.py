@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.data import Panel, Scaler, TreatmentEncoding
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, usual_size
-from costar_cli.panel import Panel, Scaler, TreatmentEncoding
 
 __all__ = ["DECAYS", "Floats", "Histories", "history_width", "plan_columns"]
 

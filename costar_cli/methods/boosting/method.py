@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.data import Panel, Part
+from costar_cli.data.panel import join_panels
 from costar_cli.errors import DataError, Termination
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.boosting.features import Histories, plan_columns
@@ -16,8 +18,6 @@ from costar_cli.methods.boosting.settings import BoostingConfig
 from costar_cli.methods.boosting.trees import Forest
 from costar_cli.methods.shared.outcome_forms import LIMITS, choose_forms
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
-from costar_cli.panel import Panel, Part
-from costar_cli.panel.panel import join_panels
 
 __all__ = ["BOOSTING", "BoostingMethod", "spread_rows"]
 

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from costar_cli.artifact import Artifact
+from costar_cli.data import Panel, Queries
+from costar_cli.files import Artifact
 from costar_cli.methods.boosting.features import Floats, Histories, history_width, plan_columns
 from costar_cli.methods.boosting.settings import MOST_LAGS
 from costar_cli.methods.boosting.trees import Forest, Reached
@@ -18,7 +19,6 @@ from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.plan_forks import distinct_plans
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel
-from costar_cli.panel import Panel, Queries
 
 __all__ = ["BoostingModel", "forest_params"]
 

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from costar_cli.config.choices import CovariatesName, DecoderName, OutputName
 from costar_cli.config.models import EncoderConfig
+from costar_cli.data import TreatmentEncoding
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.costar.predictor import (
     DEFAULT_DECODER,
     AutoregressivePredictor,
@@ -23,8 +25,6 @@ from costar_cli.methods.shared.members import Dims, Params, call_members
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
 from costar_cli.methods.shared.structured import Predicted, StructuredDecoder, predict_ahead
 from costar_cli.methods.shared.windows import Windows
-from costar_cli.panel import TreatmentEncoding
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["Asked", "CostarStates", "Decoder", "DecoderShape", "make_decoder"]
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from costar_cli.config.choices import InputsName
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.shared.members import Dims
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["EncoderInputs"]
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from costar_cli.config.choices import DecoderName, OutputName
 from costar_cli.config.models import STRUCTURED, EncoderConfig, FinetuneConfig
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.costar.decoding import DecoderShape
@@ -16,7 +17,6 @@ from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, choose_forms
 from costar_cli.methods.shared.stage import one_stage
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["COSTAR", "CostarMethod"]
 

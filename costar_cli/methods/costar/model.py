@@ -14,8 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from costar_cli.artifact import Artifact
 from costar_cli.config.models import EncoderConfig
+from costar_cli.data import Panel, Queries
+from costar_cli.data.tensors import PanelTensors
+from costar_cli.files import Artifact
 from costar_cli.methods.costar.architectures import make_encoder
 from costar_cli.methods.costar.decoding import Asked, CostarStates, Decoder, DecoderShape, make_decoder
 from costar_cli.methods.costar.inputs import EncoderInputs
@@ -25,8 +27,6 @@ from costar_cli.methods.registry import Adjusts
 from costar_cli.methods.shared.members import member_module, submodule
 from costar_cli.methods.shared.plan_forks import distinct_plans, runs
 from costar_cli.methods.shared.trained import AnswerJob, SeriesModel, read_fields
-from costar_cli.panel import Panel, Queries
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["CostarModel", "answer_queries"]
 

@@ -9,8 +9,8 @@ from torch.nn import functional
 
 from costar_cli.config.choices import DecoderName
 from costar_cli.config.models import EncoderConfig
+from costar_cli.data import TreatmentEncoding
 from costar_cli.methods.shared.members import Dims
-from costar_cli.panel import TreatmentEncoding
 
 __all__ = [
     "DEFAULT_DECODER",

@@ -7,12 +7,12 @@ from typing import ClassVar, Protocol, Self
 import torch
 from torch import Tensor, nn
 
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.shared.balancing import masked_mean, sum_of_observed
 from costar_cli.methods.shared.members import Dims, Params, call_members
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import SubjectRows, Windows
-from costar_cli.panel.tensors import PanelTensors
 
 CHUNK = 1024  # subjects whose steps are guessed at once
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from costar_cli.config.models import PretrainConfig
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import StepLoss
 from costar_cli.methods.costar.architectures import make_encoder
 from costar_cli.methods.costar.contrastive import info_nce, log_n_reference, spectral_loss
@@ -22,7 +23,6 @@ from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.stage import PlainStage, initial_params
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import SubjectRows
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["PretrainStage", "augment", "augment_with_statics"]
 

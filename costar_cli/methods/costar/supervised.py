@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from costar_cli.config.models import EncoderConfig, FinetuneConfig
+from costar_cli.data import TreatmentEncoding
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import StepLoss
 from costar_cli.methods.costar.architectures import make_encoder
 from costar_cli.methods.costar.decoding import DecoderShape, make_decoder
@@ -20,8 +22,6 @@ from costar_cli.methods.shared.outcome_forms import OutcomeScale
 from costar_cli.methods.shared.stage import PlainStage, initial_params
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import SubjectRows
-from costar_cli.panel import TreatmentEncoding
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["SupervisedStage", "step_weights"]
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from costar_cli.data import PanelSchema
 from costar_cli.methods.growth.gru import run_gru
 from costar_cli.methods.growth.settings import GrowthNetworkConfig
 from costar_cli.methods.shared.covariate_law import Reach
@@ -13,7 +14,6 @@ from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.rolled import RolledNetwork
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import Windows
-from costar_cli.panel import PanelSchema
 
 
 class GrowthNetwork(RolledNetwork):

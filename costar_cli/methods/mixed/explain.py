@@ -6,14 +6,14 @@ from typing import Final
 
 import numpy as np
 
+from costar_cli.data import PanelSchema, TreatmentEncoding
+from costar_cli.data.dose import Dose
+from costar_cli.data.schema import step_word
+from costar_cli.data.visits import elapsed_dose
 from costar_cli.methods.mixed.law import Floats, GrowthLaw, Series
 from costar_cli.methods.mixed.likelihood import Effects
 from costar_cli.methods.shared.doses import dose_names
 from costar_cli.methods.shared.outcome_forms import LEVEL_UNIT
-from costar_cli.panel import PanelSchema, TreatmentEncoding
-from costar_cli.panel.dose import Dose
-from costar_cli.panel.schema import step_word
-from costar_cli.panel.visits import elapsed_dose
 
 __all__ = ["explain"]
 

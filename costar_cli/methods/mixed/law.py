@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from costar_cli.data import Panel, Scaler, TreatmentEncoding
+from costar_cli.data.visits import elapsed
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.outcome_forms import LEVEL_UNIT, usual_size
-from costar_cli.panel import Panel, Scaler, TreatmentEncoding
-from costar_cli.panel.visits import elapsed
 
 __all__ = [
     "Basis",

@@ -8,6 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from costar_cli.data import PanelSchema, Part
+from costar_cli.data.findings import counted, shown
+from costar_cli.data.panel import join_panels
 from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.mixed.apart import tell_apart
@@ -21,9 +24,6 @@ from costar_cli.methods.mixed.settings import MixedConfig
 from costar_cli.methods.shared.doses import given_names
 from costar_cli.methods.shared.outcome_forms import may_be_relative
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
-from costar_cli.panel import PanelSchema, Part
-from costar_cli.panel.findings import counted, shown
-from costar_cli.panel.panel import join_panels
 
 __all__ = ["MIXED"]
 

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 from scipy.special import expit, log_ndtr, ndtri
 
-from costar_cli.artifact import Artifact
+from costar_cli.data import Panel, Queries
+from costar_cli.data.visits import elapsed, elapsed_dose
+from costar_cli.files import Artifact
 from costar_cli.methods.base import Decide, PredictiveDistribution
 from costar_cli.methods.mixed.covariates import CovariateEquations, equations_of, equations_shapes
 from costar_cli.methods.mixed.law import Floats, GrowthLaw, Series, carried, remaining
@@ -22,8 +24,6 @@ from costar_cli.methods.mixed.rollout import Given, Rollout, State
 from costar_cli.methods.registry import Adjusts
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
-from costar_cli.panel import Panel, Queries
-from costar_cli.panel.visits import elapsed, elapsed_dose
 from costar_cli.reporting import with_warnings
 
 __all__ = ["Histories", "MixedModel"]

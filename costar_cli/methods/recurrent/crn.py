@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from costar_cli.data import Panel, TreatmentMode
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import Fit, FitTask
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel
@@ -36,8 +38,6 @@ from costar_cli.methods.shared.rolled_model import fit_rolled
 from costar_cli.methods.shared.stage import AlphaSchedule, NetworkTraining, encoder_then_decoder
 from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.windows import Column, Windows
-from costar_cli.panel import Panel, TreatmentMode
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["CRN", "CRN_ERM", "CrnStage", "crn_decoder", "crn_encoder"]
 

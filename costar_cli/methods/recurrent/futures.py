@@ -11,8 +11,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["Draws", "Residuals", "has_residuals", "known_position", "known_targets", "usable_length"]
 

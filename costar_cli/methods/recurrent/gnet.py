@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.recurrent.futures import (
@@ -34,7 +35,6 @@ from costar_cli.methods.shared.stage import NetworkTraining, one_stage
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.windows import Column, SubjectRows, Windows
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["GNET", "ConditionalHead", "GNetModel", "gnet_network"]
 

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from costar_cli.data import Panel, Queries
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.recurrent.lstm import LstmState
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, over_subjects
 from costar_cli.methods.shared.members import member_module
 from costar_cli.methods.shared.microbatches import microbatch_size
 from costar_cli.methods.shared.trained import AnswerJob, NetworkModel
-from costar_cli.panel import Panel, Queries
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["Histories", "Networks", "QueryBatch", "RecurrentModel", "state_at"]
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import StepLoss
 from costar_cli.methods.recurrent.lstm import LstmPass, LstmState, Masks, draw_masks, variational_lstm
 from costar_cli.methods.shared.balancing import masked_mean
@@ -15,7 +16,6 @@ from costar_cli.methods.shared.microbatches import encode_in_microbatches, micro
 from costar_cli.methods.shared.stage import NetworkStage
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import Column, Windows
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["Make", "Passed", "Read", "RecurrentNetwork", "RecurrentStage", "over_members", "over_subjects"]
 

@@ -12,6 +12,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import Fit, FitTask
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel, state_at
@@ -25,7 +26,6 @@ from costar_cli.methods.shared.rolled_model import fit_rolled
 from costar_cli.methods.shared.stage import NetworkTraining, encoder_then_decoder, stage_shares
 from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.windows import Column, OriginRows, SubjectRows, Windows
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["RMSN", "rmsn_networks"]
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from costar_cli.data import PanelSchema
 from costar_cli.methods.recurrent.lstm import draw_masks, variational_lstm
 from costar_cli.methods.recurrent.settings import CrnConfig, CrnErmConfig, RmsnConfig
 from costar_cli.methods.shared.balancing import Balancer
@@ -15,7 +16,6 @@ from costar_cli.methods.shared.rolled import RolledNetwork
 from costar_cli.methods.shared.rolled_model import RolledModel
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import Windows
-from costar_cli.panel import PanelSchema
 
 
 class RolledLstm(RolledNetwork):

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from costar_cli.artifact import Artifact
+from costar_cli.data import Panel, Queries, Scaler
+from costar_cli.files import Artifact
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel
-from costar_cli.panel import Panel, Queries, Scaler
 
 __all__ = ["Floats", "HistoryFeatures", "LinearModel", "ScaledSeries", "unpacked_plan"]
 

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from costar_cli.data import Panel, PanelSchema, Part, Scaler, TreatmentEncoding
+from costar_cli.data.panel import join_panels
 from costar_cli.errors import DataError, Termination
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.regression.linear import Floats, LinearModel, ScaledSeries, unpacked_plan
@@ -23,8 +25,6 @@ from costar_cli.methods.shared.logistic import one_thread
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.treatment_models import TreatmentModels
-from costar_cli.panel import Panel, PanelSchema, Part, Scaler, TreatmentEncoding
-from costar_cli.panel.panel import join_panels
 
 __all__ = ["MSM", "MsmMethod", "MsmModel", "low_confidence", "overlap_weights"]
 

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from costar_cli.data import Panel, Queries
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.trained import ReadsModels, TrainedModel, require_horizon
-from costar_cli.panel import Panel, Queries
 from costar_cli.reporting import Reporter
 
 __all__ = ["LAST_VALUE", "MEAN", "LastValue", "LastValueMethod", "MeanMethod", "NaiveModel", "RunningMean"]

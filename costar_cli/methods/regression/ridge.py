@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from costar_cli.data import Panel
 from costar_cli.errors import DataError, MismatchError, Termination
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.regression.linear import Floats, LinearModel, unpacked_plan
 from costar_cli.methods.regression.ridge_moments import Blocks, StepMoments, WindowFeatures, step_moments
 from costar_cli.methods.regression.settings import MOST_STEPS, RidgeConfig
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
-from costar_cli.panel import Panel
 
 __all__ = ["PENALTIES", "RIDGE", "RidgeMethod", "RidgeModel", "WindowFeatures"]
 

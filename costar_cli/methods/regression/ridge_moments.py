@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.data import Panel, Scaler
 from costar_cli.errors import Termination
 from costar_cli.methods.regression.linear import Floats, ScaledSeries
-from costar_cli.panel import Panel, Scaler
 
 __all__ = ["Blocks", "StepMoments", "WindowFeatures", "step_moments"]
 

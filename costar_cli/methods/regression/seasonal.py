@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from costar_cli.artifact import Artifact
+from costar_cli.data import Panel, Queries, Scaler
+from costar_cli.files import Artifact
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.regression.naive import NaiveModel
 from costar_cli.methods.regression.settings import MOST_SEASON, SeasonalNaiveConfig
 from costar_cli.methods.shared.trained import ReadsModels
-from costar_cli.panel import Panel, Queries, Scaler
 
 __all__ = ["SEASONAL_NAIVE", "SeasonalNaive", "SeasonalNaiveMethod", "find_season"]
 

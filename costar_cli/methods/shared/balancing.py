@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from costar_cli.panel import TreatmentMode
+from costar_cli.data import TreatmentMode
 
 __all__ = [
     "LEAST_WEIGHT",

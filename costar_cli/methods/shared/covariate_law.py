@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.shared.gaps import LEAST_LEFT, lasting
-from costar_cli.panel.tensors import PanelTensors
 
 if TYPE_CHECKING:
     from costar_cli.methods.shared.structured import StructuredDecoder

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.panel import TreatmentEncoding
+from costar_cli.data import TreatmentEncoding
 
 __all__ = ["dose_names", "dose_table", "given_names"]
 

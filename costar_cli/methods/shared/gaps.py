@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 import torch
 from torch import Tensor, nn
 
-from costar_cli.panel import TreatmentEncoding
+from costar_cli.data import TreatmentEncoding
 
 if TYPE_CHECKING:
     from costar_cli.methods.shared.covariate_law import Rates

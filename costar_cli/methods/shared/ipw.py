@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.shared.windows import OriginRows
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = [
     "QUANTILES",

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from costar_cli.data import Panel, PanelSchema, Scaler
 from costar_cli.methods.shared.gaps import LEAST_LEFT
-from costar_cli.panel import Panel, PanelSchema, Scaler
 
 __all__ = [
     "LEAST_ERROR_UNIT",

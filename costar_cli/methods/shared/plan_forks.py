@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from costar_cli.panel import Plans
+from costar_cli.data import Plans
 
 __all__ = ["Fork", "distinct_plans", "distinct_rows", "forks", "runs"]
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
+from costar_cli.data import PanelSchema, TreatmentMode
 from costar_cli.methods.base import StepLoss
 from costar_cli.methods.shared.balancing import (
     Balancer,
@@ -30,7 +31,6 @@ from costar_cli.methods.shared.stage import AlphaSchedule, NetworkStage, Network
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.structured import StructuredDecoder, predict_ahead
 from costar_cli.methods.shared.windows import Windows
-from costar_cli.panel import PanelSchema, TreatmentMode
 
 
 class RolledNetwork(nn.Module, ABC):

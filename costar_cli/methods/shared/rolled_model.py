@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from costar_cli.config.choices import SelectionName
 from costar_cli.config.models import TrainingConfig
+from costar_cli.data import Panel, Queries
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.registry import Adjusts
 from costar_cli.methods.shared.covariate_law import Rates, Reach, reach_of
@@ -23,8 +25,6 @@ from costar_cli.methods.shared.rolled import Balance, BalanceKind, RolledNetwork
 from costar_cli.methods.shared.stage import NetworkTraining, one_stage
 from costar_cli.methods.shared.trained import AnswerJob, NetworkModel
 from costar_cli.methods.shared.windows import SubjectRows, Windows
-from costar_cli.panel import Panel, Queries
-from costar_cli.panel.tensors import PanelTensors
 
 CPU_ELEMENTS = 2**23  # computed at once while a panel is encoded: a loop over steps needs wide arrays to pay
 QUERY_ELEMENTS = 2**20  # doses and columns of the queries that one core answers at once

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from costar_cli.config.choices import SelectionName
 from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage, Stage
 from costar_cli.methods.shared.members import Params, named_params, of_members, with_prefix
 from costar_cli.methods.shared.settings import NetworkConfig
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.trained import NetworkModel
 from costar_cli.methods.shared.windows import OriginRows, Rows, SubjectRows
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = [
     "AlphaSchedule",

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config
+from costar_cli.data import Panel, PanelSchema, Queries, Scaler
+from costar_cli.data.stretches import STRETCH, Stretches
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.errors import MismatchError, UsageError, first_of
+from costar_cli.files import Artifact
 from costar_cli.methods.base import FitTask, FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.members import Params, n_members, submodule
 from costar_cli.methods.shared.microbatches import on_cores
-from costar_cli.panel import Panel, PanelSchema, Queries, Scaler
-from costar_cli.panel.stretches import STRETCH, Stretches
-from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter, Reporter
 
 __all__ = [

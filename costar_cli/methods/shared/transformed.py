@@ -7,7 +7,9 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.artifact import Artifact
+from costar_cli.data import Panel, PanelSchema, Part, Queries, Scaler
+from costar_cli.data.transforms import TRANSFORM, OutcomeTransforms
+from costar_cli.files import Artifact
 from costar_cli.methods.base import (
     Decide,
     DrawsCourses,
@@ -23,8 +25,6 @@ from costar_cli.methods.base import (
 from costar_cli.methods.registry import METHODS, Adjusts
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.trained import TrainedModel
-from costar_cli.panel import Panel, PanelSchema, Part, Queries, Scaler
-from costar_cli.panel.transforms import TRANSFORM, OutcomeTransforms
 from costar_cli.reporting import Reporter
 
 __all__ = ["DrawingTransformedModel", "TransformedModel", "inner_task", "load_transformed", "on_transforms"]

@@ -6,8 +6,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.data import TreatmentEncoding
 from costar_cli.methods.shared.logistic import LogisticModels, fit_logistic, one_thread, whitening
-from costar_cli.panel import TreatmentEncoding
 
 __all__ = ["TreatmentModels"]
 

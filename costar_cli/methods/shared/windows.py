@@ -10,9 +10,9 @@ from typing import Literal, Protocol, Self
 import torch
 from torch import Tensor
 
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.errors import DataError
 from costar_cli.methods.shared.balancing import target_weight
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["Column", "OriginRows", "Rows", "SubjectRows", "Windows"]
 

@@ -9,8 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from costar_cli.artifact import Artifact
+from costar_cli.data import Part
+from costar_cli.data.panel import join_panels
+from costar_cli.data.windows import FactualWindows, factual_windows, share_of_changes
 from costar_cli.errors import DataError, TrainingError
+from costar_cli.files import Artifact
 from costar_cli.methods.base import Fit, FitTask, Fitted, FittedModel, FittedPart, adjusted
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.trained import PARAMS, model_to_start_from
@@ -18,9 +21,6 @@ from costar_cli.methods.stack.model import PARTS, SHARED, StackModel, read_stack
 from costar_cli.methods.stack.plan_weights import PlanWeights, plan_weights
 from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.methods.stack.weights import Errors, Weighing, error_scales, weigh
-from costar_cli.panel import Part
-from costar_cli.panel.panel import join_panels
-from costar_cli.panel.windows import FactualWindows, factual_windows, share_of_changes
 
 __all__ = ["STACK", "StackMethod"]
 

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from costar_cli.artifact import Artifact
+from costar_cli.data import Panel, Queries
+from costar_cli.files import Artifact
 from costar_cli.methods.base import (
     EncodesOnce,
     FittedModel,
@@ -21,7 +22,6 @@ from costar_cli.methods.base import (
 from costar_cli.methods.registry import Adjusts, named_parts
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
 from costar_cli.methods.stored import model_of
-from costar_cli.panel import Panel, Queries
 from costar_cli.reporting import Reporter, with_warnings
 
 __all__ = ["PARTS", "StackModel", "part_artifacts", "read_stack"]

@@ -14,11 +14,11 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.data import Panel, Scaler, TreatmentEncoding
+from costar_cli.data.windows import FactualWindows
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.ipw import effective_share
 from costar_cli.methods.shared.treatment_models import TreatmentModels
-from costar_cli.panel import Panel, Scaler, TreatmentEncoding
-from costar_cli.panel.windows import FactualWindows
 
 __all__ = ["PlanWeights", "plan_weights", "tempered"]
 

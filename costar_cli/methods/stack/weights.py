@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from costar_cli.data import Panel, Scaler
+from costar_cli.data.windows import FactualWindows
 from costar_cli.methods.registry import THAT_ADJUST
 from costar_cli.methods.shared.outcome_forms import LEAST_ERROR_UNIT, may_be_relative
-from costar_cli.panel import Panel, Scaler
-from costar_cli.panel.windows import FactualWindows
 
 __all__ = ["Errors", "Weighing", "error_scales", "weigh"]
 

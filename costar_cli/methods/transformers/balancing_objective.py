@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from costar_cli.config.models import TrainingConfig
+from costar_cli.data import TreatmentMode
 from costar_cli.methods.shared.balancing import (
     masked_mean,
     reverse_gradient,
@@ -25,7 +26,6 @@ from costar_cli.methods.shared.stage import AlphaSchedule
 from costar_cli.methods.shared.windows import Windows
 from costar_cli.methods.transformers.settings import Balancing
 from costar_cli.methods.transformers.units import BalancedNetwork
-from costar_cli.panel import TreatmentMode
 
 __all__ = ["TREATMENT", "Averages", "BalancingObjective", "Predicted", "predict_members"]
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.shared.members import Params, member_module
 from costar_cli.methods.shared.rolled_model import fit_rolled
@@ -23,7 +24,6 @@ from costar_cli.methods.transformers.rolled import RolledStreams, RolledStreamsM
 from costar_cli.methods.transformers.settings import CausalTransformerConfig, CtConfig, CtErmConfig
 from costar_cli.methods.transformers.stage import Batch, PartName, SeriesStage
 from costar_cli.methods.transformers.units import encode_series
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["CT", "CT_ERM", "CtModel", "CtStage", "ct_stage"]
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import Fit, FitTask, Stage
 from costar_cli.methods.shared.members import Dims, Params, member_module, n_members, submodule
 from costar_cli.methods.shared.relative_attention import RelativeTables
@@ -22,7 +23,6 @@ from costar_cli.methods.transformers.model import TransformerModel
 from costar_cli.methods.transformers.settings import EdctConfig
 from costar_cli.methods.transformers.stage import BalancedStage, Batch, MakeObjective, PartName, SeriesStage
 from costar_cli.methods.transformers.units import encode_series
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["EDCT", "DecoderStage", "EdctModel"]
 

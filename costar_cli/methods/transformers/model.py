@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from costar_cli.data import Panel, Plans, Queries
+from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.shared.trained import AnswerJob, NetworkModel
-from costar_cli.panel import Panel, Plans, Queries
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["MOST_PLANS", "TransformerModel", "Walk", "origin_batches"]
 

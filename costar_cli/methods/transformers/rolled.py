@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from costar_cli.data import PanelSchema
 from costar_cli.methods.shared.balancing import Balancer
 from costar_cli.methods.shared.covariate_law import Reach
 from costar_cli.methods.shared.dropout import Masks, MaskSource, largest_mask, masked, per_kept
@@ -18,7 +19,6 @@ from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import Windows
 from costar_cli.methods.transformers.ct_network import CtStreams
 from costar_cli.methods.transformers.settings import CausalTransformerConfig
-from costar_cli.panel import PanelSchema
 
 
 class MeanOfStreams(CtStreams):

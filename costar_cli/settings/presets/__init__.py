@@ -14,7 +14,7 @@ from costar_cli.config.choices import PresetName
 from costar_cli.methods.registry import METHODS, Method
 
 if TYPE_CHECKING:
-    from costar_cli.datasets.base import DataSource
+    from costar_cli.data.base import DataSource
 
 __all__ = ["DEFAULT_PRESET", "EVERY", "PRESETS", "general_settings", "preset_settings", "read_preset"]
 
@@ -51,7 +51,7 @@ PRESETS: Final[Mapping[PresetName, Mapping[str, object]]] = {
 
 def general_settings(name: PresetName) -> Values:
     """Return what a preset sets whatever the data, the settings that installed packages add included."""
-    from costar_cli.datasets.registry import installed  # noqa: PLC0415 - pydantic, which `costar --help` does without
+    from costar_cli.data.registry import installed  # noqa: PLC0415 - pydantic, which `costar --help` does without
 
     added: list[DataSource | Method] = [*installed().found, *METHODS.values()]
     values = {f"{one.section}.{key}": value for one in added for key, value in one.presets.get(name, {}).items()}

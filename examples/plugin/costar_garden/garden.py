@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
 from costar_cli.config.models import Config
-from costar_cli.datasets.base import DataSource
-from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable
+from costar_cli.data import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable
+from costar_cli.data.base import DataSource
 from costar_cli.reporting import Reporter
 
 Floats = NDArray[np.float64]

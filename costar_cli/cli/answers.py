@@ -1,0 +1,186 @@
+"""What `costar whatif` prints: answers of one subject by plan and step, with lights; or means over a cohort."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from costar_cli.reporting.output import Output
+
+if TYPE_CHECKING:
+    from costar_cli.plans.sweep import Sweep
+    from costar_cli.questions import ModelAnswers, WhatIfReport
+    from costar_cli.questions.support import PlanLights
+
+__all__ = ["show_answers", "show_cohort", "show_lights", "show_sweep"]
+
+MOST_SHOWN: Final = 20  # plans of a cohort
+
+Rows = Sequence[Mapping[str, object]]
+
+
+def show_answers(out: Output, report: "WhatIfReport") -> None:
+    """Print plans in words, estimates beside the truth where it is known, lights, and notes."""
+    from costar_cli.data.schema import step_word
+
+    history = report.history
+    known = f"known up to {step_word(report.schema.step)} {history.when(history.origin)}"
+    where = f"subject {history.name} ({history.part}), {known}"
+    plans = (f"plan {name}: {words}" for name, words in report.plans_in_words().items())
+    several = len(report.models) > 1
+    given = (
+        f"rule {name}" + f" by {model.label}" * several + f" gives: {words}"
+        for model in report.models
+        for name, words in report.rules_in_words(model).items()
+    )
+    out.text(f"{where} of {history.length - 1}", *plans, *given)
+    if len(report.models) > 1:
+        _show_comparison(out, report)
+    else:
+        _show_model(out, report, report.models[0])
+    show_lights(out, report)
+    for note in report.notes:
+        out.note(note)
+
+
+def show_sweep(out: Output, report: "WhatIfReport", sweep: "Sweep") -> None:
+    """Print the answers under each dose, a row per dose and a column per step; with `--truth` that below each."""
+    from costar_cli.data.schema import labelled
+    from costar_cli.questions.tables import answer_table, is_probability
+
+    out.text(f"subject {report.history.name} ({report.history.part}); {sweep.dose.range} were given")
+    for model in report.models:
+        for outcome in report.schema.outcomes:
+            (_, *heads), by_step = answer_table(report, model, outcome.name)
+            times, *answers = zip(*by_step, strict=True)
+            doses = [head.removeprefix(f"{sweep.dose.name}=") for head in heads]
+            table = [[dose, *answer] for dose, answer in zip(doses, answers, strict=True)]
+            unit = "%" if is_probability(report, outcome.name) else outcome.unit
+            title = f"{labelled(outcome.name, unit)}, by {model.heading}, by {report.schema.step}"
+            out.table([labelled(sweep.dose.name, sweep.dose.unit), *map(str, times)], table, title=title, keys=1)
+    for note in report.notes:
+        out.note(note)
+
+
+def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswers") -> None:
+    from costar_cli.questions.tables import answer_table, difference_title, is_probability, survival_table
+
+    for outcome in report.schema.outcomes:
+        unit = f" ({outcome.unit})" if outcome.unit else ""
+        unit = " (%)" if is_probability(report, outcome.name) else unit
+        pair = 1 if report.truth is None else 2  # an estimate and its truth
+        title = f"{outcome.name}{unit}, by {model.heading}"
+        out.table(*answer_table(report, model, outcome.name), title=title, keys=1, together=pair)
+        if len(report.plans) > 1:
+            title = difference_title(report, model)
+            out.table(*answer_table(report, model, outcome.name, differences=True), title=title, keys=1, together=pair)
+    if model.goes_on:
+        title = f"no {' or '.join(model.goes_on.names)} so far, by {model.heading}"
+        out.table(*survival_table(report, model), title=title, keys=1)
+
+
+def _show_comparison(out: Output, report: "WhatIfReport") -> None:
+    """Print a column per model: estimates of every plan and step, then differences from the reference plan.
+
+    Where the truth is known it stands beside, and each model's root mean squared error below.
+    """
+    from costar_cli.questions.tables import difference_title
+
+    for outcome in report.schema.outcomes:
+        unit = f" ({outcome.unit})" if outcome.unit else ""
+        _show_compared(out, report, outcome.name, report.to_rows(), f"{outcome.name}{unit}, by model")
+        if len(report.plans) > 1:
+            title = f"{outcome.name}{unit}: {difference_title(report, *report.models)}, by model"
+            _show_compared(out, report, outcome.name, report.difference_rows(), title)
+
+
+def _show_compared(out: Output, report: "WhatIfReport", outcome: str, rows: Rows, title: str) -> None:
+    from costar_cli.questions.tables import decimals_of, estimate_text, number_text
+
+    mine = [row for row in rows if row["outcome"] == outcome]
+    models = [model.label for model in report.models]
+    decimals = decimals_of(row["estimate"] for row in mine)
+    lines: dict[tuple[object, object], dict[object, Mapping[str, object]]] = {}
+    for row in mine:
+        lines.setdefault((row["plan"], row["time"]), {})[row["model"]] = row
+    with_truth = report.truth is not None
+    table = [
+        [plan, report.history.when(int(str(time))), *(estimate_text(by_model[model], decimals) for model in models)]
+        + [number_text(by_model[models[0]]["truth"], decimals)] * with_truth
+        for (plan, time), by_model in lines.items()
+    ]
+    if with_truth:
+        errors = [_rmse([row for row in mine if row["model"] == model]) for model in models]
+        table.append(["RMSE", None, *(number_text(error, decimals) for error in errors), None])
+    headings = [model.heading for model in report.models]
+    out.table(["plan", report.schema.step, *headings, *["truth"] * with_truth], table, title=title, keys=2)
+
+
+def _rmse(rows: Rows) -> float | None:
+    errors = [error for row in rows if isinstance(error := row["error"], float)]
+    return math.sqrt(sum(error**2 for error in errors) / len(errors)) if errors else None
+
+
+def show_lights(out: Output, report: "WhatIfReport") -> None:
+    """Print the lights of each model's plans; nothing where no model has any."""
+    from costar_cli.questions.tables import light_reasons
+
+    several = len(report.models) > 1
+    for model in report.models:
+        if model.plan_lights is None:
+            continue
+        horizon = max(map(len, report.plans))
+        steps = [str(report.history.origin + h) for h in range(horizon)]
+        title = "do the data support the plans?" + (f" ({model.heading})" if several else "")
+        rows = [
+            [plan.name if first else None, f"{100 * lights.like_practice:.0f} %" if first else None, name, *marks]
+            for plan, lights in zip(report.plans, model.plan_lights, strict=True)
+            for first, name, marks in _light_lines(lights, horizon)
+        ]
+        out.table(["plan", "like practice", "light", *steps], rows, title=title, keys=3)
+        out.text(*light_reasons(report, model))
+
+
+def _light_lines(lights: "PlanLights", horizon: int) -> Iterator[tuple[bool, str, list[str | None]]]:
+    """Yield the two lights of a plan and what they come to, the worst over outcomes."""
+    precision = ["-" if light is None else light for light in lights.worst_precision]
+    for name, marks in (("precision", precision), ("practice", lights.practice), ("support", lights.worst)):
+        yield name == "precision", name, [*marks, *[None] * (horizon - len(marks))]
+
+
+def show_cohort(out: Output, result: Mapping[str, Any], *, most: int | None = None) -> None:
+    """Print how many were asked about what, and a table of means at the end of 20 plans, or of so many at `most`."""
+    from costar_cli.data.findings import counted
+    from costar_cli.data.schema import steps_axis
+    from costar_cli.questions.tables import decimals_of, number_text
+
+    cohort = result["cohort"]
+    parts = ", ".join(f"{count:,} of {part}" for part, count in cohort["parts"].items())
+    moments = "" if cohort["moments"] == cohort["subjects"] else f", {cohort['moments']:,} origins"
+    plans, n, shard = counted(result["plans"], "plan"), result["answers"], result.get("shard")
+    if shard and not n:
+        out.text(f"{counted(cohort['subjects'], 'subject')} ({parts}){moments}: part {shard} has no answers")
+        return
+    out.text(f"{counted(cohort['subjects'], 'subject')} ({parts}){moments}, {plans}: {n:,} answer{'s' * (n != 1)}")
+    over = f"mean over part {shard} of the cohort" if shard else "mean over the cohort"
+    for label, facts in result["models"].items():
+        shown = set(list(dict.fromkeys(row["plan"] for row in facts["plans"]))[: most or MOST_SHOWN])
+        rows = [row for row in facts["plans"] if row["plan"] in shown]
+        ends: dict[str, list[float]] = {}
+        for row in rows:
+            ends.setdefault(row["outcome"], []).append(row["mean_at_end"])
+        decimals = {outcome: decimals_of(values) for outcome, values in ends.items()}
+        lines = [
+            [row["plan"], row["outcome"], _lengths(row), number_text(row["mean_at_end"], decimals[row["outcome"]]),
+             row["unit"], *(f"{row['support'][light]:,}" if row["support"] else None for light in ("amber", "red"))]
+            for row in rows
+        ]  # fmt: skip
+        headers = ["plan", "outcome", steps_axis(result["step_unit"]), "mean at the end", "unit", "amber", "red"]
+        out.table(headers, lines, title=f"{over}, by {label}", keys=2)
+        if left := result["plans"] - len(shown):
+            out.text(f"and {counted(left, 'more plan')}")
+
+
+def _lengths(row: Mapping[str, Any]) -> str:
+    """Return the steps of a plan; from the shortest to the longest where subjects have their own of the same name."""
+    shortest, longest = row["answers_per_step"].count(row["answers"]), row["steps"]
+    return str(longest) if shortest == longest else f"{shortest} to {longest}"

@@ -1,0 +1,213 @@
+"""The `costar` command: its verbs, and the one place that turns an exception into a message and an exit code."""
+
+import contextlib
+import io
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, cast
+
+import typer
+from typer.core import TyperGroup
+
+from costar_cli.cli.benchmark import benchmark
+from costar_cli.cli.doctor import doctor
+from costar_cli.cli.evaluate import evaluate
+from costar_cli.cli.finetune import finetune
+from costar_cli.cli.ingest import ingest
+from costar_cli.cli.inspect import inspect
+from costar_cli.cli.merge import merge
+from costar_cli.cli.pretrain import pretrain
+from costar_cli.cli.search import search
+from costar_cli.cli.settings import settings
+from costar_cli.cli.simulate import simulate
+from costar_cli.cli.verb import MAKERS, VerbApp, VerbGroup
+from costar_cli.cli.verify import verify
+from costar_cli.cli.whatif import whatif
+from costar_cli.config.nearest import did_you_mean, nearest
+from costar_cli.config.version import VERSION
+from costar_cli.errors import (
+    ExitCode,
+    Termination,
+    UsageError,
+    as_costar_error,
+)
+from costar_cli.reporting import launched
+from costar_cli.reporting.output import Output, abandon, aside, tell_failure
+
+PROGRAM = "costar"
+TOGETHER = ("pretrain", "finetune")  # the verbs that `torchrun` may start in several processes
+PAGES = frozenset({"--help", "-h", "--version"})  # flags that print a page and do nothing else
+NUMBERS = {  # what the parser says of a text that is none, and what costar says elsewhere
+    "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
+    "Input should be a valid number, unable to parse string as a number": "expected a number",
+}
+VERBS = (pretrain, finetune, evaluate, whatif, search, benchmark, merge, inspect, verify, settings, doctor)
+
+
+class CostarGroup(VerbGroup):
+    """The verbs in the order in which they are used."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002 - Typer's signature
+        """Return what makes data first."""
+        return [*MAKERS, *(verb.__name__ for verb in VERBS)]
+
+
+app = VerbApp(name=PROGRAM, cls=CostarGroup)
+
+
+def _version(value: bool) -> None:
+    if value:
+        sys.stdout.write(f"{PROGRAM} {VERSION}\n")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    ctx: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", envvar="COSTAR_DEBUG", help="Show tracebacks of errors")] = False,
+    version: Annotated[  # noqa: ARG001 - handled by its callback
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit")
+    ] = False,
+) -> None:
+    """Estimate what an outcome would have been, or become, under another treatment plan.
+
+    One experiment is one folder, the workspace: each verb finds its inputs there and says what to do next.
+    """
+    if isinstance(ctx.obj, Output):
+        ctx.obj.debug = ctx.obj.debug or debug
+    if ctx.invoked_subcommand is None:
+        with aside(), contextlib.redirect_stdout(sys.stderr):
+            sys.stdout.write(ctx.get_help())  # Typer prints it by itself where it draws frames
+        raise UsageError(
+            "no command given", fix=f"choose one of {', '.join(cast(TyperGroup, ctx.command).list_commands(ctx))}"
+        )
+
+
+app.add_typer(simulate, name="simulate")
+app.add_typer(ingest, name="ingest")
+for _verb_function in VERBS:
+    app.command()(_verb_function)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        argv: arguments after the program's name; those of the process by default.
+    """
+    args = list(sys.argv[1:] if argv is None else argv)
+    # Before torch is loaded: threads that wait must sleep, or a second process on the machine slows both many times.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to stop
+    options = args[: args.index("--")] if "--" in args else args
+    out = Output(json="--json" in options)
+    out.debug = os.environ.get("COSTAR_DEBUG", "0") not in {"", "0", "false"}
+    verb = _verb(args)
+    with Termination() as termination:
+        try:
+            return _ended(args, out, verb)
+        except (KeyboardInterrupt, typer.Abort):
+            return tell_failure(out, termination.as_error(verb), verb)
+        finally:
+            termination.tell()
+            out.close()
+
+
+def _ended(args: list[str], out: Output, verb: str) -> int:
+    """Run the verb, tell what it could not do, and return the exit code."""
+    try:
+        with _first_alone_speaks(out):
+            _refuse_several(verb)
+            return _run(args, out)
+    except (typer.Abort, KeyboardInterrupt, SystemExit):
+        raise
+    except typer.TyperException as error:
+        return tell_failure(out, _usage_error(error, verb), verb)
+    except BaseException as error:  # polars' panics are no `Exception`
+        Termination.stop_if_signalled()  # libraries wrap what a signal's handler raises, as pydantic and polars do
+        return tell_failure(out, as_costar_error(error), verb)
+
+
+@contextlib.contextmanager
+def _first_alone_speaks(out: Output) -> Iterator[None]:
+    """Let only the first of several processes say how it goes; why another one failed is said after this."""
+    if not launched("RANK"):
+        yield
+        return
+    with (
+        open(os.devnull, "w", encoding="utf-8") as nothing,
+        contextlib.redirect_stdout(nothing),
+        contextlib.redirect_stderr(nothing),
+        contextlib.closing(out),
+    ):
+        yield
+
+
+def _refuse_several(verb: str) -> None:
+    """See that several processes do not do the same, and write the same files.
+
+    Raises:
+        UsageError: they would.
+    """
+    if verb and verb not in TOGETHER and (several := launched("WORLD_SIZE", 1)) > 1:
+        fix = "run it without `torchrun`, which is for `costar pretrain` and `costar finetune`"
+        raise UsageError(f"{several} processes were started to do the same", where=f"`{PROGRAM} {verb}`", fix=fix)
+
+
+def _run(args: list[str], out: Output) -> int:
+    try:
+        code = typer.main.get_command(app).main(args, prog_name=PROGRAM, standalone_mode=False, obj=out)
+    except SystemExit as error:
+        if not (isinstance(error.__context__, BrokenPipeError) and PAGES.intersection(args)):
+            raise
+        abandon(sys.stdout)  # the reader of a page has left, which is no error
+        return ExitCode.OK
+    if code == ExitCode.INTERRUPTED:  # Typer's translation of Ctrl-C
+        raise KeyboardInterrupt
+    sys.stdout.flush()
+    return int(code or 0)
+
+
+def _verb(args: Sequence[str]) -> str:
+    """Return the verb as far as it can be told from arguments that could not be parsed yet."""
+    words = [arg for arg in args if not arg.startswith("-")]
+    if words and words[0] in MAKERS:
+        return " ".join(words[:2])
+    return words[0] if words and words[0] in {function.__name__ for function in VERBS} else ""
+
+
+def _usage_error(error: typer.TyperException, verb: str) -> UsageError:
+    """Turn Typer's own complaint into one of ours: the problem, the nearest flag or verb, and where to read on."""
+    fields: dict[str, Any] = vars(error)
+    context = fields.get("ctx")
+    command = context.command_path if context is not None else f"{PROGRAM} {verb}".strip()
+    listed = "commands" if isinstance(getattr(context, "command", None), TyperGroup) else "options"
+    fix = f"`{command} --help` lists its {listed}"
+    if "possibilities" in fields:
+        place = {PROGRAM: "the command", **{f"{PROGRAM} {maker}": "the name of a data set" for maker in MAKERS}}.get(
+            command
+        )
+        if place and str(fields["option_name"]) in {"--json", "--quiet", "-q"}:
+            return UsageError(f"{fields['option_name']} goes after {place}", where=f"`{command}`", fix=fix)
+        flags = {flag.lstrip("-"): flag for flag in fields["possibilities"] or ()}  # by letters: all share the dashes
+        near = nearest(fields["option_name"].lstrip("-"), flags)
+        guess = f"did you mean `{flags[near]}`? " if near else ""
+        return UsageError(f"no such option: {fields['option_name']}", where=f"`{command}`", fix=guess + fix)
+    choice = _nearest_choice(error.format_message())
+    if choice:
+        fix = f"{choice} {fix}"
+    problem = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
+    problem = re.sub(r" \(env var: '(\w+)'\)", lambda named: named[0] if named[1] in os.environ else "", problem)
+    for theirs, ours in NUMBERS.items():
+        problem = problem.replace(theirs, ours)
+    return UsageError(problem[:1].lower() + problem[1:], where=f"`{command}`", fix=fix)
+
+
+def _nearest_choice(message: str) -> str:
+    """Say which of an option's choices is nearest to the value that Typer complains of."""
+    value, found, choices = message.partition("' is not one of ")
+    return did_you_mean(value.rpartition("'")[2], re.findall(r"'([^']+)'", choices)) if found else ""

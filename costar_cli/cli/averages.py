@@ -1,0 +1,178 @@
+"""What `costar whatif --average` shows of average effects: tables, a figure, a file of rows."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from costar_cli.cli.session import Session
+
+if TYPE_CHECKING:
+    from costar_cli.data import Dataset
+    from costar_cli.plans.sweep import Sweep
+    from costar_cli.questions import AverageEffects
+
+MOST_SHOWN: Final = 8  # plans of a table
+
+Show = Callable[..., None]
+
+
+def show_averages(
+    session: Session, found: "Sequence[AverageEffects]", *, csv: Path | None, plot: Path | None
+) -> list[dict[str, Any]]:
+    """Print averages by model, write them where files are named, and return their rows."""
+    rows = [row for effects in found for row in effects.to_rows()]
+    _tell(session, found, rows, _show)
+    _write(session, rows, csv)
+    if plot is not None:
+        from costar_cli.report.figures.averages import plot_averages
+
+        plot_averages(found, plot)
+        session.out.wrote("plot", plot)
+    return rows
+
+
+def show_average_sweep(
+    session: Session,
+    found: "Sequence[AverageEffects]",
+    *,
+    sweep: "Sweep",
+    dataset: "Dataset",
+    csv: Path | None,
+    plot: Path | None,
+) -> list[dict[str, Any]]:
+    """Do the same for the doses of a sweep: a row per dose, with how many answers are amber and red."""
+    from costar_cli.data.schema import labelled
+
+    rows = [row | _at_dose(effects, sweep, row) for effects in found for row in effects.to_rows()]
+    session.out.text(f"{sweep.dose.range} were given")
+    _tell(session, found, rows, partial(_show_doses, dose=labelled(sweep.dose.name, sweep.dose.unit)))
+    _write(session, rows, csv)
+    if plot is not None:
+        from costar_cli.report.figures.sweep import plot_average_sweep
+
+        plot_average_sweep(found, sweep, sweep.given(dataset), plot)
+        session.out.wrote("plot", plot)
+    return rows
+
+
+def _at_dose(effects: "AverageEffects", sweep: "Sweep", row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the dose of a row, and how many answers of its group have which light, where the model knows."""
+    told: dict[str, Any] = {"dose": sweep.doses[row["plan"]]}
+    if effects.lights_GPL is None:
+        return told
+    names = [plan.name for plan in effects.plans]
+    _, amber, red = effects.lights_GPL[effects.groups.index(row["group"]), names.index(row["plan"])].tolist()
+    return told | {"amber": amber, "red": red}
+
+
+def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Mapping[str, Any]], show: Show) -> None:
+    """Print the rows of each model, and what its intervals include."""
+    from costar_cli.inference import UNMEASURED
+    from costar_cli.inference.resampling import FEWEST_UNITS
+
+    for effects in found:
+        mine = [row for row in rows if row["model"] == effects.label]
+        for outcome in effects.schema.outcomes:
+            for quantity in ("outcome", "difference"):
+                of = [row for row in mine if (row["outcome"], row["quantity"]) == (outcome.name, quantity)]
+                if of:
+                    show(session, effects, of, quantity)
+        _show_survival(session, effects)
+        if any(row["interval_kind"] == UNMEASURED for row in mine):
+            session.out.note(f"some averages of {effects.label} are left out: {UNMEASURED[6:-1]}")
+        if effects.interval_kind.startswith("none"):
+            session.out.note(f"averages of {effects.label} have no interval: {effects.interval_kind[6:-1]}")
+            continue
+        if any(row["lower"] is not None for row in mine):
+            session.out.note(f"intervals of {effects.label} include {effects.interval_kind}; units are {effects.unit}s")
+        if any(row["units"] < FEWEST_UNITS for row in mine):
+            session.out.note("groups of fewer than 20 units have no interval")
+
+
+def _write(session: Session, rows: Sequence[Mapping[str, Any]], csv: Path | None) -> None:
+    if csv is not None:
+        from costar_cli.files.tables import table_file
+
+        with table_file(csv) as table:
+            table.write(_columns(rows))
+        session.out.wrote("averages", csv)
+
+
+def _show_doses(
+    session: Session, effects: "AverageEffects", rows: Sequence[Mapping[str, Any]], quantity: str, *, dose: str
+) -> None:
+    """Print a row per group and dose, a column per step, and the lights where they are known."""
+    from costar_cli.data.schema import steps_of
+    from costar_cli.questions.tables import decimals_of, estimate_text, number_text
+
+    decimals, lines = decimals_of(row["estimate"] for row in rows), dict[tuple[object, ...], list[str | None]]()
+    truth, lights, steps = "truth" in rows[0], "red" in rows[0], sorted({row["step"] for row in rows})
+    for row in rows:
+        key = (row["group"], f"{row['dose']:.6g}", *((row["amber"], row["red"]) if lights else ()))
+        cells = [estimate_text(row, decimals), *([number_text(row["truth"], decimals)] if truth else [])]
+        lines.setdefault(key, []).extend(cells)
+    heads = [head for step in steps for head in (f"after {steps_of(step, effects.schema.step)}", *["truth"] * truth)]
+    headers = ["group", dose, *(["amber", "red"] if lights else []), *heads]
+    table = [[*key, *cells] for key, cells in lines.items()]
+    session.out.table(headers, table, title=_title(effects, rows[0], quantity), keys=2, together=1 + truth)
+
+
+def _show(session: Session, effects: "AverageEffects", rows: Sequence[Mapping[str, Any]], quantity: str) -> None:
+    from costar_cli.data.schema import steps_axis
+    from costar_cli.questions.tables import decimals_of, estimate_text, number_text
+
+    plans, decimals = (
+        list(dict.fromkeys(row["plan"] for row in rows))[:MOST_SHOWN],
+        decimals_of(row["estimate"] for row in rows),
+    )
+    lines: dict[tuple[object, ...], dict[object, list[str | None]]] = {}
+    for row in rows:
+        cell = [estimate_text(row, decimals), *([number_text(row["truth"], decimals)] if "truth" in row else [])]
+        key = (row["group"], row["moments"], row["step"])
+        lines.setdefault(key, {})[row["plan"]] = cell
+    truth = ["truth"] * ("truth" in rows[0])
+    headers = ["group", "answers", steps_axis(effects.schema.step), *(h for plan in plans for h in (plan, *truth))]
+    table = [[*key, *(text for plan in plans for text in cells.get(plan, [None] * (1 + len(truth))))]
+             for key, cells in lines.items()]  # fmt: skip
+    title = _title(effects, rows[0], quantity)
+    session.out.table(headers, table, title=title, keys=3, together=1 + len(truth))
+
+
+def _title(effects: "AverageEffects", row: Mapping[str, Any], quantity: str) -> str:
+    unit = f" ({row['unit']})" if row["unit"] else ""
+    what = f"mean {row['outcome']}{unit}"
+    return f"{what}, by {effects.label}" if quantity == "outcome" else f"{what}: difference from `{row['reference']}`"
+
+
+def _show_survival(session: Session, effects: "AverageEffects") -> None:
+    from costar_cli.data.schema import steps_axis
+
+    shown = effects.plans[:MOST_SHOWN]
+    for name, mean_GPH in effects.survival.items():
+        rows = [
+            [group, int(moments), h + 1, *(f"{100 * mean_PH[p, h]:.1f} %" if h < len(plan) else None
+                                           for p, plan in enumerate(shown))]
+            for group, moments, mean_PH in zip(effects.groups, effects.moments_G, mean_GPH, strict=True)
+            for h in range(max(map(len, shown)))
+        ]  # fmt: skip
+        what = "survival" if name == "survival" else f"probability of {name.removeprefix('ended_')} by then"
+        headers = ["group", "answers", steps_axis(effects.schema.step), *(plan.name for plan in shown)]
+        session.out.table(headers, rows, title=f"mean {what}, by {effects.label}", keys=3)
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return rows as the columns of a table, with None or NaN where a row has no such column."""
+    import numpy as np
+
+    texts = {"quantity", "model", "group", "plan", "reference", "outcome", "unit", "interval_kind"}
+    whole = {"step", "moments", "units", "amber", "red"}
+    names = dict.fromkeys(name for row in rows for name in row)  # a model may know more than another
+    cells = {name: [row.get(name) for row in rows] for name in names}
+    return {
+        name: np.array(
+            own,
+            dtype=object if name in texts or (name in whole and None in own) else np.int64 if name in whole else float,
+        )
+        for name, own in cells.items()
+    }

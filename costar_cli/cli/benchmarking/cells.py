@@ -1,0 +1,320 @@
+"""The cells of a benchmark: each is one artifact, or a model with its scores, made by the bodies of the verbs."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from costar_cli.cli.benchmarking.contenders import REFERENCE, BenchData, Contender
+from costar_cli.cli.evaluation import EvaluationInputs, make_report, plan_report
+from costar_cli.cli.model import FinetuneFiles, make_model, plan_model
+from costar_cli.cli.session import BuildStep, Session
+from costar_cli.cli.training import make_encoder, plan_encoder
+from costar_cli.cli.workspace import Workspace
+from costar_cli.config.choices import DomainName
+from costar_cli.errors import ArtifactError, MismatchError
+from costar_cli.reporting import WORSE_THAN_LAST_VALUE, Reporter, Task
+from costar_cli.reporting.output import Output
+from costar_cli.reporting.progress import OutputReporter
+
+if TYPE_CHECKING:
+    from costar_cli.settings.resolve import Settings
+
+Role = Literal["data", "encoder", "source", "target"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is made of one data set for one contender: the data, an encoder, or a model of one domain with its scores.
+
+    `seed` is the data set's. `needs` names the cells that come first.
+    """
+
+    seed: int
+    role: Role
+    contender: Contender | None = None
+    needs: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Return the cell's name, `crn/target/10`."""
+        return "/".join([*([self.contender.name] if self.contender else []), self.role, str(self.seed)])
+
+    @property
+    def is_scored(self) -> bool:
+        """Return whether the cell ends with scores."""
+        return self.role in ("source", "target")
+
+    def __str__(self) -> str:
+        what = f"{self.contender.label}, {self.role}" if self.contender else "data set"
+        return f"{what}, seed {self.seed}"
+
+
+def plan_cells(seeds: Sequence[int], contenders: Sequence[Contender], *, few_shot: bool) -> list[Cell]:
+    """Return the cells of a benchmark, each after those that it needs.
+
+    Zero-shot and supervised scores are those of one model, trained on the source; a model of the target is few-shot's.
+    Ablations are tested in zero-shot and supervised alone: the paper has no other.
+    """
+    return [cell for seed in seeds for cell in _of_seed(seed, contenders, few_shot=few_shot)]
+
+
+def _of_seed(seed: int, contenders: Sequence[Contender], *, few_shot: bool) -> list[Cell]:
+    data = Cell(seed, "data")
+    cells = [data]
+    for contender in contenders:
+        needs = [data.key]
+        if contender.is_pretrained:
+            encoder = _encoder(seed, contender, data)
+            cells += [] if encoder in cells else [encoder]
+            needs.append(encoder.key)
+        source = Cell(seed, "source", contender, tuple(needs))
+        cells.append(source)
+        if few_shot and not contender.is_ablation:
+            cells.append(Cell(seed, "target", contender, (data.key, source.key)))
+    return cells
+
+
+def _encoder(seed: int, contender: Contender, data: Cell) -> Cell:
+    """Return the cell of a contender's encoder: its own, or the one that all others share."""
+    owner = contender if contender.own_encoder else Contender(REFERENCE, REFERENCE)
+    return Cell(seed, "encoder", owner, (data.key,))
+
+
+State = Literal["done", "started", "to do", "stale"]
+
+
+class BenchReporter(OutputReporter):
+    """The reporter of a benchmark: what it says names the cell, and notes are not repeated for every cell."""
+
+    def __init__(self, out: Output) -> None:
+        super().__init__(out)
+        self.cell: Cell | None = None
+        self.at = ""  # in front of each cell of a sweep
+        self._said: set[str] = set()
+
+    def note(self, message: str) -> None:
+        """Pass a note on, once."""
+        if self._is_new(message):
+            super().note(self._placed(message))
+
+    def warn(self, message: str) -> None:
+        """Pass a warning on, once; a score repeats those of its model, which it names in front.
+
+        That a model loses to the last value is left to `warn_of_loss`: each set-up and validation would say it.
+        """
+        if WORSE_THAN_LAST_VALUE not in message and self._is_new(message):
+            super().warn(self._placed(message))
+
+    def warn_of_loss(self, message: str) -> None:
+        """Pass on that the model of a cell loses to the last value carried forward, wherever it does."""
+        super().warn(f"{self.at}{message}")
+
+    @contextmanager
+    def task(self, title: str, *, total: int | None = None, done: int = 0, unit: str = "step") -> Iterator[Task]:
+        """Show a task, named after the cell."""
+        placed = f"{self.at}{self.cell.key.rpartition('/')[0]}: {title}" if self.cell else title
+        with super().task(placed, total=total, done=done, unit=unit) as task:
+            yield task
+
+    def _is_new(self, message: str) -> bool:
+        new = not any(message == said or message.endswith(f": {said}") for said in self._said)
+        self._said.add(message)
+        return new
+
+    def _placed(self, message: str) -> str:
+        return f"{self.at}{self.cell}: {message}" if self.cell else message
+
+
+class ReporterOutput(Output):
+    """A sink without results: of one cell, as the benchmark's tables are the result, or of a call from Python.
+
+    Warnings are the reporter's.
+    """
+
+    def __init__(self, reporter: Reporter, *, quiet: bool = True) -> None:
+        super().__init__(quiet=quiet)
+        self._reporter = reporter
+
+    def _result(self, *lines: str) -> None:
+        """Say nothing."""
+
+    def warn(self, message: str) -> None:
+        """Pass a warning on."""
+        self._reporter.warn(message)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One artifact of a cell: what it is made from, and how it is made."""
+
+    name: str
+    path: Path
+    session: Session
+    plan: Callable[[], BuildStep]
+    make: Callable[[BuildStep, bool], object]
+
+    @property
+    def state(self) -> State:
+        """Return whether the file is there and made from what it would be made from now."""
+        try:
+            step = self.plan()
+            found = step.find(overwrite=False)
+        except MismatchError:
+            return "stale"
+        except ArtifactError:
+            return "to do"  # what it is made from is not there yet
+        if found:
+            return "done"
+        return "started" if step.run.exists() else "to do"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The folder, data and settings of a benchmark.
+
+    `seeds` are those of the data sets. Data set number i is simulated and trained on with the i-th seed after the
+    settings' own. `at` says in front of each cell which benchmark of a sweep it belongs to; `held`, that the process
+    which started this one holds the workspaces.
+    """
+
+    data: BenchData
+    reporter: BenchReporter
+    settings: "Settings"
+    folder: Path
+    seeds: tuple[int, ...]
+    at: str = ""
+    held: bool = False
+
+    @cached_property
+    def silent(self) -> Output:
+        """Return a sink that passes on warnings alone."""
+        return ReporterOutput(self.reporter)
+
+    def workspace(self, seed: int) -> Workspace:
+        """Return the workspace of a data set; every verb can be used in it."""
+        return Workspace(self.folder / f"seed-{seed}", held=self.held)
+
+    def data_file(self, seed: int) -> Path:
+        """Return a data set's file."""
+        return self.data.file or self.workspace(seed).data
+
+    def state(self, cell: Cell) -> State:
+        """Return the state of a cell: that of its first piece that is not done."""
+        states: list[State] = [piece.state for piece in self.pieces(cell)]
+        return next((state for state in states if state != "done"), "done")
+
+    def pieces(self, cell: Cell) -> list[Piece]:
+        """Return what a cell consists of, in the order in which it is made."""
+        session = self._session(cell)
+        if cell.role == "data":
+            return self._data_pieces(session, cell)
+        assert cell.contender is not None  # noqa: S101 - only data are nobody's
+        if cell.role == "encoder":
+            return [self._encoder_piece(session, cell.seed, cell.contender)]
+        return self._model_pieces(session, cell.seed, cell.contender, cell.role)
+
+    def _data_pieces(self, session: Session, cell: Cell) -> list[Piece]:
+        simulated = self.data.simulated
+        if simulated is None:
+            return []
+        path, config = self.data_file(cell.seed), session.settings.configs[simulated.section]
+        plan = partial(session.step, "dataset", path, parents={}, config=config.model_dump(mode="json"))
+
+        def make(step: BuildStep, overwrite: bool) -> None:
+            from costar_cli.data.store import write_dataset
+
+            with session.writing(path):
+                dataset = replace(simulated.simulate(config, self.reporter), fingerprint=step.fingerprint)
+                write_dataset(path, dataset, overwrite=overwrite)
+
+        return [Piece("data", path, session, plan, make)]
+
+    def _encoder_piece(self, session: Session, seed: int, contender: Contender) -> Piece:
+        data, path = self.data_file(seed), self._encoder(seed, contender)
+
+        def make(step: BuildStep, overwrite: bool) -> None:
+            with _apart_from_other_runs(session, step, overwrite=overwrite):
+                make_encoder(session, data, step, overwrite=overwrite, fresh=False)
+
+        return Piece("encoder", path, session, partial(plan_encoder, session, data, path), make)
+
+    def _model_pieces(self, session: Session, seed: int, contender: Contender, domain: DomainName) -> list[Piece]:
+        files = self._files(seed, contender, domain)
+        plan = partial(plan_model, session, files, contender.method, domain)
+        report = files.out.with_name(files.out.name.replace("model", "scores", 1))
+
+        def make(step: BuildStep, overwrite: bool) -> None:
+            with _apart_from_other_runs(session, step, overwrite=overwrite):
+                make_model(session, plan(), overwrite=overwrite, fresh=False)
+
+        def inputs() -> EvaluationInputs:
+            return EvaluationInputs(session, files.data, [files.out])
+
+        def score(step: BuildStep, overwrite: bool) -> None:
+            with session.writing(report):
+                make_report(session, inputs(), None, step, overwrite=overwrite)
+
+        return [
+            Piece("model", files.out, session, lambda: plan().step, make),
+            Piece("scores", report, session, lambda: plan_report(session, inputs(), report, None), score),
+        ]
+
+    def _encoder(self, seed: int, contender: Contender) -> Path:
+        path = self.workspace(seed).encoder
+        return path.with_name(f"{path.stem}-{contender.name}{path.suffix}") if contender.own_encoder else path
+
+    def _files(self, seed: int, contender: Contender, domain: DomainName) -> FinetuneFiles:
+        """Return the files of a model: those of `costar finetune`, but for ablations, which it has no names for."""
+        place, data = self.workspace(seed), self.data_file(seed)
+        if not contender.is_ablation:
+            method: Any = contender.method
+            return FinetuneFiles.choose(place, method, None, domain, data=data, start=None, out=None)
+        start = self._encoder(seed, contender) if contender.is_pretrained else None
+        return FinetuneFiles(data, start, "encoder", "", place.root / f"model-{contender.name}.h5")
+
+    def _session(self, cell: Cell) -> Session:
+        number = self.seeds.index(cell.seed)
+        values: dict[str, object] = {}
+        for stage in ("pretrain", "finetune"):
+            values[f"{stage}.seed"] = getattr(self.settings.configs[stage], "seed") + number  # noqa: B009 - by name
+        if self.data.simulated is not None:
+            values[f"{self.data.simulated.section}.seed"] = cell.seed
+        settings = with_values(self.settings, values)
+        if cell.contender is not None:
+            settings = with_values(settings, cell.contender.changes)
+        return Session(self.silent, self.workspace(cell.seed), settings, self.reporter)
+
+
+@contextmanager
+def _apart_from_other_runs(session: Session, step: BuildStep, *, overwrite: bool) -> Iterator[None]:
+    """Forget the interrupted run of something else where `--overwrite` allows it; else it is refused by that flag."""
+    from costar_cli.training import START_OVER, forget_runs
+
+    if overwrite:
+        with session.workspace.lock():
+            if forget_runs(step.run, unless=step.fingerprint):
+                session.reporter.note("discarded an interrupted run with other inputs or settings")
+    try:
+        yield
+    except MismatchError as error:
+        error.fix = error.fix and error.fix.replace(START_OVER, "`--overwrite`")
+        raise
+
+
+def with_values(settings: "Settings", values: Mapping[str, object]) -> "Settings":
+    """Return settings with some values, by their full names, replaced."""
+    from costar_cli.settings.keys import all_keys
+
+    documents: dict[str, Any] = {}
+    for name, value in values.items():
+        key = all_keys()[name]
+        nested = documents.setdefault(key.section, settings.configs[key.section].model_dump())
+        for part in key.path[:-1]:
+            nested[part] = nested[part] or {}
+            nested = nested[part]
+        nested[key.path[-1]] = value
+    changed = {section: type(settings.configs[section]).model_validate(doc) for section, doc in documents.items()}
+    return replace(settings, configs={**settings.configs, **changed})

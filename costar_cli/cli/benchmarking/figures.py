@@ -1,0 +1,312 @@
+"""The figures of a benchmark (matplotlib): RMSE by horizon, and differences from COSTAR with intervals."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from costar_cli.cli.benchmarking.contenders import REFERENCE
+from costar_cli.cli.benchmarking.report import BenchmarkReport
+from costar_cli.cli.benchmarking.statistics import Comparison
+from costar_cli.cli.benchmarking.tables import ResultRow, ResultTable
+from costar_cli.data.schema import steps_axis
+from costar_cli.evaluation.metrics import PerStep
+from costar_cli.evaluation.rows import ABOUT_LIMIT, BUDGET_SIGN, with_budget_sign
+from costar_cli.evaluation.setups import SETUPS
+from costar_cli.report.figures.style import (
+    BLACK,
+    BLUE,
+    COLOURS,
+    CUT,
+    GREY,
+    VERMILION,
+    caption,
+    figure,
+    label_text,
+    mark_cut,
+    save,
+    spread_apart,
+    typeset,
+)
+
+Style = dict[str, Any]
+
+_MARKERS = ("s", "^", "v", "D", "P", "X")
+_BOUND: Style = {"color": BLACK, "lw": 0.8, "ls": (0, (7, 3)), "zorder": 1}
+_PANEL_WIDTH_IN, _PANEL_HEIGHT_IN = 2.9, 3.1
+_LABEL_POINTS = 7.5
+_LABEL_GAP_IN, _BESIDE_LABELS_IN = 1.35 * _LABEL_POINTS / 72, 0.9  # the latter for title and ticks
+_LONGEST_LABEL = 28
+_LONGEST_BOUND = 60
+_ASIDE = 0.025  # steps between the error bars of two rows
+_FAR_ABOVE = 4  # times the median row: such a row would flatten the others
+_LONGEST_BAR = 0.5  # times its mean: a longer error bar is cut at the frame, and marked there
+_FAR_OUT = 4  # times the median reach: such an interval would flatten the others
+_FAR_APART = 2.5  # times: with one scale for ours and the published rows, one of them would be flat
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """One set of axes: the rows of one block of a table."""
+
+    table: ResultTable
+    rows: tuple[ResultRow, ...]
+    title: str
+    top: float  # where the axis ends
+
+
+def _in_lines(tables: Sequence[ResultTable]) -> list[list[ResultTable]]:
+    """Return the tables by line; each line holds one kind of row and one kind of truth, in the order of set-ups."""
+    keys = dict.fromkeys((table.kind, table.truth) for table in tables)
+    order = list(SETUPS)
+    return [
+        sorted((t for t in tables if (t.kind, t.truth) == key), key=lambda table: order.index(table.setup))
+        for key in keys
+    ]
+
+
+def _title_of(table: ResultTable) -> str:
+    """Return what stands above a panel of our rows."""
+    what = "Ablations, " if table.kind == "ablations" else ""
+    return f"{what}{table.setup}".capitalize() + f"\n{table.truth}, {table.test}"
+
+
+def plot_horizons(
+    report: BenchmarkReport, path: Path, *, at: Sequence[float] | None = None, axis: str | None = None
+) -> Path:
+    """Draw mean ± sd of every row by horizon, one panel per table, and the published rows in a line of their own.
+
+    Where rows are by something else than steps, `at` says where they lie, and `axis` what that is. Every line of a
+    panel is labelled at its end. A row far above the others leaves the panel; its label says where to.
+    """
+    styles = _styles(list(dict.fromkeys(row.name for table in report.tables for row in table.rows)))
+    lines = list(_lines(report.tables))
+    columns = max(len(line) for line in lines)
+    labels_in = _LABEL_GAP_IN * max(len(table.rows) for table in report.tables)
+    height_in = max(_PANEL_HEIGHT_IN, labels_in + _BESIDE_LABELS_IN)
+    aside_in = 0.3 + 0.06 * max(len(row.marked_label) for table in report.tables for row in table.rows)
+    with figure(0.5 + (_PANEL_WIDTH_IN + min(aside_in, 2.0)) * columns, 0.3 + height_in * len(lines)) as drawn:
+        grid = drawn.subplots(len(lines), columns, squeeze=False)
+        cut = False
+        for axes, line in zip(grid, lines, strict=True):
+            for ax, panel in zip(axes, line, strict=False):
+                if panel is None:
+                    ax.set_visible(False)
+                    continue
+                x_H = np.array(at or range(1, panel.table.steps + 1), dtype=np.float64)
+                cut |= _draw_horizons(ax, panel, x_H, styles, _LABEL_GAP_IN / (height_in - _BESIDE_LABELS_IN))
+                ax.set_xlabel(axis or f"Horizon τ ({label_text(steps_axis(report.step), _LONGEST_LABEL)})")
+            for ax in axes[len(line) :]:
+                ax.set_visible(False)
+            next(ax for ax in axes if ax.get_visible()).set_ylabel(_y_label(report))
+        footnotes = _footnotes(report, cut=cut)
+        if footnotes:
+            caption(drawn, *footnotes)
+        return save(drawn, path)
+
+
+def _footnotes(report: BenchmarkReport, *, cut: bool) -> list[str]:
+    """Return what bars and signs mean, and why differences are not tested or how far to trust that."""
+    notes = []
+    if any(row.sd is not None for table in report.tables for row in table.rows):
+        theirs = "; published: over the paper's runs" if any(table.published for table in report.tables) else ""
+        notes += [f"bars: ± {report.spread}{theirs}", *[f"triangles at its edge: a bar that {CUT}"] * cut]
+    bounds = dict.fromkeys(table.limit.label for table in report.tables if table.limit)
+    notes += [f"thin dashed line: {label_text(label, _LONGEST_BOUND)}, {ABOUT_LIMIT}" for label in bounds]
+    return [*notes, *[f"{BUDGET_SIGN} {report.about_budget}"] * report.has_stopped_rows, *report.cautions]
+
+
+def _y_label(report: BenchmarkReport) -> str:
+    unit = f" ({typeset(report.unit)})" if report.unit else ""
+    return f"RMSE{unit}\nlower is better"
+
+
+def _lines(tables: Sequence[ResultTable]) -> Iterator[list[_Panel | None]]:
+    """Yield the panels of each line; ours and the published ones below share a scale, if neither would be a sliver."""
+    for line in _in_lines(tables):
+        pairs = [_pair(table) for table in line]
+        yield [ours for ours, _ in pairs]
+        if any(published for _, published in pairs):
+            yield [published for _, published in pairs]
+
+
+def _pair(table: ResultTable) -> tuple[_Panel, _Panel | None]:
+    own = _top(table.rows, table.steps)
+    if not table.published:
+        return _Panel(table, table.rows, _title_of(table), own), None
+    theirs = _top(table.published, table.steps)
+    larger, shared = max(own, theirs), max(own, theirs) <= _FAR_APART * min(own, theirs)
+    title = f"{table.setup.capitalize()}\n{table.published[0].basis}" + ("" if shared else ", other scale")
+    return (
+        _Panel(table, table.rows, _title_of(table), larger if shared else own),
+        _Panel(table, table.published, title, larger if shared else theirs),
+    )
+
+
+def _draw_horizons(ax: Axes, panel: _Panel, x_H: NDArray[np.float64], styles: Mapping[str, Style], gap: float) -> bool:
+    """Draw the rows, and the bound below ours; return whether an error bar is cut at the frame."""
+    table = panel.table
+    apart = float(np.min(np.diff(x_H), initial=np.inf))
+    apart = apart if np.isfinite(apart) else 1.0
+    ax.set_title(panel.title, loc="left")
+    ax.set_xticks(x_H, [f"{x:g}" for x in x_H])
+    ax.set_xlim(x_H[0] - 0.25 * apart, x_H[-1] + 0.25 * apart)
+    ax.set_ylim(0, panel.top)
+    cut = False
+    if table.limit and panel.rows is table.rows:
+        ax.plot(x_H, _array(table.limit.mean, table.steps), **_BOUND)
+    for place, row in enumerate(panel.rows):
+        beside = x_H + _ASIDE * apart * (place - (len(panel.rows) - 1) / 2)  # or the bars would hide each other
+        mean_H = _array(row.mean, table.steps)
+        sd_H = None if row.sd is None else _array(row.sd, table.steps)
+        ax.errorbar(beside, mean_H, sd_H, elinewidth=0.7, capsize=0, **styles[row.name])
+        if sd_H is not None:  # where the mean itself leaves the panel, its label says where to
+            inside_H = np.where(mean_H <= panel.top, sd_H, np.nan)
+            for end_H in (mean_H + inside_H, mean_H - inside_H):
+                cut |= mark_cut(ax, beside, end_H, str(styles[row.name]["color"]))
+    _label(ax, panel, styles, gap)
+    return cut
+
+
+def _label(ax: Axes, panel: _Panel, styles: Mapping[str, Style], gap: float) -> None:
+    """Write each row's name beside the end of its line, with the marker that it is drawn with.
+
+    Names are at least `gap` apart, in heights of the panel.
+    """
+    top = panel.top
+    rows = [(row, _array(row.mean, panel.table.steps)) for row in panel.rows]
+    rows = [(row, mean_H) for row, mean_H in rows if np.isfinite(mean_H).any()]
+    ends = [float(mean_H[np.isfinite(mean_H)][-1]) for _, mean_H in rows]
+    places = spread_apart([min(end / top, 1.0) for end in ends], gap, low=0.0, high=1.0)
+    for (row, _), end, place in zip(rows, ends, places, strict=True):
+        style = styles[row.name]
+        ax.plot([1.0, 1.04], [min(end / top, 1.0), place], color=style["color"], lw=0.6, transform=ax.transAxes,
+                clip_on=False)  # fmt: skip
+        ax.plot(1.06, place, marker=style["marker"], color=style["color"], ms=4, ls="", transform=ax.transAxes,
+                clip_on=False)  # fmt: skip
+        above = f" ↑ {end:.3g}" if end > top else ""
+        label = with_budget_sign(label_text(row.label, _LONGEST_LABEL), row.stopped_by_budget)
+        ax.text(1.09, place, label + above, transform=ax.transAxes, va="center",
+                fontsize=_LABEL_POINTS, color=BLACK, weight="bold" if row.name == REFERENCE else "normal")  # fmt: skip
+
+
+def _top(rows: Sequence[ResultRow], steps: int) -> float:
+    """Return where the axis ends: a row far above the median row is cut off rather than flattening the others."""
+    highest = [_array(row.mean, steps) for row in rows]
+    peaks = [float(np.nanmax(mean_H)) for mean_H in highest if np.isfinite(mean_H).any()]
+    if not peaks or max(peaks) == 0:
+        return 1.0
+    bound = _FAR_ABOVE * float(np.median(peaks))
+    highest_shown = max(value for value in peaks if value <= bound or value == min(peaks))
+    bars = [np.nanmax(mean_H + _bar(row, mean_H)) for row, mean_H in zip(rows, highest, strict=True)
+            if np.isfinite(mean_H).any() and np.nanmax(mean_H) <= highest_shown]  # fmt: skip
+    return 1.06 * float(max(highest_shown, *bars))
+
+
+def _bar(row: ResultRow, mean_H: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how much room a row's error bars get above their means."""
+    sd_H = np.zeros_like(mean_H) if row.sd is None else np.nan_to_num(_array(row.sd, len(mean_H)))
+    return np.minimum(sd_H, _LONGEST_BAR * mean_H)
+
+
+def _styles(names: Sequence[str]) -> dict[str, Style]:
+    """Return how each contender is drawn; the reference stands out."""
+    others, colours = [name for name in names if name != REFERENCE], [c for c in COLOURS if c != BLUE] + [GREY]
+    styles: dict[str, Style] = {
+        name: {
+            "color": colours[i % len(colours)],
+            "marker": _MARKERS[(i + i // len(_MARKERS) * 3) % len(_MARKERS)],  # no pair of colour and marker twice
+            "ls": "-" if i < len(colours) else (0, (1, 1)),
+            "lw": 1.2,
+            "ms": 4,
+        }
+        for i, name in enumerate(others)
+    }
+    return styles | {REFERENCE: {"color": BLUE, "marker": "o", "lw": 2.4, "zorder": 5}}
+
+
+def _array(values: PerStep, steps: int) -> NDArray[np.float64]:
+    known = values.steps[:steps]
+    return np.array([*known, *[None] * (steps - len(known))], dtype=np.float64)
+
+
+def plot_differences(report: BenchmarkReport, path: Path) -> Path | None:
+    """Draw each contender's average error minus the reference's with its interval; None where nothing is compared.
+
+    Filled markers: the difference is significant after Holm's correction, at one minus the level of the intervals. An
+    interval that reaches far beyond the others is cut at the edge, where a number says how far it goes.
+    """
+    lines = _in_lines([table for table in report.tables if table.comparisons])
+    if not lines:
+        return None
+    columns = max(len(line) for line in lines)
+    names = [list({c.name: c.label for table in line for c in table.comparisons}.items()) for line in lines]
+    heights = [1.1 + 0.24 * len(labels) for labels in names]
+    with figure(2.2 + 2.6 * columns, sum(heights) + 0.6) as drawn:
+        grid = drawn.subplots(len(lines), columns, squeeze=False, height_ratios=heights)
+        for axes, line, labels in zip(grid, lines, names, strict=True):
+            for ax, table in zip(axes, line, strict=False):
+                _draw_differences(ax, table, [name for name, _ in labels], alpha=1 - report.level)
+                ax.set_yticks(range(len(labels)), [""] * len(labels))
+            axes[0].set_yticklabels([label_text(label, _LONGEST_LABEL) for _, label in labels])
+            for ax in axes[len(line) :]:
+                ax.set_visible(False)
+        unit = f" ({typeset(report.unit)})" if report.unit else ""
+        caption(
+            drawn,
+            f"RMSE minus COSTAR's, average over {report.averaged}{unit}; {report.level:.0%} intervals over subjects",
+            f"filled: p ≤ {1 - report.level:.2g} after Holm's correction",
+            *report.cautions,
+        )
+        return save(drawn, path)
+
+
+def _draw_differences(ax: Axes, table: ResultTable, names: Sequence[str], *, alpha: float) -> None:
+    reach = _reach(table.comparisons)
+    ax.axvline(0, color=BLACK, lw=0.8)
+    ax.grid(visible=False, axis="y")
+    ax.grid(visible=True, axis="x")
+    ax.set_title(_title_of(table), loc="left")
+    ax.set_xlim(-reach, reach)
+    ax.set_ylim(len(names) - 0.4, -1.2)
+    ax.xaxis.set_major_locator(MaxNLocator(4, symmetric=True))
+    for x, text, align in ((-0.04, "← COSTAR worse", "right"), (0.04, "COSTAR better →", "left")):
+        ax.text(x * reach, -0.85, text, ha=align, va="center", fontsize=7.5, color=GREY)
+    for comparison in table.comparisons:
+        _draw_difference(ax, comparison, names.index(comparison.name), reach, alpha=alpha)
+
+
+def _draw_difference(ax: Axes, comparison: Comparison, place: int, reach: float, *, alpha: float) -> None:
+    average = comparison.difference.average
+    if average is None:
+        return
+    sure = comparison.p_holm is not None and comparison.p_holm <= alpha
+    colour = GREY if not sure else BLUE if average > 0 else VERMILION
+    lower, upper = (bound.average if bound else None for bound in (comparison.lower, comparison.upper))
+    lower, upper = (average if end is None else end for end in (lower, upper))
+    ax.plot([max(lower, -reach), min(upper, reach)], [place, place], color=colour, lw=1.4, solid_capstyle="butt")
+    if abs(average) <= reach:
+        ax.plot(average, place, "o", color=colour, mfc=colour if sure else "white", ms=5)
+    for end, edge, marker, align in ((lower, -reach, "<", "left"), (upper, reach, ">", "right")):
+        if abs(end) > reach and end * edge > 0:
+            ax.plot(edge, place, marker, color=colour, ms=5, clip_on=False)
+            beyond = f"{average:.3g}: {lower:.3g} to {upper:.3g}" if abs(average) > reach else f"to {end:.3g}"
+            ax.text(0.96 * edge, place - 0.42, beyond, ha=align, va="center", fontsize=6.5, color=colour)
+
+
+def _reach(comparisons: Sequence[Comparison]) -> float:
+    """Return how far the axis goes to either side."""
+    ends = []
+    for c in comparisons:
+        values = [c.difference.average, *(bound.average for bound in (c.lower, c.upper) if bound)]
+        known = [abs(value) for value in values if value is not None and np.isfinite(value)]
+        ends += [max(known)] if known else []
+    if not ends or max(ends) == 0:
+        return 1.0
+    bound = _FAR_OUT * float(np.median(ends))
+    return 1.08 * max(value for value in ends if value <= bound or value == min(ends))

@@ -1,0 +1,319 @@
+"""What a benchmark found, read from the files of its cells: tables, costs, and cells that could not be made."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from costar_cli.cli.benchmarking.cells import Bench, Cell
+from costar_cli.cli.benchmarking.ledger import Ledger, Record
+from costar_cli.cli.benchmarking.statistics import TEST
+from costar_cli.cli.benchmarking.tables import DataSetFacts, Limits, ResultTable, Score, build_tables
+from costar_cli.config.choices import SetupName
+from costar_cli.config.models import EvaluateConfig
+from costar_cli.errors import CostarError
+from costar_cli.evaluation import EvaluationReport, read_evaluation
+from costar_cli.evaluation.metrics import AVERAGED_STEPS
+from costar_cli.evaluation.published import is_published_data
+from costar_cli.evaluation.rows import ABOUT_BUDGET, ABOUT_LIMIT, errors_in_words, json_values
+from costar_cli.files import describe, read_header
+from costar_cli.files.frames import FrameName, frame_of_rows
+
+if TYPE_CHECKING:
+    from costar_cli.files.frames import Frame
+
+# What models keep of their training data beside parameters: G-Net's residuals, the scales of the ridge's columns.
+KEPT_DATA = ("params/residuals.", "params/columns.")
+# Presets under which training may end before patience would end it, and what their rows are compared after.
+BOUND_BY_BUDGET = {
+    "quick": "its rows compare methods after equal outcome updates, not at convergence",
+    "default": "its rows compare methods after equal outcome updates at most, not at convergence",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CellCost:
+    """What one cell took, and the size of its model; None where it is not known.
+
+    `wall_s` is at least that where `partial` (an attempt was killed). `epochs` are those of all stages, the mean over
+    members; `stages` has them one by one. So are `updates` (optimiser steps) and `stage_updates`; of `updates`,
+    `outcome_updates` belong to stages that learn outcomes, `other_updates` to the rest. `stopped_by_budget` says
+    whether a stage ended because epochs or updates ran out, not by patience; None for what has no stages.
+    `warnings` are those of the model's training.
+    """
+
+    cell: str
+    contender: str
+    label: str
+    seed: int
+    role: str
+    wall_s: float | None
+    partial: bool
+    memory_mb: float | None
+    device_memory_mb: float | None
+    device: str | None
+    members: int | None
+    parameters: int | None
+    epochs: float | None
+    stages: dict[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    updates: float | None = None
+    stage_updates: dict[str, float] = field(default_factory=dict)
+    stopped_by_budget: bool | None = None
+    outcome_updates: float | None = None
+    other_updates: float | None = None
+
+    @classmethod
+    def of(cls, cell: Cell, records: Sequence[Record], described: Mapping[str, Any]) -> "CellCost":
+        """Return a cell's costs from the records of its artifacts and what `describe` tells of its model, if any."""
+        size = measure_model(described) if described else {"parameters": None, "epochs": None}
+        meta = described.get("meta", {})
+        memories = [record.memory_mb for record in records if record.memory_mb is not None]
+        device_memories = [record.device_memory_mb for record in records if record.device_memory_mb is not None]
+        return cls(
+            cell=cell.key,
+            contender=cell.contender.name if cell.contender else "",
+            label=cell.contender.label if cell.contender else "data set",
+            seed=cell.seed,
+            role=cell.role,
+            wall_s=sum(record.wall_s for record in records) if records else None,
+            partial=any(record.partial for record in records),
+            memory_mb=max(memories, default=None),
+            device_memory_mb=max(device_memories, default=None),
+            device=meta.get("device"),
+            members=meta.get("members"),
+            warnings=tuple(meta.get("warnings", ())),
+            **size,
+        )
+
+
+def measure_model(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how large a model or encoder is, and how long it was trained: the fields of `CellCost` that say so.
+
+    Parameters are those of one member; epochs and updates of a stage are the mean over members. A model in closed form
+    has no stages, and older files do not tell updates.
+    """
+    arrays, meta = described["arrays"], described["meta"]
+    learned = [a for a in arrays if a["name"].startswith("params/") and not a["name"].startswith(KEPT_DATA)]
+    stages = meta.get("stages", [{"name": "pretrain", "history": meta["history"]}])
+    epochs = {str(s["name"]): float(np.mean([len(losses) for losses in s["history"]["train_loss"]])) for s in stages}
+    updates = {str(s["name"]): float(np.mean(s["steps"])) for s in stages if "steps" in s}
+    other = {name: steps for name, steps in updates.items() if is_auxiliary(name)}
+    return {
+        "parameters": sum(int(np.prod(array["shape"][1:])) for array in learned),
+        "epochs": sum(epochs.values()) if epochs else None,
+        "stages": epochs,
+        "updates": sum(updates.values()) if updates else None,
+        "stage_updates": updates,
+        "outcome_updates": sum(n for name, n in updates.items() if name not in other) if updates else None,
+        "other_updates": sum(other.values()) if updates else None,
+        "stopped_by_budget": any("budget" in s.get("ended_by", ()) for s in stages) if updates else None,
+    }
+
+
+def is_auxiliary(stage: str) -> bool:
+    """Return whether a stage, by its name, learns no outcomes: COSTAR's pretraining, RMSN's propensity networks."""
+    return not {"pretrain", "propensity"}.isdisjoint(stage.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A cell that could not be made, or (`blocked`) one that needs such a cell."""
+
+    cell: str
+    what: str
+    error: dict[str, Any]
+    blocked: bool = False
+
+
+@dataclass(frozen=True)
+class BenchmarkReport:
+    """A benchmark; `unit` labels every error in it, averages are over the first `steps` steps."""
+
+    dataset: str
+    seeds: tuple[int, ...]
+    digests: dict[str, str]
+    preset: str
+    unit: str
+    level: float
+    horizon: int
+    step: str
+    tables: tuple[ResultTable, ...]
+    costs: tuple[CellCost, ...]
+    failures: tuple[Failure, ...] = ()
+
+    @property
+    def steps(self) -> int:
+        """Return how many steps the tables show and average."""
+        return min(self.horizon, AVERAGED_STEPS)
+
+    @property
+    def cautions(self) -> list[str]:
+        """Return in words which tables have no tests, and why, and which have tests that are not to be trusted far."""
+        said = [text for table in self.tables for text in (table.untested, table.caution) if text]
+        return list(dict.fromkeys(said))
+
+    @property
+    def about_budget(self) -> str:
+        """Return what the sign of budgets means, and that some presets are bound by theirs."""
+        if self.preset not in BOUND_BY_BUDGET:
+            return ABOUT_BUDGET
+        return (
+            f"{ABOUT_BUDGET}; preset {self.preset} trains on a fixed budget by design: {BOUND_BY_BUDGET[self.preset]}"
+        )
+
+    @property
+    def has_stopped_rows(self) -> bool:
+        """Return whether a row that is shown was stopped by its budget."""
+        return any(row.stopped_by_budget for table in self.tables for row in table.rows)
+
+    @property
+    def has_ensembles(self) -> bool:
+        """Return whether models with several members were scored."""
+        return any(table.has_ensembles for table in self.tables)
+
+    @property
+    def has_gains(self) -> bool:
+        """Return whether COSTAR is there to compare a row with."""
+        return any(table.has_gains for table in self.tables)
+
+    @property
+    def about_ratio(self) -> str | None:
+        """Return what the ratios are to, None where no data set has a bound."""
+        label = next((table.limit.label for table in self.tables if table.limit), None)
+        errors = {f"{table.setup}, {table.truth}": table.limit.se for table in self.tables if table.limit}
+        about = f"Ratio: Avg divided by that of the row `{label}`, {ABOUT_LIMIT}"
+        return None if label is None else about + errors_in_words(errors)
+
+    @property
+    def spread(self) -> str:
+        """Return what a standard deviation in the tables is over."""
+        sets = len(self.seeds)
+        if sets == 1:
+            return "sd over the members, all trained on one data set (excludes variation between data sets)"
+        return f"sd over the members of {sets} data sets"
+
+    @property
+    def averaged(self) -> str:
+        """Return which steps the averages are over."""
+        beyond = f" of {self.horizon}" if self.horizon > self.steps else ""
+        return f"τ = 1..{self.steps}{beyond}" if self.steps > 1 else f"τ = 1{beyond}"
+
+    def to_frame(self, frame: FrameName = "pandas") -> "Frame":
+        """Return every row of every table, as `results.csv` has them, as a frame of pandas or polars."""
+        from costar_cli.cli.benchmarking.export import result_rows
+
+        return frame_of_rows(result_rows(self), frame)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as a JSON document; numbers that are not finite are null."""
+        document: dict[str, Any] = json_values(asdict(self))
+        return document | {"averaged_steps": self.steps, "test": TEST, "warnings": self.cautions}
+
+
+@dataclass
+class Outcome:
+    """What became of the cells: how many were made now, and which could not be, by key."""
+
+    made: int = 0
+    failed: dict[str, CostarError] = field(default_factory=dict)
+    blocked: dict[str, str] = field(default_factory=dict)
+
+    def blocked_by(self, cell: Cell) -> str | None:
+        """Return what a cell needs and could not be made."""
+        return next((need for need in cell.needs if need in self.failed or need in self.blocked), None)
+
+    def is_there(self, cell: Cell) -> bool:
+        """Return whether a cell was made, now or before."""
+        return cell.key not in self.failed and cell.key not in self.blocked
+
+
+Evaluations = Mapping[Cell, EvaluationReport]
+
+
+def read_evaluations(bench: Bench, cells: Sequence[Cell], outcome: Outcome) -> Evaluations:
+    """Return the scores of every model that is there, by its cell."""
+    scored = [cell for cell in cells if cell.is_scored and outcome.is_there(cell)]
+    return {cell: read_evaluation(bench.pieces(cell)[-1].path) for cell in scored}
+
+
+def build_report(
+    bench: Bench,
+    cells: Sequence[Cell],
+    outcome: Outcome,
+    evaluations: Evaluations,
+    ledger: Ledger,
+    setups: Sequence[SetupName],
+) -> BenchmarkReport:
+    """Return the benchmark's report from the files of the cells that are there."""
+    headers = {seed: read_header(bench.data_file(seed)) for seed in bench.seeds if bench.data_file(seed).exists()}
+    published = all(is_published_data(h.meta["name"], h.meta["config"]) for h in headers.values())
+    shared = next(iter(evaluations.values()), None)  # but for its rows, each says the same
+    return BenchmarkReport(
+        dataset=shared.dataset if shared else bench.data.name,
+        seeds=bench.seeds,
+        digests={str(seed): header.digest for seed, header in headers.items()},
+        preset=bench.settings.preset,
+        unit=shared.unit.label if shared else "",
+        level=bench.settings[EvaluateConfig].level,
+        horizon=shared.horizon if shared else 0,
+        step=shared.step if shared else "step",
+        tables=_tables(bench, evaluations, setups, published=published),
+        costs=tuple(_costs(bench, cells, outcome, ledger)),
+        failures=tuple(_failures(cells, outcome)),
+    )
+
+
+def _tables(
+    bench: Bench, evaluations: Evaluations, setups: Sequence[SetupName], *, published: bool
+) -> tuple[ResultTable, ...]:
+    scores = [
+        Score(cell.seed, cell.contender, row, errors)
+        for cell, report in evaluations.items()
+        for row, errors in zip(report.rows, report.errors, strict=True)
+        if cell.contender is not None and row.basis == "ours" and errors is not None
+    ]
+    shared = next(iter(evaluations.values()), None)
+    if shared is None:
+        return ()
+    facts = DataSetFacts(shared.dataset, shared.horizon, shared.unit.factor, published=published)
+    config, limits = bench.settings[EvaluateConfig], _limits(evaluations)
+    return build_tables(scores, facts, config, setups=setups, limits=limits, reporter=bench.reporter)
+
+
+def _limits(evaluations: Evaluations) -> Limits:
+    """Return the bound on each data set once; every cell's scores have it, but for those of older versions."""
+    return {
+        (cell.seed, row.setup, row.truth): row
+        for cell, report in evaluations.items()
+        for row in report.rows
+        if row.basis == "limit"
+    }
+
+
+def _costs(bench: Bench, cells: Sequence[Cell], outcome: Outcome, ledger: Ledger) -> Iterator[CellCost]:
+    """Yield what every cell took that is there, and pass on what its training warned of."""
+    for cell in cells:
+        pieces = bench.pieces(cell) if outcome.is_there(cell) else []
+        if not pieces:
+            continue
+        prints = {piece.name: read_header(piece.path).meta["fingerprint"] for piece in pieces}
+        records = [ledger.get(f"{cell.key}/{name}", fingerprint) for name, fingerprint in prints.items()]
+        known = [record for record in records if record is not None]
+        cost = CellCost.of(cell, known, {} if cell.role == "data" else describe(pieces[0].path))
+        bench.reporter.cell = cell
+        for warning in cost.warnings:  # also of a model that an earlier run trained
+            bench.reporter.warn(warning)
+        yield cost
+    bench.reporter.cell = None
+
+
+def _failures(cells: Sequence[Cell], outcome: Outcome) -> Iterator[Failure]:
+    """Yield the cells that are not there, and why."""
+    for cell in cells:
+        if cell.key in outcome.failed:
+            yield Failure(cell.key, str(cell), outcome.failed[cell.key].to_json())
+        elif cell.key in outcome.blocked:
+            why = CostarError(f"needs {outcome.blocked[cell.key]}")
+            yield Failure(cell.key, str(cell), why.to_json(), blocked=True)

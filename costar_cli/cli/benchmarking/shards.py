@@ -1,0 +1,90 @@
+"""Parts of a benchmark for arrays of jobs: each makes some cells in a folder of its own, and all are merged."""
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+from costar_cli.cli.benchmarking.cells import Cell
+from costar_cli.cli.benchmarking.ledger import Ledger
+from costar_cli.cli.workspace import Workspace
+from costar_cli.errors import MismatchError
+from costar_cli.files import read_header, verify_artifact, write_bytes
+from costar_cli.files.shards import Shard, check_parts, find_parts
+
+__all__ = ["cells_of", "merge_shards", "note_shard"]
+
+NOTE: Final = "part.json"  # of a part's folder: which part it is, whatever the folder is called
+
+
+def cells_of(shard: Shard, cells: Sequence[Cell]) -> list[Cell]:
+    """Return a part's cells of a benchmark, in order: every N-th pair of data and method, with its needs."""
+    pairs = list(dict.fromkeys((cell.seed, cell.contender) for cell in cells if cell.is_scored))
+    own = set(pairs[shard.number - 1 :: shard.of])
+    needed = {need for cell in cells if (cell.seed, cell.contender) in own and cell.is_scored for need in cell.needs}
+    needed |= {need for cell in cells if cell.key in needed for need in cell.needs}
+    return [cell for cell in cells if cell.key in needed or ((cell.seed, cell.contender) in own and cell.is_scored)]
+
+
+def note_shard(folder: Path, shard: Shard) -> None:
+    """Write down in a part's folder which part it is, unless it says so.
+
+    Raises:
+        StorageError: the disk is full or read-only.
+    """
+    if _noted(folder) != str(shard):
+        Workspace(folder).make()
+        write_bytes(folder / NOTE, (json.dumps({"shard": str(shard)}) + "\n").encode())
+
+
+def _noted(folder: Path) -> str | None:
+    """Return which part a folder is, None where it does not say."""
+    path = folder / NOTE
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        if path.is_file():
+            return str(json.loads(path.read_bytes())["shard"])
+    return None
+
+
+def merge_shards(folder: Path) -> list[Path]:
+    """Bring the artifacts and times of all parts into the benchmark's folder; return the files that were copied.
+
+    What several parts have made alike, data and encoders, is there once.
+
+    Raises:
+        UsageError: there are no parts, parts of two divisions, or not all of them.
+        MismatchError: a part is not the one that its folder's name says, or a file differs between parts, or from the
+            one in the folder; nothing is copied then.
+        ArtifactError: what a part made is damaged; nothing is copied then.
+        LockedError: another process works in the benchmark's folder, or still makes a part.
+    """
+    made = "`costar benchmark ... --shard I/N --folder FOLDER` makes them"
+    shards = find_parts(folder, what="a benchmark", fix=made)
+    parts = list(shards.values())
+    found: dict[Path, tuple[Path, str]] = {}
+    with ExitStack() as held:
+        for place in (folder, *parts):
+            held.enter_context(Workspace(place).lock())
+        check_parts(shards, {shard: _noted(part) for shard, part in shards.items()}, fix=made)
+        places = [folder, *parts]
+        for path in (path for place in places for path in sorted(place.glob("seed-*/*.h5"))):
+            place = next(one for one in reversed(places) if path.is_relative_to(one))
+            target, digest = folder / path.relative_to(place), read_header(path).digest
+            first, known = found.setdefault(target, (path, digest))
+            if known != digest:
+                raise MismatchError(
+                    f"two parts made {target.name} differently",
+                    where=f"{first}, {path}",
+                    fix="run all parts with the same settings, costar and kind of machine",
+                )
+        copied = [target for target, (path, _) in found.items() if path != target]
+        for target in copied:
+            verify_artifact(found[target][0])
+        for target in copied:
+            Workspace(target.parent).make()
+            write_bytes(target, found[target][0].read_bytes())
+        ledger = Ledger(folder / "ledger.json")
+        for part in parts:
+            ledger.adopt(Ledger(part / "ledger.json"))
+    return copied

@@ -1,0 +1,362 @@
+"""Sweeps: a benchmark at each of several confounding strengths, and how errors change with it (`--gamma 0,2,4`)."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import ValidationError
+
+from costar_cli.cli.benchmarking.cells import Bench, with_values
+from costar_cli.cli.benchmarking.export import (
+    LATEX_MARKS,
+    MARKDOWN_MARKS,
+    REPORT_FILES,
+    Record,
+    block_name,
+    blocks_of,
+    csv_text,
+    escaped,
+    fixed,
+    latex,
+    require_own,
+    result_rows,
+    table_cells,
+)
+from costar_cli.cli.benchmarking.report import BenchmarkReport, Outcome
+from costar_cli.cli.benchmarking.run import (
+    Made,
+    Planned,
+    cells_listed,
+    failure_of_cells,
+    make_benchmark,
+    next_commands,
+    plan_benchmark,
+    require_fresh,
+    show_list,
+)
+from costar_cli.cli.benchmarking.show import DIGITS
+from costar_cli.cli.benchmarking.tables import Mark, ResultRow, ResultTable, ranked_cells
+from costar_cli.cli.benchmarking.workers import CrewMaker
+from costar_cli.cli.workspace import Workspace
+from costar_cli.config.models import BenchmarkConfig
+from costar_cli.data.registry import sources
+from costar_cli.errors import UsageError, complaints
+from costar_cli.evaluation.metrics import PerStep
+from costar_cli.evaluation.rows import BUDGET_SIGN
+from costar_cli.files import write_bytes
+from costar_cli.files.frames import FrameName, frame_of_rows
+from costar_cli.methods.registry import LAST_VALUE
+from costar_cli.reporting.output import Output
+from costar_cli.reporting.tables import Cell, legend, show_styled
+
+if TYPE_CHECKING:
+    from costar_cli.files.frames import Frame
+
+__all__ = ["Sweep", "complete_sweep", "open_sweep", "run_sweep"]
+
+SETTING: Final = "gamma"
+AXIS: Final = "Confounding strength gamma of the source"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Benchmarks of one data set, by the confounding strength of its source."""
+
+    reports: Mapping[float, BenchmarkReport]
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """Return the strengths."""
+        return tuple(self.reports)
+
+    @property
+    def report(self) -> BenchmarkReport:
+        """Return what all benchmarks share, with tables of average errors whose columns are the strengths."""
+        shown = [report for report in self.reports.values() if report.tables]
+        return replace((shown or [*self.reports.values()])[0], tables=self.tables)
+
+    @property
+    def tables(self) -> tuple[ResultTable, ...]:
+        """Return a table per kind, set-up and truth: the steps of its rows are the strengths."""
+        found: dict[tuple[str, ...], dict[float, ResultTable]] = {}
+        for value, report in self.reports.items():
+            for table in report.tables:
+                found.setdefault((table.kind, table.setup, table.truth), {})[value] = table
+        return tuple(self._across(tables) for tables in found.values())
+
+    def _across(self, tables: Mapping[float, ResultTable]) -> ResultTable:
+        names = dict.fromkeys(row.name for table in tables.values() for row in table.rows)
+        rows = [{value: _named(table.rows, name) for value, table in tables.items()} for name in names]
+        limit = self._row({value: table.limit for value, table in tables.items()})
+        first = next(iter(tables.values()))
+        across = tuple(row for row in map(self._row, rows) if row is not None)
+        return replace(first, steps=len(self.values), rows=across, published=(), comparisons=(), limit=limit)
+
+    def _row(self, rows: Mapping[float, ResultRow | None]) -> ResultRow | None:
+        """Return one row of the averages at every strength, None where there is none."""
+        known = [row for row in rows.values() if row is not None]
+        if not known:
+            return None
+        at = [rows.get(value) for value in self.values]
+        mean = tuple(row.mean.average if row else None for row in at)
+        sd = tuple(row.sd.average if row and row.sd else None for row in at)
+        stopped = [row.stopped_by_budget for row in known if row.stopped_by_budget is not None]
+        return replace(
+            known[0],
+            mean=PerStep(mean, None),
+            sd=None if all(value is None for value in sd) else PerStep(sd, None),
+            stopped_by_budget=any(stopped) if stopped else None,
+            gain_percent=None,
+            ratio_to_limit=None,
+            coverage_90=None,
+            ensemble=None,
+        )
+
+    def to_rows(self) -> list[Record]:
+        """Return every row of every benchmark, as `results.csv` has them, behind its strength."""
+        return [{SETTING: value, **row} for value, report in self.reports.items() for row in result_rows(report)]
+
+    def to_frame(self, frame: FrameName = "pandas") -> "Frame":
+        """Return `to_rows` as a frame of pandas or polars."""
+        return frame_of_rows(self.to_rows(), frame)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the averages by strength, then each benchmark as a document."""
+        rows = [
+            {"kind": t.kind, "setup": t.setup, "truth": t.truth, "name": row.name, "label": row.label,
+             "basis": row.basis, "mean": list(row.mean.steps), "sd": list(row.sd.steps) if row.sd else None}
+            for t in self.tables for block in blocks_of(t) for row in block
+        ]  # fmt: skip
+        shared = self.report
+        return {
+            "dataset": shared.dataset,
+            "setting": SETTING,
+            "values": list(self.values),
+            "seeds": list(shared.seeds),
+            "unit": shared.unit,
+            "averaged_steps": shared.steps,
+            "rows": rows,
+            "benchmarks": [report.to_json() for report in self.reports.values()],
+        }
+
+
+def _named(rows: Sequence[ResultRow], name: str) -> ResultRow | None:
+    return next((row for row in rows if row.name == name), None)
+
+
+def open_sweep(bench: Bench, text: str) -> dict[float, Bench]:
+    """Return the benchmark of each strength in a text such as `0,2,4`, with the last value among the methods.
+
+    That of the strength that the settings have anyway is the benchmark without a sweep; the others have folders in its.
+
+    Raises:
+        UsageError: the text names no numbers, or the data set has no such setting or not these values.
+    """
+    simulated = bench.data.simulated
+    if simulated is None or SETTING not in simulated.settings.model_fields:
+        having = [name for name, source in sources().items() if SETTING in source.settings.model_fields]
+        what = "a file holds one data set" if simulated is None else f"{simulated.name} has no confounding strength"
+        fix = f"omit it, or choose one of {', '.join(having)}"
+        raise UsageError(f"{what}, so that nothing can be swept", where="--gamma", fix=fix)
+    own = getattr(bench.settings.configs[simulated.section], SETTING)
+    methods = {"benchmark.methods": f"{bench.settings[BenchmarkConfig].methods},{LAST_VALUE}"}
+    benches, wrong = {}, []
+    for value in _values(text):
+        values = {**methods, f"{simulated.section}.{SETTING}": value}
+        try:
+            settings = with_values(bench.settings, values)
+        except ValidationError as error:
+            wrong += [f"{exact(value)}: {complaint}" for complaint in complaints(error.errors())]
+            continue
+        folder = bench.folder if value == own else bench.folder / f"{SETTING}-{exact(value)}"
+        benches[value] = replace(bench, settings=settings, folder=folder, at=f"{SETTING} {exact(value)}: ")
+    if wrong:
+        raise UsageError.of(wrong, f"{len(wrong)} values are not possible", where="--gamma")
+    return benches
+
+
+def exact(value: float) -> str:
+    """Return a strength as folders and tables are called: with six digits, or with as many as it takes."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
+def _values(text: str) -> list[float]:
+    """Return the numbers in a text, the smallest first."""
+    words = [word.strip() for word in text.split(",")]
+    wrong = [f"{word!r} is no number" for word in words if not re.fullmatch(r"\d+(\.\d+)?", word)]
+    values = sorted(float(word) for word in words) if not wrong else []
+    wrong += [f"{exact(value)} occurs twice" for value in dict.fromkeys(values) if values.count(value) > 1]
+    if wrong:
+        fix = "separate numbers with commas: `--gamma 0,2,4,6,8,10`"
+        raise UsageError.of(wrong, f"{len(wrong)} values are not understood", where="--gamma", fix=fix)
+    return values
+
+
+SWEEP_FILES: Final = ("sweep.csv", "sweep.md", "sweep.tex", "plots/sweep.png")
+
+
+def run_sweep(
+    out: Output,
+    base: Bench,
+    benches: Mapping[float, Bench],
+    *,
+    overwrite: bool,
+    crew: CrewMaker | None,
+    plots: bool,
+    list_only: bool,
+    given: Mapping[str, str],
+) -> None:
+    """Make what is not there of every benchmark, write and show how errors change, and end the verb; or list cells.
+
+    Raises:
+        CostarError: cells failed; what the others found is written, shown, and part of the `--json` document.
+    """
+    plans = {value: plan_benchmark(bench) for value, bench in benches.items()}
+    if list_only:
+        rows = [{**row, "cell": f"{SETTING}-{exact(value)}/{row['cell']}"}
+                for value, plan in plans.items() for row in cells_listed(plan)]  # fmt: skip
+        show_list(out, rows, base.folder)
+        return
+    made = complete_sweep(out, base, plans, overwrite=overwrite, crew=crew, plots=plots)
+    show_sweep(out, made.sweep)
+    result = {**made.sweep.to_json(), "folder": str(base.folder), "made": made.outcome.made}
+    if made.outcome.failed:
+        out.keep(result)
+        raise failure_of_cells(made.outcome, made.cells)
+    value, one = next(iter(made.benchmarks.items()))
+    out.next(*next_commands(benches[value], one.evaluations, given))
+    out.done(result, status="done" if made.outcome.made else "up_to_date")
+
+
+@dataclass(frozen=True)
+class MadeSweep:
+    """A sweep whose cells were made, as far as that was possible, and whose files are written."""
+
+    sweep: Sweep
+    benchmarks: Mapping[float, Made]
+    outcome: Outcome
+    cells: int
+
+
+def complete_sweep(
+    out: Output, base: Bench, plans: Mapping[float, Planned], *, overwrite: bool, crew: CrewMaker | None, plots: bool
+) -> MadeSweep:
+    """Make what is not there of every benchmark, and write how errors change; `out` is told which files are written.
+
+    Raises:
+        MismatchError: cells or tables were made from something else, and `overwrite` is false.
+    """
+    require_fresh([*plans.values()], overwrite=overwrite)
+    for bench in (base, *(plan.bench for plan in plans.values())):
+        names = SWEEP_FILES if bench is base else REPORT_FILES
+        require_own(bench.folder, names, base.data.file, overwrite=overwrite)
+    made: dict[float, Made] = {}
+    for value, plan in plans.items():
+        base.reporter.at = plan.bench.at
+        made[value] = make_benchmark(
+            plan.bench.silent, plan, overwrite=overwrite, crew=crew, plots=plots, debug=out.debug
+        )
+    base.reporter.at = ""
+    sweep = Sweep({value: one.report for value, one in made.items()})
+    with Workspace(base.folder).lock():
+        write_sweep(out, sweep, base.folder, plots=plots)
+    outcome = _together({plans[value].bench.at: one.outcome for value, one in made.items()})
+    return MadeSweep(sweep, made, outcome, sum(len(plan.cells) for plan in plans.values()))
+
+
+def _together(outcomes: Mapping[str, Outcome]) -> Outcome:
+    return Outcome(
+        made=sum(outcome.made for outcome in outcomes.values()),
+        failed={f"{at}{key}": error for at, outcome in outcomes.items() for key, error in outcome.failed.items()},
+        blocked={f"{at}{key}": need for at, outcome in outcomes.items() for key, need in outcome.blocked.items()},
+    )
+
+
+def write_sweep(out: Output, sweep: Sweep, folder: Path, *, plots: bool) -> None:
+    """Write the curve as tables and a figure, and every row of every benchmark as CSV."""
+    texts = {"sweep.csv": sweep_csv(sweep), "sweep.md": sweep_markdown(sweep), "sweep.tex": sweep_latex(sweep)}
+    for name, text in texts.items():
+        write_bytes(folder / name, text.encode())
+        out.wrote(Path(name).suffix[1:], folder / name, kind=Path(name).suffix[1:])
+    if plots and sweep.tables:
+        from costar_cli.cli.benchmarking.figures import plot_horizons
+
+        drawn = plot_horizons(sweep.report, folder / "plots" / "sweep.png", at=sweep.values, axis=AXIS)
+        out.wrote("plot", drawn, kind="plot")
+
+
+def sweep_csv(sweep: Sweep) -> str:
+    """Return every row of every benchmark, as `results.csv` has them, behind its strength."""
+    return csv_text(sweep.to_rows())
+
+
+def sweep_markdown(sweep: Sweep) -> str:
+    """Return the averages by strength in Markdown: best bold, second underlined."""
+    lines = [f"# Sweep on {sweep.report.dataset}", "", ". ".join(escaped(line) for line in _about(sweep)) + ".", ""]
+    heads = ["Method", *(f"{SETTING} = {exact(value)}" for value in sweep.values)]
+    for table in sweep.tables:
+        lines += [f"## {table.title}", "", f"| {' | '.join(heads)} |", "|---|" + "---:|" * len(sweep.values)]
+        for row, cells in _table_rows(table, "±"):
+            label = escaped(row.marked_label) + ("" if row.basis == "ours" else f" ({block_name(row)})")
+            lines.append(f"| {' | '.join([label, *(MARKDOWN_MARKS[mark].format(text) for text, mark in cells)])} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def sweep_latex(sweep: Sweep) -> str:
+    """Return the averages by strength in LaTeX (package booktabs)."""
+    lines = ["% \\usepackage{booktabs}"]
+    heads = ["Method", *(rf"$\gamma={exact(value)}$" for value in sweep.values)]
+    about = latex(". ".join(_about(sweep))).replace("±", r"$\pm$").replace("τ", r"$\tau$")
+    for table in sweep.tables:
+        caption = rf"\caption{{{latex(table.title)}. {about}. \textbf{{Bold}}: best; \underline{{underline}}: second.}}"
+        lines += [r"\begin{table*}[htbp]", r"\centering", caption.replace(BUDGET_SIGN, r"$^{\dagger}$")]
+        lines += [rf"\begin{{tabular}}{{l{'c' * len(sweep.values)}}}", r"\toprule", " & ".join(heads) + r" \\"]
+        for row, cells in _table_rows(table, r"$\pm$"):
+            if row in (table.rows[0], table.limit):
+                lines.append(r"\midrule")
+            name = latex(row.label) + r"$^{\dagger}$" * bool(row.stopped_by_budget)
+            lines.append(" & ".join([name, *(LATEX_MARKS[mark] % text for text, mark in cells)]) + r" \\")
+        lines += [r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""]
+    return "\n".join(lines)
+
+
+def _table_rows(table: ResultTable, pm: str) -> Iterator[tuple[ResultRow, list[tuple[str, Mark]]]]:
+    """Yield the rows with their cells, one per strength."""
+    for block in blocks_of(table):
+        for row, cells in zip(block, table_cells(block, table.steps, pm=pm), strict=True):
+            yield row, list(cells[:-1])  # without an average over strengths
+
+
+def _about(sweep: Sweep) -> list[str]:
+    report = sweep.report
+    what = f"RMSE in {report.unit or 'outcome units'} on {report.dataset} by confounding strength of the source"
+    return [
+        f"{what}, average over {report.averaged}, lower is better",
+        f"± {report.spread}",
+        *([f"{BUDGET_SIGN} {report.about_budget}"] if report.has_stopped_rows else []),
+    ]
+
+
+def show_sweep(out: Output, sweep: Sweep) -> None:
+    """Print the averages by strength."""
+    if not sweep.tables:
+        return
+    first, *rest = _about(sweep)
+    out.text(f"{first}; {legend()}", *rest, "")
+    for table in sweep.tables:
+        blocks: dict[str, list[list[Cell | str | None]]] = {}
+        for rows in blocks_of(table):
+            name = "" if rows[0].basis == "ours" else block_name(rows[0])
+            blocks[name] = [
+                [
+                    row.marked_label,
+                    *(Cell(fixed(m, DIGITS), fixed(sd, DIGITS), mark) for m, sd, mark in of_row[:-1]),
+                ]
+                for row, of_row in zip(rows, ranked_cells(rows, table.steps), strict=True)
+            ]
+        show_styled(out, table.title, ["Method", *(f"{SETTING}={exact(value)}" for value in sweep.values)], blocks)
+        out.text("")

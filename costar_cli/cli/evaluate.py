@@ -1,0 +1,133 @@
+"""`costar evaluate`: score the models on held-out subjects, beside a naive anchor and the published numbers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from costar_cli.cli import options
+from costar_cli.cli.evaluation import run_evaluate
+from costar_cli.cli.options import FILES, SETTINGS, CostOpt, MaximiseOpt, MinimiseOpt, setting
+from costar_cli.cli.regret import RegretQuestion
+from costar_cli.cli.session import open_session
+from costar_cli.cli.views import EvaluationFiles
+from costar_cli.cli.workspace import DEFAULT_WORKSPACE
+from costar_cli.config.choices import SetupName
+from costar_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from costar_cli.cli.session import Flags
+
+
+def _beside(report: Path, default: Path, *, of_workspace: Path) -> Path:
+    """Return where else an evaluation is written to: named after a report that is not the workspace's."""
+    return default if report.resolve() == of_workspace.resolve() else report.with_name(f"{report.stem}-{default.name}")
+
+
+def _refuse_of_whole(given: Mapping[str, object]) -> None:
+    """See that a part is not asked for what only all subjects can tell.
+
+    Raises:
+        UsageError: it is.
+    """
+    if asked := [flag for flag, value in given.items() if value]:
+        fix = "leave it out, and give it to the same command without --shard once `costar merge` has made the whole"
+        raise UsageError(f"{asked[0]} is about all subjects, and a part has some", where="--shard", fix=fix)
+
+
+def evaluate(
+    ctx: typer.Context,
+    setup: Annotated[
+        SetupName | None, typer.Option("--setup", help="Set-up to score (default: all that apply)")
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if",
+            metavar="<gate>",
+            help="Exit 10 if this holds, such as `zero-shot.costar.average > 1.1`; may be repeated",
+        ),
+    ] = None,
+    data: options.DataOpt = None,
+    model: options.ModelsOpt = None,
+    out: options.OutOpt = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option("--csv", help="CSV file to write (default: next to the output)", rich_help_panel=FILES),
+    ] = None,
+    csv_safe: options.CsvSafeFlag = False,
+    plots: Annotated[
+        Path | None,
+        typer.Option(
+            "--plots",
+            help="Folder for the plots (default: `plots` in the workspace; for `--out e.h5`, `e-plots` beside it)",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            "--predictions",
+            help="Also write every prediction that is scored, with its truth: FILE.parquet, .csv or .jsonl",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
+    refute: Annotated[
+        bool,
+        typer.Option("--refute", help="Also refit the models where the answer is known: placebos, dummies, subsets"),
+    ] = False,
+    search: Annotated[
+        bool,
+        typer.Option("--search", help="Also score the models' best plans against the simulator's own: regret"),
+    ] = False,
+    minimise: MinimiseOpt = None,
+    maximise: MaximiseOpt = None,
+    cost: CostOpt = None,
+    shard: options.ShardOpt = None,
+    no_plots: options.NoPlotsFlag = False,
+    overwrite: options.OverwriteFlag = False,
+    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
+    config: options.ConfigFileOpt = None,
+    seed: options.SeedOpt = None,
+    level: Annotated[float | None, setting("--level", panel=SETTINGS)] = None,
+    bootstrap: Annotated[int | None, setting("--bootstrap", panel=SETTINGS)] = None,
+    ipcw: Annotated[bool | None, setting("--ipcw", panel=SETTINGS)] = None,
+    device: options.DeviceOpt = None,
+    threads: options.ThreadsOpt = None,
+    json: options.JsonFlag = False,
+    quiet: options.QuietFlag = False,
+) -> None:
+    """Score the models: RMSE by horizon in the set-ups that apply, with intervals and plots."""
+    from costar_cli.config.models import EvaluateConfig, RuntimeConfig
+    from costar_cli.files.tables import safe_cells
+
+    flags: Flags = {
+        EvaluateConfig: {"level": level, "bootstrap": bootstrap, "seed": seed, "ipcw": ipcw},
+        RuntimeConfig: {"device": device, "threads": threads},
+    }
+    session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, config=config)
+    question = RegretQuestion(tuple(minimise or ()), tuple(maximise or ()), tuple(cost or ()))
+    question.check(asked=search)
+    place = session.workspace
+    report = out or place.evaluation
+    if shard is not None:
+        _refuse_of_whole({"--fail-if": fail_if, "--csv": csv, "--plots": plots, "--refute": refute, "--search": search})
+        from costar_cli.cli.evaluation_part import PartFiles, run_part
+        from costar_cli.files.shards import Shard
+
+        part = PartFiles(data or place.data, model or place.models(), report, predictions)
+        run_part(session, part, [setup] if setup else None, Shard.parse(shard), overwrite=overwrite)
+        return
+    files = EvaluationFiles(
+        data=data or place.data,
+        models=model or place.models(),
+        report=report,
+        csv=csv or report.with_suffix(".csv"),
+        plots=None if no_plots else plots or _beside(report, place.plots, of_workspace=place.evaluation),
+        refutation=_beside(report, place.refutation, of_workspace=place.evaluation) if refute else None,
+        search=question if search else None,
+        predictions=predictions,
+    )
+    with safe_cells(csv_safe):
+        run_evaluate(session, files, [setup] if setup else None, overwrite=overwrite, fail_if=fail_if or ())

@@ -1,0 +1,240 @@
+"""What to do next: commands that are true when pasted, and what may help where a model loses to the last value."""
+
+import math
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from shlex import join
+from typing import TYPE_CHECKING, Any, Final
+
+from costar_cli.cli.session import Session
+from costar_cli.methods.registry import METHODS, REFERENCE
+
+if TYPE_CHECKING:
+    from costar_cli.evaluation import EvaluationReport
+    from costar_cli.evaluation.rows import ReportRow
+    from costar_cli.files import Artifact
+    from costar_cli.settings.resolve import Settings
+
+__all__ = [
+    "ASKED",
+    "LACKS",
+    "after_loss",
+    "best_other",
+    "has_doses",
+    "instead_of_losers",
+    "next_command",
+    "other_method",
+    "other_than",
+    "train_longer",
+]
+
+LACKS: Final[Mapping[str, tuple[str, ...]]] = {  # of `CARRIED`, what a verb that is suggested does not take
+    "ingest table": ("preset", "config"),
+    "evaluate": ("preset",),
+    "whatif": ("preset",),
+}
+
+ASKED: Final = ("--subject", "ID", "--plan", "plan.json")  # of `whatif`
+REPEATED: Final = ("seed", "members", "patience", "batch_size", "learning_rate", "step_weights")  # settings with flags
+
+Value = Path | str | Sequence[Path] | None
+
+
+def next_command(given: Mapping[str, str], verb: str, *words: str, **files: Value) -> str:
+    """Return a command, quoted for a shell.
+
+    Args:
+        given: the flags to repeat, by name; those that the verb does not take are left out.
+        verb: for example `ingest table`.
+        words: further words of the command.
+        files: flags by name (`data`, `model`, `start`), each with a file or several; None leaves one out.
+    """
+    kept = {name: value for name, value in given.items() if name not in LACKS.get(verb, ())}
+    return join(["costar", *verb.split(), *_flags(kept), *words, *_flags(files)])
+
+
+def _flags(named: Mapping[str, Value]) -> Iterator[str]:
+    for name, value in named.items():
+        for one in [] if value is None else [value] if isinstance(value, str | Path) else value:
+            yield from (f"--{name}", str(one))
+
+
+def other_than(path: Path, *defaults: Path) -> Path | None:
+    """Return a file that a verb has to be told of, None for one that it finds by itself."""
+    return None if path.resolve() in {default.resolve() for default in defaults} else path
+
+
+def after_loss(
+    session: Session, meta: Mapping[str, Any], files: Mapping[str, Value], evaluated: Collection[tuple[str, str]] = ()
+) -> list[str]:
+    """Return what to run where a model loses to the last value: longer training, and the first other method.
+
+    Args:
+        session: the run.
+        meta: the model's.
+        files: the flags that longer training needs; of them `data` is repeated for the other method.
+        evaluated: methods and domains that were scored, wherever their files lie.
+    """
+    return [*train_longer(session, meta, files), *other_method(session, meta, files.get("data"), evaluated)]
+
+
+def instead_of_losers(
+    session: Session,
+    models: "Sequence[tuple[Path, Artifact]]",
+    report: "EvaluationReport",
+    data: Path | None,
+    trainable: Collection[str],
+) -> list[str]:
+    """Return, for each model that loses to the last value: longer training, and the best other model, or a new one.
+
+    `trainable` are the domains of which the data have somebody to train on: of new subjects, nobody.
+    """
+    scored = [row for row in report.rows if row.basis == "ours" and row.provenance]
+    losing = {row.provenance.model_digest for row, _ in report.losers() if row.provenance}
+    methods = {(str(header.meta["method"]), str(header.meta["domain"])) for _, header in models}
+    paths = {header.digest: path for path, header in models}
+    commands: list[str] = []
+    for path, header in models:
+        if header.digest not in losing:
+            continue
+        trains = str(header.meta.get("domain", "source")) in trainable
+        if trains and other_than(path, *session.workspace.models()) is None:  # what others started from is not known
+            commands += train_longer(session, header.meta, {"data": data})
+        if (best := best_other(scored, header.digest, losing)) in paths:
+            commands.append(next_command(session.given, "whatif", *ASKED, data=data, model=paths[best]))
+        elif trains:
+            commands += other_method(session, header.meta, data, methods)
+    return commands
+
+
+def best_other(rows: "Sequence[ReportRow]", digest: str, losing: Collection[str]) -> str:
+    """Return which model is best in a set-up of this one and loses to the last value nowhere; nothing if none is."""
+    setups = {row.setup for row in rows if row.provenance and row.provenance.model_digest == digest}
+    errors = {
+        row.provenance.model_digest: row.mean.average
+        for row in rows
+        if row.provenance and row.setup in setups and not row.is_last_value and row.mean.average is not None
+    }
+    return min(errors.keys() - losing, key=lambda other: (errors[other], other), default="")
+
+
+def train_longer(session: Session, meta: Mapping[str, Any], files: Mapping[str, Value]) -> list[str]:
+    """Return the command that trains a model with this meta again for longer, with its settings otherwise.
+
+    That is twice the passes over the rows that the longest stage was allowed which ended by its budget. There is none
+    where patience ended all stages, and none where somebody set `finetune.updates`, of which epochs are shares.
+    """
+    ended = [stage for stage in meta.get("stages", []) if "budget" in stage.get("ended_by", ())]
+    if not ended or _has_chosen_updates(session.settings):
+        return []
+    method, domain = str(meta["method"]), str(meta.get("domain", "source"))
+    words = ["--method", method] if method != REFERENCE else []
+    words += ["--from", "scratch"] if meta.get("init") == "scratch" else []
+    words += ["--parts", ",".join(part["method"] for part in meta["parts"])] if "parts" in meta else []
+    words += ["--domain", domain] if domain != "source" else []
+    nearest = _nearest_settings(session, meta)
+    words += [*_preset(session, nearest), *_repeated(nearest, meta)]
+    epochs = 2 * math.ceil(max(float(stage.get("passes", meta["config"]["epochs"])) for stage in ended))
+    return [next_command(session.given, "finetune", *words, "--epochs", str(epochs), "--overwrite", **files)]
+
+
+def _has_chosen_updates(settings: "Settings") -> bool:
+    """Return whether somebody asked for a number of updates; chosen epochs only put those of a preset aside."""
+    from costar_cli.config.models import FinetuneConfig
+
+    return settings.is_chosen("finetune.updates") and settings[FinetuneConfig].updates is not None
+
+
+def other_method(
+    session: Session,
+    meta: Mapping[str, Any],
+    data: Value,
+    evaluated: Collection[tuple[str, str]] = (),
+    *,
+    adjusting: bool = False,
+) -> list[str]:
+    """Return the commands that train the first other method of which there is no model for the domain yet.
+
+    For the target its source model comes first, where it is missing. `evaluated` are methods and domains that were
+    scored, wherever their files lie. `adjusting` methods are those whose differences between plans are effects.
+    """
+    domain, place = str(meta.get("domain", "source")), session.workspace
+    own = place.model  # of a method, by domain
+    others = METHODS.adjusting(doses=has_doses(meta)) if adjusting else METHODS.suggested()
+    there = {method for method in others if own(method, "pretrained", meta.get("domain", "source")).exists()}
+    there |= {method for method, of in evaluated if of == domain} | {str(meta["method"])}
+    method = next((method for method in others if method not in there), None)
+    if method is None:
+        return []
+    words = ["--method", method, *_preset(session, _nearest_settings(session, meta))]
+    wanted = ["source"] if domain == "source" or not own(method).exists() else []
+    wanted += ["target"] if domain == "target" else []
+    steps = ([*words, "--domain", "target"] if step == "target" else words for step in wanted)
+    return [next_command(session.given, "finetune", *step, data=data) for step in steps]
+
+
+def has_doses(meta: Mapping[str, Any]) -> bool:
+    """Return whether a file says that some treatments are doses, which not every method takes."""
+    schema = meta.get("schema")
+    treatments = schema.get("treatments") if isinstance(schema, Mapping) else None
+    return isinstance(treatments, Mapping) and bool(treatments.get("doses"))
+
+
+def _preset(session: Session, settings: "Settings") -> list[str]:
+    """Return the flag that asks for the preset of settings, unless it is in force without one."""
+    return [] if settings.preset == session.settings.preset else ["--preset", settings.preset]
+
+
+def _repeated(settings: "Settings", meta: Mapping[str, Any]) -> list[str]:
+    """Return the flags of what a model was trained with and these settings say otherwise, as far as there are flags."""
+    from costar_cli.config.models import FinetuneConfig, RuntimeConfig
+
+    without = settings[FinetuneConfig].model_dump(mode="json")
+    words: list[str] = []
+    for name in REPEATED:
+        value = meta["config"].get(name)
+        if value is not None and value != without[name]:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    precision = meta.get("precision")
+    if precision is not None and precision != settings[RuntimeConfig].precision:
+        words += ["--precision", str(precision)]
+    return words
+
+
+def _nearest_settings(session: Session, meta: Mapping[str, Any]) -> "Settings":
+    """Return the settings without flags of the preset that differs least from those a model was trained with.
+
+    `evaluate` does not take the preset of training, and a model's file does not name it.
+    """
+    from costar_cli.settings.presets import PRESETS
+    from costar_cli.settings.resolve import resolve
+
+    file, first = session.given.get("config"), session.settings.preset
+    names = [first] if "preset" in session.given else [first, *(name for name in PRESETS if name != first)]
+    found = [
+        resolve(
+            {}, preset=name, file=Path(file) if file else None, environ=os.environ, dataset=meta.get("dataset_name")
+        )
+        for name in names
+    ]
+    return min(found, key=lambda settings: _differences(settings, meta))
+
+
+def _differences(settings: "Settings", meta: Mapping[str, Any]) -> int:
+    """Return how many recorded settings are others in these; `updates` that `--epochs` put aside do not count."""
+    from costar_cli.config.models import FinetuneConfig, PretrainConfig
+    from costar_cli.files import flatten
+    from costar_cli.settings.resolve import method_settings
+
+    config = settings[FinetuneConfig]
+    own = method_settings(settings, meta["method"], config)
+    here = flatten(
+        {
+            "config": config.model_dump(mode="json"),
+            "settings": own.model_dump(mode="json") if own else {},
+            "encoder": settings[PretrainConfig].encoder.model_dump(mode="json"),
+        }
+    )
+    there = flatten({name: meta.get(name) or {} for name in ("config", "settings", "encoder")})
+    return sum(here[name] != there[name] for name in here.keys() & there.keys() if there[name] is not None)

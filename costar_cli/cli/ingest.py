@@ -1,0 +1,190 @@
+"""`costar ingest`: import your own data, from files that costar knows, or from a table with a schema."""
+
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from costar_cli.api.outputs import check_outputs
+from costar_cli.cli import options
+from costar_cli.cli.dataset import make_dataset, read_inputs
+from costar_cli.cli.hints import next_command
+from costar_cli.cli.options import FILES
+from costar_cli.cli.session import Session, open_session
+from costar_cli.cli.simulate import DataSetGroup
+from costar_cli.cli.verb import VerbApp, say_which
+from costar_cli.cli.workspace import DEFAULT_WORKSPACE
+from costar_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from costar_cli.data import Dataset
+    from costar_cli.data.table import TableInputs
+    from costar_cli.data.table.schema import TableSchema
+
+SCHEMA = Path("schema.toml")
+
+ingest = VerbApp(cls=DataSetGroup, help="Import your own data.")
+
+
+@ingest.callback(invoke_without_command=True)
+def which(ctx: typer.Context) -> None:
+    """Import your own data, as a data set that the other verbs understand."""
+    if ctx.invoked_subcommand is None:
+        raise say_which(ctx, "ingest")
+
+
+@ingest.command()
+def table(
+    ctx: typer.Context,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="CSV, Parquet, Arrow or Excel: a row per subject and time")
+    ],
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="TOML file that describes each column", rich_help_panel=FILES)
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            "--like",
+            help="Model or data set: read new subjects as its table was, without a schema",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
+    statics: Annotated[
+        Path | None, typer.Option("--statics", help="Table with a row per subject", rich_help_panel=FILES)
+    ] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option("--queries", help="Table of plans with known outcomes", rich_help_panel=FILES),
+    ] = None,
+    init: Annotated[
+        bool,
+        typer.Option("--init", help="Guess a schema from the files and write it to --out (default: `schema.toml`)"),
+    ] = False,
+    accept_guesses: Annotated[
+        bool, typer.Option("--accept-guesses", help="Accept the guesses of `--init`, including those marked CHECK")
+    ] = False,
+    seed: options.SeedOpt = None,
+    out: options.OutOpt = None,
+    overwrite: options.OverwriteFlag = False,
+    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
+    json: options.JsonFlag = False,
+    quiet: options.QuietFlag = False,
+) -> None:
+    """Read tables of your own, one row per subject and time, as a schema says; `--init` writes one to start from."""
+    session = open_session(ctx, {}, workspace=workspace, json=json, quiet=quiet)
+    if like is not None:
+        others = {"--schema": schema, "--queries": queries, "--init": init or None, "--seed": seed}
+        if given := [flag for flag, value in others.items() if value is not None]:
+            problem = f"`--like` takes only the table and `--statics`, not {' and '.join(given)}"
+            raise UsageError(problem, fix=f"omit {' and '.join(given)}")
+        from costar_cli.data.table import TableInputs
+
+        _ingest_new(
+            session,
+            TableInputs(files, statics, scratch=(out or session.workspace.new).parent),
+            like,
+            out,
+            overwrite=overwrite,
+        )
+        return
+    if init:
+        if schema or queries:
+            raise UsageError("`--init` takes only the table and `--statics`", fix="omit --schema and --queries")
+        _init(session, files, statics, out or SCHEMA, overwrite=overwrite)
+        return
+    if schema is None:
+        fix = f"`costar ingest table {quote(str(files[0]))} --init` writes a draft to start from"
+        raise UsageError("no schema given", where="--schema", fix=f"{fix}; `--like MODEL` reads new subjects without")
+    if seed is not None and not 0 <= seed < 2**63:
+        raise UsageError(f"{seed} is not a valid seed", where="--seed", fix="use a whole number, 0 or larger")
+    from costar_cli.data.table import TableInputs
+    from costar_cli.data.table.schema_file import read_schema
+
+    parsed = read_schema(schema, accept_guesses=accept_guesses)
+    inputs = TableInputs(files, statics, queries, scratch=(out or session.workspace.data).parent)
+    _ingest(session, inputs, schema, parsed, seed, out, overwrite=overwrite)
+
+
+def _ingest(
+    session: Session,
+    inputs: "TableInputs",
+    schema_path: Path,
+    schema: "TableSchema",
+    seed: int | None,
+    out: Path | None,
+    *,
+    overwrite: bool,
+) -> None:
+    from costar_cli.data.table import table_config
+
+    session.tell_read("schema", schema_path, kind="toml")
+    digests = _digests(session, inputs)
+
+    def build() -> "Dataset":
+        from costar_cli.data.table import ingest_table
+
+        return ingest_table(inputs, schema, session.reporter, seed=seed)
+
+    def check() -> None:
+        from costar_cli.data.table.inputs import check_columns
+
+        check_columns(inputs, schema)
+
+    config = table_config(schema, seed)
+    make_dataset(session, out, build, config=config, overwrite=overwrite, parents=digests, check=check)
+
+
+def _ingest_new(session: Session, inputs: "TableInputs", like: Path, out: Path | None, *, overwrite: bool) -> None:
+    from costar_cli.data.dataset import LIKE
+    from costar_cli.data.table.preprocessing import preprocessing_at
+
+    preprocessing, header = preprocessing_at(like)
+    what = "data set" if header.kind == "dataset" else header.kind
+    session.tell_read("like", like, header.digest, header.kind, what=what)
+    parents = _digests(session, inputs) | {"like": header.digest}
+
+    def build() -> "Dataset":
+        from costar_cli.data.table.new_subjects import ingest_new
+
+        return ingest_new(inputs, preprocessing, session.reporter)
+
+    def check() -> None:
+        from costar_cli.data.table.new_subjects import check_new
+
+        check_new(inputs, preprocessing)
+
+    path, model = out or session.workspace.new, like if header.kind == "model" else None
+    asked = ("--subjects", "all", "--origin", "last", "--plan", "plan.json")  # plan.json may say a later origin
+    then = next_command(session.given, "whatif", *asked, data=path, model=model)
+    config = {LIKE: preprocessing.digest}
+    make_dataset(session, path, build, config=config, overwrite=overwrite, parents=parents, then=then, check=check)
+
+
+def _digests(session: Session, inputs: "TableInputs") -> dict[str, str]:
+    """Return the digest of each input file, and say that it is read."""
+    from costar_cli.data.table import check_path
+
+    digests: dict[str, str] = {}
+    for role, path in inputs.paths.items():
+        check_path(path)
+        digests |= read_inputs(session, {role: path})
+    return digests
+
+
+def _init(session: Session, files: list[Path], statics: Path | None, path: Path, *, overwrite: bool) -> None:
+    tables = [*(("table", file) for file in files), ("table", statics)]
+    check_outputs([("--out", path)], read=tables, overwrite=overwrite)
+    from costar_cli.data.table.guess import guess_schema
+    from costar_cli.files import write_bytes
+
+    guessed = guess_schema(files, statics)
+    write_bytes(path, guessed.text.encode())
+    session.out.wrote("schema", path, kind="toml")
+    session.out.text("", guessed.text.rstrip("\n"))
+    for doubt in guessed.doubts:
+        session.out.warn(doubt)
+    command = next_command(session.given, "ingest table", *map(str, files), schema=path, statics=statics)
+    session.out.note(f"resolve the CHECK lines in {path}, then: {command}")
+    session.out.done({"schema": guessed.text, "doubts": list(guessed.doubts)})

@@ -1,0 +1,251 @@
+"""`costar inspect`: what a file holds, where it comes from, how it was made."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from json import dumps as json_text
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from costar_cli.cli.card import run_card
+from costar_cli.cli.dataset import check_described, run_export, run_report
+from costar_cli.cli.options import DataReportOpt, JsonFlag, OverwriteFlag, QuietFlag, WorkspaceOpt
+from costar_cli.cli.session import open_output, read_kind
+from costar_cli.cli.training import show_parts
+from costar_cli.cli.workspace import DEFAULT_WORKSPACE, Workspace
+from costar_cli.config.choices import FormatName
+from costar_cli.reporting import plain, warnings_of
+from costar_cli.reporting.output import Output
+
+MOST_LEVELS = 6  # of a treatment that are shown in its cell
+LEARNT = {"what": "what", "typical": "typical", "subjects": "90 % of subjects", "carry_over": "carry-over"}
+LONGEST_VALUE = 60  # letters of a list among the settings
+
+
+def inspect(
+    ctx: typer.Context,
+    file: Annotated[
+        Path | None, typer.Argument(help="Artifact to inspect (default: the workspace's data set)", show_default=False)
+    ] = None,
+    report: DataReportOpt = None,
+    export: Annotated[
+        Path | None, typer.Option("--export", help="Folder to export a data set to, as tables with a schema")
+    ] = None,
+    form: Annotated[FormatName, typer.Option("--format", help="Table format of --export")] = "parquet",
+    overwrite: OverwriteFlag = False,
+    workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Show an artifact's kind, lineage, settings, variables and arrays, without reading the arrays."""
+    from costar_cli.files import describe, flatten
+
+    out = open_output(ctx, json=json, quiet=quiet, workspace=None if file else workspace)
+    if file is None:
+        file = Workspace(workspace).data
+        read_kind("dataset", file)
+        out.note(f"this is the workspace's data set, {file}")
+    content = describe(file)
+    content["config"] = _settings_used(content)
+    for warning in _warnings(content):
+        out.warn(warning)
+    if report is not None or export is not None:
+        check_described(file, content["kind"], report, export, form, overwrite=overwrite)
+        made: dict[str, Any] = dict(content)
+        if report is not None:
+            run = run_card if content["kind"] == "model" else run_report
+            made["report"] = run(out, file, report)
+        if export is not None:
+            made["exported"] = run_export(out, file, export, form, overwrite=overwrite)
+        out.done(made)
+        return
+    _show_identity(out, content)
+    _show_variables(out, content["meta"].get("schema"))
+    _show_support(out, content["meta"])
+    _show_practice(out, content["meta"].get("practice"))
+    _show_survival(out, content["meta"].get("survival"))
+    _show_learnt(out, content["meta"].get("learnt"))
+    show_parts(out, content["meta"])
+    settings = flatten(content["config"])
+    if settings:
+        out.text("")
+        rows = [[name, _value(value)] for name, value in settings.items()]
+        out.table(["setting", "value"], rows, title="config")
+    out.text("", *_tree(content["arrays"]))
+    out.done(content)
+
+
+def _settings_used(content: Mapping[str, Any]) -> object:
+    """Return the settings that made the artifact; those that a baseline does not read are left out of its model's."""
+    config, method = content["config"], content["meta"].get("method")
+    if content["kind"] != "model" or not isinstance(config, Mapping):
+        return config
+    from costar_cli.methods.registry import METHODS
+
+    own = content["meta"].get("settings")
+    read = METHODS[method].shared_settings(config) if method in METHODS else config
+    return {**read, **({str(method).replace("-", "_"): own} if own else {})}
+
+
+def _show_identity(out: Output, content: Mapping[str, Any]) -> None:
+    from costar_cli.files.lineage import making_text, makings_of
+
+    makings = makings_of(content["meta"])
+    lines = {
+        "kind": content["kind"],
+        "digest": content["digest"],
+        "schema": content["schema_version"],
+        "size": f"{content['file_bytes']:,} bytes, {content['array_bytes']:,} unpacked",
+        **{f"from {role}": digest for role, digest in content["parents"].items()},
+        **({"made with": "; then ".join(map(making_text, makings))} if makings else {}),
+        **_calibrated(content["meta"].get("calibration")),
+        "written by": ", ".join(f"{name} {version}" for name, version in content["versions"].items()),
+    }
+    scalars = {name: value for name, value in content["meta"].items() if isinstance(value, str | int | float)}
+    width = max(map(len, (*lines, *scalars)))
+    out.text(*(f"{plain(name):<{width}}  {value}" for name, value in (lines | scalars).items()))
+
+
+def _calibrated(calibration: object) -> dict[str, str]:
+    """Return on whom a model's bands were calibrated, as far as the file, anybody's, says it."""
+    if not isinstance(calibration, Mapping):
+        return {}
+    whose = f"{calibration.get('subjects')} {calibration.get('domain')} subjects"
+    return {"calibrated on": whose if calibration.get("apart") is True else f"{whose}, which selected it, too"}
+
+
+def _show_variables(out: Output, schema: object) -> None:
+    """Print the columns of a panel, as far as the file, which may be anybody's, describes them as costar does."""
+    if not isinstance(schema, Mapping):
+        return
+    rows: list[list[object]] = []
+    many: dict[str, Sequence[object]] = {}
+    for role in ("covariates", "outcomes", "statics"):
+        variables = [variable for variable in schema.get(role) or () if isinstance(variable, Mapping)]
+        rows += [[role, *(variable.get(field) for field in ("name", "unit", "kind"))] for variable in variables]
+    treatments = schema.get("treatments")
+    if isinstance(treatments, Mapping):
+        names, levels = treatments.get("names") or (), treatments.get("levels") or ()
+        for name, labels in zip(names, levels, strict=False):
+            rows.append(["treatments", name, _levels(labels), treatments.get("mode")])
+            many |= {str(name): labels} if len(labels) > MOST_LEVELS else {}
+        for dose in treatments.get("doses") or ():
+            if isinstance(dose, Mapping):
+                given = f"{dose.get('low')} to {dose.get('high')} {dose.get('unit') or ''}".rstrip()
+                rows.append(["treatments", dose.get("name"), given, f"dose, {dose.get('basis')}"])
+    if rows:
+        out.text("")
+        out.table(["role", "variable", "unit or levels", "kind"], rows, title="variables")
+    for name, labels in many.items():
+        out.text("")
+        out.table(["number", "level"], list(enumerate(labels)), title=f"levels of {name}, the reference first")
+
+
+def _warnings(content: Mapping[str, Any]) -> list[str]:
+    """Return what the artifact's making warned of, if it is a list of texts."""
+    meta = content["meta"]
+    report = meta.get("report")
+    stored = (report if isinstance(report, Mapping) else meta).get("warnings")
+    if not isinstance(stored, list):
+        return []
+    return warnings_of(f"{content['kind']} `{Path(content['path']).stem}`", {"warnings": list(map(str, stored))})
+
+
+def _show_support(out: Output, meta: Mapping[str, Any]) -> None:
+    """Print which treatments no training subject was given, and which never stopped, as far as meta tells."""
+    from costar_cli.data import PanelSchema
+    from costar_cli.data.support import Support
+
+    try:
+        encoding, support = PanelSchema.model_validate(meta.get("schema")).treatments, Support.from_meta(meta)
+        lines = (
+            {
+                "never given": [lack.told for lack in support.unseen(encoding)],
+                "never stopped": support.absorbing(encoding),
+            }
+            if support
+            else {}
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return
+    rows: list[list[object]] = [[what, ", ".join(names)] for what, names in lines.items() if names]
+    if rows:
+        out.text("")
+        out.table(["in training", "treatments"], rows, title="support")
+
+
+def _show_practice(out: Output, practice: object) -> None:
+    """Print how right the model of treatments is on held-out subjects, as far as the file, anybody's, says it."""
+    rows = practice.get("reliability") if isinstance(practice, Mapping) else None
+    rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+    if rows:
+        from costar_cli.data.findings import percent
+
+        shares = [[percent(row.get(name)) for name in ("expected", "observed")] for row in rows]
+        cells = [[row.get("treatment"), *two, row.get("decisions")] for row, two in zip(rows, shares, strict=True)]
+        out.text("")
+        title = "practice: how often held-out subjects were expected to be treated, and were"
+        out.table(["treatment", "expected", "observed", "decisions"], cells, title=title)
+
+
+def _show_survival(out: Output, survival: object) -> None:
+    """Print how right the hazards are on held-out subjects, as far as the file, anybody's, says it."""
+    if not isinstance(survival, Mapping):
+        return
+    from costar_cli.data.findings import percent
+
+    events, held = survival.get("events"), survival.get("held_out")
+    if isinstance(events, Mapping):
+        whose = f"{survival.get('subjects')} {survival.get('domain')} subjects"
+        counts = ", ".join(f"{plain(str(name))} {count}" for name, count in events.items())
+        out.text("", f"ends of {plain(whose)} in {survival.get('decisions')} steps: {counts}")
+    if isinstance(held, Mapping) and all(
+        isinstance(held.get(name), float) for name in ("log_loss", "constant_log_loss")
+    ):
+        loss, constant = held["log_loss"], held["constant_log_loss"]
+        out.text(f"held-out log loss per step: {loss:.4f}; of hazards that are always the same: {constant:.4f}")
+    rows = survival.get("reliability")
+    rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+    cells = [[row.get("end"), *(percent(row.get(name)) for name in ("expected", "observed"))] for row in rows]
+    cells = [[*cell, row.get("decisions")] for cell, row in zip(cells, rows, strict=True) if cell[1:] != ["0.0 %"] * 2]
+    if cells:
+        title = "hazards: how often series of held-out subjects were expected to end at a step, and did (above 0.0 %)"
+        out.table(["end", "expected", "observed", "steps"], cells, title=title)
+
+
+def _show_learnt(out: Output, learnt: object) -> None:
+    """Print what a model learnt, in words, as far as the file, which may be anybody's, says it as costar does."""
+    rows = [row for row in learnt if isinstance(row, Mapping)] if isinstance(learnt, list) else []
+    for outcome in dict.fromkeys(str(row.get("outcome")) for row in rows):
+        own = [row for row in rows if str(row.get("outcome")) == outcome]
+        cells: list[list[object]] = [[row.get(name) or "" for name in LEARNT] for row in own]
+        out.text("")
+        out.table(list(LEARNT.values()), cells, title=f"what the model learnt of {outcome}")
+
+
+def _levels(labels: Sequence[object]) -> str:
+    """Return the levels of a treatment in one cell; many of them have a table of their own."""
+    return "/".join(map(str, labels)) if len(labels) <= MOST_LEVELS else f"{len(labels)} levels, listed below"
+
+
+def _value(value: object) -> str:
+    """Return a setting as JSON; a long list loses its end, which `--json` has."""
+    text = json_text(value, ensure_ascii=False)
+    if not isinstance(value, list) or len(text) <= LONGEST_VALUE:
+        return text
+    start = text[:LONGEST_VALUE].rpartition(",")[0]
+    return f"{start}, ...] ({len(value)} values)"
+
+
+def _tree(arrays: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the arrays as an indented tree: a line per group, then its arrays with type, shape and size."""
+    above: list[str] = []
+    for array in arrays:
+        *groups, leaf = str(array["name"]).split("/")
+        shared = next((i for i, (a, b) in enumerate(zip(above, groups, strict=False)) if a != b), len(above))
+        shared = min(shared, len(groups))
+        for depth in range(shared, len(groups)):
+            yield f"{'  ' * depth}{groups[depth]}/"
+        shape = " x ".join(f"{size:,}" for size in array["shape"]) or "scalar"
+        yield f"{'  ' * len(groups)}{leaf}  {array['dtype']}  {shape}  {array['bytes']:,} bytes"
+        above = groups

@@ -1,0 +1,187 @@
+"""The body of `costar evaluate --refute`: models fitted again in cheap versions, and what that finds."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from costar_cli.cli.session import Session
+from costar_cli.errors import CostarError, MismatchError
+from costar_cli.methods.registry import METHODS
+from costar_cli.reporting import NullReporter
+
+if TYPE_CHECKING:
+    from costar_cli.api.fitting import FitPlan
+    from costar_cli.config.models import Config, RefuteConfig, RuntimeConfig
+    from costar_cli.data import Dataset
+    from costar_cli.evaluation.refute.findings import Finding, Refutation
+    from costar_cli.files import Artifact
+    from costar_cli.methods.base import FittedModel
+
+
+@dataclass(frozen=True)
+class Refits:
+    """Fits the method of a model again, from scratch, with the model's own settings but the costly ones."""
+
+    plan: "FitPlan"
+
+    @classmethod
+    def of(cls, meta: Mapping[str, Any], config: "RefuteConfig", runtime: "RuntimeConfig") -> "Refits":
+        """Return what fits a model like the one that has this meta.
+
+        Raises:
+            MismatchError: its settings are of another version.
+        """
+        from costar_cli.api.fitting import FitPlan
+        from costar_cli.config.models import EncoderConfig, FinetuneConfig
+
+        method = str(meta["method"])
+        try:
+            shared = FinetuneConfig.model_validate(meta["config"])
+            encoder = EncoderConfig.model_validate(meta["encoder"]) if "encoder" in meta else shared.encoder
+            of_parts = {part["method"]: _own(part["method"], part.get("settings")) for part in meta.get("parts") or ()}
+            own = _own(method, meta.get("settings"))
+        except (ValueError, KeyError, TypeError) as error:
+            raise MismatchError(
+                "the model's settings are not those of this version", where=str(error), fix="retrain it"
+            ) from error
+        updates = min(config.updates, shared.updates or config.updates)
+        changes = {"members": 1, "updates": updates, "encoder": encoder}
+        return cls(FitPlan(method, "source", shared.model_copy(update=changes), runtime, own, {}, of_parts))
+
+    @property
+    def trains_networks(self) -> bool:
+        """Return whether anything of the method has updates, which refits have fewer of."""
+        return not all(METHODS[name].closed_form for name in self.plan.part_settings or (self.plan.method,))
+
+    def __call__(self, data: "Dataset", seed: int) -> "FittedModel":
+        """Fit to the source's subjects of a data set."""
+        from dataclasses import replace
+
+        from costar_cli.files import Artifact
+
+        plan = replace(self.plan, config=self.plan.config.model_copy(update={"seed": seed}))
+        with TemporaryDirectory() as folder:
+            where = Path(folder) / "run.h5"  # nobody asks refits for bands or lights
+            trained = plan.run(data, None, checkpoint=where, reporter=NullReporter(), judged=False)
+        artifact = Artifact(kind="model", arrays=trained.arrays, meta=trained.meta)
+        return METHODS[plan.method].load(artifact, str(trained.meta["device"]))
+
+
+def _own(method: str, document: Any) -> "Config | None":  # noqa: ANN401 - JSON
+    settings = METHODS[method].settings_class
+    return settings.model_validate(document or {}) if settings else None
+
+
+def make_refutations(
+    session: Session,
+    data: Path,
+    path: Path,
+    models: Callable[[], Mapping[str, "FittedModel"]],
+    parents: Mapping[str, str],
+    *,
+    overwrite: bool,
+) -> list["Refutation"]:
+    """Refute every model of the source domain and store what is found, or see that it is up to date; and show it."""
+    from costar_cli.config.models import EvaluateConfig, RefuteConfig
+    from costar_cli.evaluation.refute.findings import Refutation
+    from costar_cli.files import read_artifact
+
+    seed = session.settings[EvaluateConfig].seed
+    config = {**session.settings[RefuteConfig].model_dump(mode="json"), "seed": seed}
+    step = session.step("refutation", path, parents=parents, config=config)
+    with session.making(step, overwrite=overwrite, again=overwrite) as current:
+        if current:
+            session.out.up_to_date("refutation", path, current.digest)
+            found = [Refutation.from_json(one) for one in read_artifact(path, kind="refutation").meta["refutations"]]
+        else:
+            found = _refute_all(session, data, models())
+            artifact = _store(path, found, step.parents, step.fingerprint, config, overwrite=overwrite)
+            session.out.wrote("refutation", path, artifact.digest)
+    for refutation in found:
+        _show(session, refutation)
+    return found
+
+
+def _refute_all(session: Session, data: Path, models: Mapping[str, "FittedModel"]) -> list["Refutation"]:
+    from costar_cli.config.models import EvaluateConfig, RefuteConfig, RuntimeConfig
+    from costar_cli.data import Part
+    from costar_cli.evaluation.refute.findings import Refutation
+    from costar_cli.evaluation.refute.run import refute
+
+    source = [Part("source", split) for split in ("train", "val", "test")]
+    dataset = session.load_dataset(data, queries=False, truth=False, parts=source)
+    config, seed = session.settings[RefuteConfig], session.settings[EvaluateConfig].seed
+    found = []
+    for label, model in models.items():
+        if model.meta.get("domain") == "target":
+            session.out.note(f"{label} is not refuted: it was adapted to few subjects; the source's model is")
+            continue
+        try:
+            refits = Refits.of(model.meta, config, session.settings[RuntimeConfig])
+            findings = refute(model, dataset, refits, config, seed=seed, reporter=session.reporter, label=label)
+        except CostarError as error:
+            session.out.warn(f"{label} cannot be refuted: {error.problem}")
+            continue
+        notes, settings = _notes(refits, config), config.model_dump(mode="json")
+        found.append(Refutation(label, model.method, config.refits, tuple(findings), notes, settings))
+    return found
+
+
+def _notes(refits: Refits, config: "RefuteConfig") -> tuple[str, ...]:
+    """Return in which way refits are cheaper than the model."""
+    half = config.subjects // 2
+    notes = [f"each refit learns from a random half of the training subjects, at most {half:,}"]
+    if refits.trains_networks:
+        notes.append(f"refitted networks have one member and at most {refits.plan.config.updates:,} updates")
+    if METHODS[refits.plan.method].pretrained:
+        notes.append("refits start from random weights, without pretraining")
+    return tuple(notes)
+
+
+def _store(
+    path: Path,
+    found: Sequence["Refutation"],
+    parents: Mapping[str, str],
+    fingerprint: str,
+    config: Mapping[str, Any],
+    *,
+    overwrite: bool,
+) -> "Artifact":
+    """Write refutations: arrays of found values with their bounds, and everything as meta."""
+    import numpy as np
+
+    from costar_cli.files import write_artifact
+
+    rows = [(f.lower, f.found, f.upper) for one in found for f in one.findings]
+    found_M3 = np.array(rows, dtype=np.float64).reshape(-1, 3)
+    meta = {"refutations": [one.to_json() for one in found], "fingerprint": fingerprint, "config": dict(config)}
+    arrays = {"found": found_M3}
+    return write_artifact(path, kind="refutation", arrays=arrays, meta=meta, parents=parents, overwrite=overwrite)
+
+
+def _show(session: Session, refutation: "Refutation") -> None:
+    """Print a line per test: the finding that decides it."""
+    headers = ["test", "of", "expected", "found", "95 % interval", "passes within", "verdict"]
+    rows: list[list[object]] = []
+    for test, findings in refutation.by_test().items():
+        first = findings[0]
+        of = first.quantity + (f" (and {len(findings) - 1} more)" if len(findings) > 1 else "")
+        margin = f"{first.expected - first.margin:.3f} to {first.expected + first.margin:.3f}"
+        rows.append([test, of, f"{first.expected:.3f}", _number(first.found), _interval(first), margin, first.verdict])
+    method = METHODS.label(refutation.method)
+    session.out.table(headers, rows, title=f"refutation of {refutation.model} ({method}); effects in sds", keys=2)
+    session.out.text(*dict.fromkeys(f"{f.test}: {f.note}" for f in refutation.findings if f.note))
+    for note in refutation.notes:
+        session.out.note(note)
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:.3f}"
+
+
+def _interval(finding: "Finding") -> str | None:
+    if finding.lower is None or finding.upper is None or finding.sd is None:
+        return None
+    return f"{finding.lower:.3f} to {finding.upper:.3f}"

@@ -1,0 +1,257 @@
+"""The body of `costar pretrain`, and what the two training verbs share: identity, file and summary of a run."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from costar_cli.api.outputs import check_places
+from costar_cli.cli.hints import has_doses, next_command, other_than
+from costar_cli.cli.session import BuildStep, Session
+from costar_cli.errors import ArtifactError, Termination
+from costar_cli.methods.registry import METHODS, THAT_ADJUST
+from costar_cli.reporting import launched, warnings_of
+
+if TYPE_CHECKING:
+    from costar_cli.files import Artifact
+    from costar_cli.reporting.output import Output
+    from costar_cli.training import Trained, TrainingLog
+
+__all__ = ["make_encoder", "make_trained", "on_effects", "plan_encoder", "run_pretrain", "show_parts", "show_training"]
+
+
+def run_pretrain(
+    session: Session, data: Path, path: Path, *, overwrite: bool, fresh: bool, log: Path | None = None
+) -> None:
+    """Make an encoder, or see that it is up to date, and say so."""
+    step, place = plan_encoder(session, data, path), session.workspace
+    artifact, status = make_encoder(session, data, step, overwrite=overwrite, fresh=fresh, log=log)
+    files = {"data": other_than(data, place.data), "start": other_than(path, place.encoder)}
+    show_training(session, artifact, status, next_command(session.given, "finetune", **files))
+
+
+def plan_encoder(session: Session, data: Path, path: Path) -> BuildStep:
+    """Return what the encoder is made from.
+
+    Raises:
+        ArtifactError: the data set is missing.
+    """
+    from costar_cli.api.fitting import plan_pretraining
+
+    plan = plan_pretraining(session.settings, session.read("dataset", data).digest)
+    return session.step("encoder", path, parents=plan.parents, config=plan.identity)
+
+
+def make_encoder(
+    session: Session, data: Path, step: BuildStep, *, overwrite: bool, fresh: bool, log: Path | None = None
+) -> tuple["Artifact", str]:
+    """Pretrain and store an encoder, or see that it is up to date; return it and which of the two."""
+
+    def train(to: "TrainingLog | None") -> "Trained":
+        from costar_cli.api.fitting import plan_pretraining
+
+        plan = plan_pretraining(session.settings, step.parents["dataset"])
+        dataset = session.load_dataset(data, queries=False, truth=False, parts=plan.parts)
+        return plan.run(dataset, checkpoint=step.run, reporter=session.reporter, fresh=fresh, log=to)
+
+    return make_trained(session, step, train, overwrite=overwrite, fresh=fresh, log=log)
+
+
+def make_trained(
+    session: Session,
+    step: BuildStep,
+    train: "Callable[[TrainingLog | None], Trained]",
+    *,
+    overwrite: bool,
+    fresh: bool,
+    log: Path | None = None,
+) -> tuple["Artifact", str]:
+    """Train and store an encoder or a model, or see that it is up to date; return it and which of the two."""
+    from costar_cli.methods.shared import processes
+
+    if log is not None:
+        from costar_cli.training import check_log, log_file
+
+        check_places([("--out", step.path), ("--log", log_file(log))], read=session.read_by(step))
+        check_log(log, step.fingerprint, overwrite=overwrite)
+    with session.making(step, overwrite=overwrite, again=fresh) as artifact:
+        if artifact:
+            _say_up_to_date(session, step, artifact)
+            if log is not None:
+                session.out.note("nothing was trained, so that nothing is logged; --fresh trains again")
+            return artifact, "up_to_date"
+        with processes.together(), _opened(None if launched("RANK") else log, step, overwrite=overwrite or fresh) as to:
+            trained = train(to)
+        if log is not None:
+            session.out.wrote("log", log, kind=log.suffix[1:] or "tensorboard")
+        return _store(session, step, trained, overwrite=overwrite or fresh), "done"
+
+
+def _opened(log: Path | None, step: BuildStep, *, overwrite: bool) -> "AbstractContextManager[TrainingLog | None]":
+    if log is None:
+        return nullcontext()
+    from costar_cli.training import TrainingLog
+
+    return TrainingLog(log, step.fingerprint, overwrite=overwrite)
+
+
+def _store(session: Session, step: BuildStep, trained: "Trained", *, overwrite: bool) -> "Artifact":
+    """Write what was trained, and forget the run's state; of several processes that trained it, the first one does."""
+    from costar_cli.files import Artifact, read_header, write_artifact
+    from costar_cli.training import forget_runs
+
+    if launched("RANK"):
+        return Artifact(step.kind, {}, trained.meta)
+    Termination.stop_if_signalled()
+    try:
+        before = read_header(step.path) if step.path.exists() else None
+    except ArtifactError:
+        before = None
+    artifact = write_artifact(
+        step.path,
+        kind=step.kind,
+        arrays=trained.arrays,
+        meta=trained.meta,
+        parents=trained.parents,
+        overwrite=overwrite,
+    )
+    forget_runs(step.run)
+    session.out.wrote(step.kind, step.path, artifact.digest)
+    if before is not None and before.meta.get("fingerprint") == step.fingerprint and before.digest != artifact.digest:
+        _tell_why_digests_differ(session, before, artifact)
+    return artifact
+
+
+def _tell_why_digests_differ(session: Session, before: "Artifact", now: "Artifact") -> None:
+    """Say what made another file of the same inputs and settings: threads, versions, or nothing that is promised."""
+    from costar_cli.files.lineage import making_differences, makings_of
+
+    (*_, here), there = makings_of(now.meta), makings_of(before.meta)
+    lines = making_differences(there, here)
+    what = f"the digest was {before.digest[:8]} before"
+    if lines or not there:
+        session.out.note(f"{what}: {'; '.join(lines) or 'that file does not record its environment'}")
+    elif len(there) == len(makings_of(now.meta)) == 1 and here["device"] == "cpu":
+        session.out.warn(f"{what}, although seed, threads and versions are the same: please report this")
+
+
+def _note_making(session: Session, artifact: "Artifact") -> None:
+    """Note, of a file that is up to date, with what it was made where this run would use something else."""
+    from costar_cli.config.models import RuntimeConfig
+    from costar_cli.files.lineage import known_threads, making_differences, making_here, makings_of
+
+    threads = known_threads(session.settings[RuntimeConfig].threads)
+    here = {name: value for name, value in making_here("", threads or 0).items() if name != "device"}
+    lines = making_differences(makings_of(artifact.meta), here | {"threads": threads})
+    if lines:
+        session.out.note(f"made in a different environment ({'; '.join(lines)}): remade here, its digest may differ")
+
+
+def _say_up_to_date(session: Session, step: BuildStep, artifact: "Artifact") -> None:
+    """Say that an encoder or model is there already, and what its training warned of."""
+    session.out.up_to_date(step.kind, step.path, artifact.digest)
+    _note_making(session, artifact)
+    for warning in warnings_of(f"{step.kind} `{step.path.stem}`", artifact.meta):
+        session.out.warn(warning)
+
+
+def show_training(session: Session, artifact: "Artifact", status: str, *next_commands: str) -> None:
+    """Print one line per member, suggest what to do next, and end the verb."""
+    rows = _members(artifact.meta)
+    if rows:  # a closed-form fit has no epochs to tell of
+        session.out.table([field.replace("_", " ") for field in _FIELDS], rows, keys=1)
+    reference, validation = artifact.meta.get("reference"), artifact.meta.get("validation")
+    show_parts(session.out, artifact.meta)
+    if reference is not None:
+        session.out.text(f"chance-level loss {reference:.4g} on a training batch")
+    if validation is not None:
+        session.out.text(_validation_line(validation))
+    if line := on_effects(artifact.meta):
+        session.out.note(line)
+    session.out.next(*next_commands)
+    members = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
+    stages = [
+        {"name": stage["name"], "updates": stage.get("steps", []), "ended_by": stage.get("ended_by", [])}
+        for stage in artifact.meta.get("stages", [])
+    ]
+    facts = {key: artifact.meta[key] for key in _FACTS if key in artifact.meta}
+    session.out.done({"members": members, "reference_loss": reference, "stages": stages, **facts}, status=status)
+
+
+def show_parts(out: "Output", meta: Mapping[str, Any]) -> None:
+    """Print the parts of a combination with their errors and weights, as far as a file says them as costar does."""
+    rows = [row for row in meta.get("leaderboard") or () if isinstance(row, Mapping)]
+    if rows:
+        columns = [name for name in PART_COLUMNS if any(row.get(name) is not None for row in rows)]
+        cells: list[list[object]] = [[row.get(name) for name in columns] for row in rows]
+        out.text("")
+        title = f"errors on validation, {_unit_of_errors(meta.get('relative'))}"
+        out.table([PART_COLUMNS[name] for name in columns], cells, keys=1, title=title)
+        out.text("the error of a stack is in sample where one part has all weight, of other subjects where it mixes")
+        if THAT_ADJUST in str(meta.get("rules")):
+            out.text("where they err no more than chance, parts go first whose differences between plans are effects")
+    left_out, warnings = meta.get("left_out"), meta.get("warnings")
+    warned = [str(warning) for warning in warnings] if isinstance(warnings, list) else []
+    for name, reason in left_out.items() if isinstance(left_out, Mapping) else ():
+        if not any(warning.endswith(f" is left out of the stack: {reason}") for warning in warned):
+            out.note(f"{name} is not a part: {reason}")
+
+
+def on_effects(meta: Mapping[str, Any]) -> str:
+    """Return in one line that differences between plans are no effects, as far as a model's file says so."""
+    from costar_cli.inference import Reactions
+
+    known = Reactions.from_meta(meta)
+    if known is None or not known.matter:
+        return ""
+    return known.sentence(METHODS.label(str(meta.get("method"))), doses=has_doses(meta))
+
+
+def _unit_of_errors(relative: object) -> str:
+    """Return what a stack's errors are in, by which outcomes are scored relative to their level (spec STACK-1)."""
+    found = {bool(flag) for flag in relative} if isinstance(relative, list) else set()
+    if found == {True}:
+        return "as a share of the outcome's level at the origin"
+    if found == {False}:
+        return "in sd of the outcome"
+    return "as a share of each outcome's level at the origin, or in its sd where it may be negative or return from 0"
+
+
+def _validation_line(validation: Mapping[str, Any]) -> str:
+    """Return how the model does on validation, in words."""
+    steps = f"{validation['horizon']} step{'s' * (validation['horizon'] != 1)}"
+    source = f", source model {validation['source']:.3f}" if "source" in validation else ""
+    return (
+        f"validation RMSE in sd over {steps} from {validation['windows']:,} origins: {validation['score']:.3f}{source},"
+        f" last value carried forward {validation['last_value']:.3f}"
+    )
+
+
+PART_COLUMNS = {"method": "method", "error": "error", "se": "standard error", "weight": "weight", "seconds": "seconds"}
+_FACTS = ("validation", "kept_source_members", "stopped_by_budget", "leaderboard", "left_out", "reactions")
+
+
+_FIELDS = ("member", "epochs", "kept_epoch", "train_loss", "validation_loss", "updates", "ended_by")
+
+
+def _members(meta: Mapping[str, Any]) -> list[list[object]]:
+    """Return the fields of each member, of the last stage of its training.
+
+    The epoch is the one whose weights are kept, counted from 1, and the losses are those there; 0 stands for the
+    weights of the source's model, which have none. `ended_by` is `patience` or `budget` (epochs or updates ran out).
+    Updates and what ended them are unknown in older files.
+    """
+    history, last = meta["history"], (meta.get("stages") or [{}])[-1]
+    keeps_last = meta["config"].get("keep") == "last"
+    n_members = len(history["train_loss"])
+    rows: list[list[object]] = []
+    for r in range(n_members):
+        train_loss, validation_loss, best = (history[key][r] for key in ("train_loss", "validation_loss", "best_epoch"))
+        epochs = len(train_loss)
+        kept = epochs - 1 if keeps_last or not 0 <= best < epochs else best
+        losses: list[float | None] = [train_loss[kept], validation_loss[kept]]
+        if r + 1 in meta.get("kept_source_members", ()):
+            kept, losses = -1, [None, None]
+        steps, ended_by = (last.get(key, [None] * n_members)[r] for key in ("steps", "ended_by"))
+        rows.append([r + 1, epochs, kept + 1, *losses, steps, ended_by])
+    return rows

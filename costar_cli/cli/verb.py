@@ -1,0 +1,298 @@
+"""How every verb reads its command line: one value per option, all that is missing at once, help with examples."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args
+
+import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
+
+from costar_cli.cli.options import OneOf
+from costar_cli.errors import UsageError
+from costar_cli.reporting.output import Output
+
+if TYPE_CHECKING:
+    from costar_cli.settings.keys import Key
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+LIST = "<name,...>"  # metavar of options whose value is a list with commas
+MAKERS = ("simulate", "ingest")  # each with a command per data set
+
+
+def _set_debug(ctx: typer.Context, value: bool) -> None:
+    if value and isinstance(ctx.obj, Output):
+        ctx.obj.debug = True
+
+
+_shared = typer.Typer(add_completion=False)
+
+
+@_shared.command()
+def _options_of_every_verb(
+    debug: bool = typer.Option(
+        False, "--debug", help="Show tracebacks of errors", rich_help_panel="Messages",
+        callback=_set_debug, is_eager=True, expose_value=False,
+    ),
+) -> None:  # fmt: skip
+    """Declare what no verb has to declare."""
+
+
+def _without_types_of_switches(params: list[Any]) -> list[Any]:
+    """Return parameters whose switches are shown in the help without `<bool>`."""
+    for param in params:
+        if isinstance(param, TyperOption) and param.is_flag:
+            param.metavar = ""
+    return params
+
+
+def _with_types_of_values(params: list[Any]) -> list[Any]:
+    """Return parameters that show what one value may be: `<path>`, not `<list[Path]>`, and the names of `OneOf`."""
+    for param in params:
+        if isinstance(choices := param.type_descriptor.parameter_info.parser, OneOf):
+            param.bare_type = choices.text
+        if param.type_descriptor.is_list:
+            (element,) = get_args(param.type_descriptor.annotation)
+            param.bare_type = element.__name__.lower
+    return params
+
+
+def _is_file(param: TyperOption) -> bool:
+    """Return whether an option names a file or a folder, or several."""
+    annotation = param.type_descriptor.annotation
+    return Path in (annotation, *get_args(annotation))
+
+
+class Verb(TyperCommand):
+    """A verb: its options as declared, and `--debug`.
+
+    An option that takes one value takes it once: of two values one would be dropped without a word.
+    """
+
+    def __init__(self, name: str | None, **settings: Any) -> None:  # noqa: ANN401 - Typer's own
+        super().__init__(name, **settings)
+        self.params = _with_types_of_values([*self.params, *typer.main.get_command(_shared).params])
+
+    def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
+        """Return the parameters, `--help` among them."""
+        return _without_types_of_switches(super().get_params(ctx))
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Parse, after a look at how often each option was given.
+
+        Raises:
+            UsageError: a single value was given twice, or something that is required is missing, or the value of an
+                option is another option.
+        """
+        if not ctx.resilient_parsing:
+            given = self._given(ctx, args)
+            if not given.get("help"):
+                self._require_values(ctx, given)
+                self._require_single(ctx, given)
+                self._require_complete(ctx, given)
+        return super().parse_args(ctx, args)
+
+    def _given(self, ctx: typer.Context, args: Sequence[str]) -> dict[str, Any]:
+        """Return every value that the command line gives, in lists for options that take a value."""
+        parser = self.make_parser(ctx)
+        for param in self._single_values():
+            repeatable = copy(param)
+            repeatable.multiple = True
+            repeatable.add_to_parser(parser, ctx)
+        return parser.parse_args(list(args))[0]
+
+    def _single_values(self) -> Iterator[TyperOption]:
+        for param in self.params:
+            if isinstance(param, TyperOption) and not (param.is_flag or param.multiple or param.count):
+                yield param
+
+    def _require_values(self, ctx: typer.Context, given: dict[str, Any]) -> None:
+        flags = {flag for param in self.params for flag in (*param.opts, *param.secondary_opts) if flag[0] == "-"}
+        for param in self.params:
+            if not isinstance(param, TyperOption) or param.is_flag or param.count or _is_file(param):
+                continue  # what names a file is looked at where it is used
+            if taken := flags.intersection(given.get(param.name) or ()):
+                problem = f"`{param.opts[0]}` has no value: `{taken.pop()}` follows it"
+                fix = f"`{ctx.command_path} --help` says what it takes"
+                raise UsageError(problem, where=f"`{ctx.command_path}`", fix=fix)
+
+    def _require_single(self, ctx: typer.Context, given: dict[str, Any]) -> None:
+        params = [param for param in self._single_values() if len(given.get(param.name) or ()) > 1]
+        if not params:
+            return
+        repeated = [f"{' / '.join(p.opts)}: {', '.join(f'`{value}`' for value in given[p.name])}" for p in params]
+        raise UsageError(
+            f"more than one value for {repeated[0] if len(repeated) == 1 else f'{len(repeated)} options'}",
+            where=f"`{ctx.command_path}`",
+            fix=_once(params, given),
+            details=repeated if len(repeated) > 1 else (),
+        )
+
+    def _require_complete(self, ctx: typer.Context, given: dict[str, Any]) -> None:
+        missing = [
+            f"{param.param_type_name} {param.get_error_hint()}"  # type: ignore[attr-defined]
+            for param in self.params
+            if param.required and not given.get(param.name) and param.value_from_envvar(ctx) is None
+        ]
+        if missing:
+            fix = f"`{ctx.command_path} --help` lists its options"
+            raise UsageError(f"missing {' and '.join(missing)}", where=f"`{ctx.command_path}`", fix=fix)
+
+    def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401
+        """Write the help: with examples, and with the defaults of settings."""
+        path = ctx.command_path.partition(" ")[2]
+        examples = examples_of(path)
+        self.epilog = "\n\n".join(["Examples:", *examples]) if examples else None
+        declared, self.params = self.params, [_with_default(path, described(path, param)) for param in self.params]
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.params = declared
+
+
+def _once(params: Sequence[TyperOption], given: dict[str, Any]) -> str:
+    """Return what to write instead of options with several values: one value each, or one list."""
+    lists = [f"`{param.opts[0]} {quote(','.join(given[param.name]))}`" for param in params if param.metavar == LIST]
+    fixes = [f"separate them with commas: {' '.join(lists)}"] if lists else []
+    if others := [param.opts[0] for param in params if param.metavar != LIST]:
+        fixes.append(f"give {'each of them' if len(others) > 1 else others[0] if lists else 'it'} once")
+    return "; ".join(fixes)
+
+
+def described(path: str, param: Any) -> Any:  # noqa: ANN401 - Typer's own
+    """Return a parameter of a verb, `ingest table`, with its help: that of a setting is the setting's description."""
+    if not isinstance(param, TyperOption) or param.help:
+        return param
+    shown, key = copy(param), _setting(path, param.opts)
+    shown.help = key.field.description if key else None
+    return shown
+
+
+def _with_default(path: str, param: Any) -> Any:  # noqa: ANN401 - Typer's own
+    """Return the parameter as the help shows it: a setting's default in the place of none."""
+    key = None
+    if isinstance(param, TyperOption) and param.default is None and not param.is_flag:
+        key = _setting(path, param.opts)
+    text = _default_text(key) if key else ""
+    if not text:
+        return param
+    shown = copy(param)
+    shown.default = text  # text in `show_default` would get parentheses
+    return shown
+
+
+def _setting(path: str, flags: Sequence[str]) -> "Key | None":
+    """Return the setting that a flag of a verb sets, None for other flags."""
+    from costar_cli.methods.registry import METHODS
+    from costar_cli.settings.keys import all_keys
+
+    sections = [path.replace(" ", "."), *["finetune"] * (path == "benchmark"), "runtime"]
+    sections += [METHODS.combining.section] * (path == "finetune")
+    keys = {key.section: key for key in all_keys().values() if key.flag in flags}
+    return next((keys[section] for section in sections if section in keys), None)
+
+
+def _default_text(key: "Key") -> str:
+    """Return what a setting is where nobody sets it, and what the other presets make of it."""
+    from costar_cli.settings.presets import DEFAULT_PRESET, PRESETS, general_settings
+
+    values = {name: general_settings(name).get(str(key), key.default) for name in PRESETS}
+    default = values.pop(DEFAULT_PRESET)
+    others = [f"{name} {_text(value)}" for name, value in values.items() if value != default]
+    return "" if default is None else "; ".join([_text(default), *others])
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+
+
+class VerbGroup(TyperGroup):
+    """Verbs under one name."""
+
+    def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
+        """Return the parameters, `--help` among them."""
+        return _without_types_of_switches(super().get_params(ctx))
+
+
+class VerbApp(typer.Typer):
+    """An app whose commands are verbs."""
+
+    def __init__(self, *, cls: type[VerbGroup] = VerbGroup, **settings: Any) -> None:  # noqa: ANN401 - Typer's own
+        super().__init__(cls=cls, context_settings=CONTEXT, pretty_exceptions_enable=False, **settings)
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[F], F]:  # noqa: ANN401
+        """Return a decorator that adds a verb."""
+        return super().command(name, cls=Verb, **settings)
+
+
+def say_which(ctx: typer.Context, verb: str) -> UsageError:
+    """Return the error of a command that needs a data set's name: the names, and what each is."""
+    commands = cast(TyperGroup, ctx.command).commands
+    width = max(map(len, commands))
+    details = [f"{name:<{width}}  {_first_line(command.help)}" for name, command in commands.items()]
+    fix = f"for example `{examples_of(f'{verb} {next(iter(commands))}')[0]}`"
+    return UsageError(f"say what to {verb}", where=f"`{ctx.command_path}`", fix=fix, details=details)
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().splitlines()[0].rstrip(".")
+
+
+EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "ingest table": (
+        "costar ingest table visits.csv --init",
+        "costar ingest table visits.csv --schema schema.toml --statics patients.csv",
+        "costar ingest table new-patients.csv --like costar-workspace/model.h5",
+    ),
+    "pretrain": (
+        "costar pretrain --members 5",
+        "costar pretrain --preset quick --workspace demo",
+        "costar pretrain --log epochs.csv",
+    ),
+    "finetune": (
+        "costar finetune",
+        "costar finetune --method crn --domain target",
+        "costar finetune --method auto --minutes 30",
+    ),
+    "evaluate": (
+        "costar evaluate",
+        "costar evaluate --setup few-shot --csv scores.csv",
+        "costar evaluate --fail-if 'zero-shot.costar.average > 1.1' --fail-if 'zero-shot.costar.coverage90 < 0.85'",
+        "costar evaluate --shard 1/16",
+    ),
+    "search": (
+        'costar search --subject 12 --minimise "tumour_volume at end" --at-most "chemotherapy 2"',
+        'costar search --subjects target/test --minimise "tumour_volume mean" --out plans.csv',
+    ),
+    "whatif": (
+        "costar whatif --subject 12 --plan plan.json",
+        "costar whatif --subject 12 --plan plan.json --truth --plot whatif.png",
+    ),
+    "benchmark": (
+        "costar benchmark tumor --methods all --members 5",
+        "costar benchmark tumor --preset quick --methods costar,crn --list",
+        "costar benchmark tumor --gamma 0,2,4,6,8,10 --data-seeds 10,101,1010",
+        "costar benchmark tumor --data-seeds 8 --workers 4",
+        "costar benchmark tumor --data-seeds 8 --shard 1/16",
+    ),
+    "merge": ("costar merge costar-workspace/benchmark/tumor-default", "costar merge costar-workspace/evaluation.h5"),
+    "inspect": (
+        "costar inspect costar-workspace/model.h5",
+        "costar inspect --report data.html",
+    ),
+    "verify": ("costar verify costar-workspace/model.h5",),
+    "settings": ("costar settings pretrain.encoder", "costar settings schema"),
+    "doctor": ("costar doctor", "costar doctor --workspace demo --json"),
+}
+
+
+def examples_of(path: str) -> tuple[str, ...]:
+    """Return the examples of a verb, `ingest table`; those of a data set come from its entry in the registry."""
+    if path in EXAMPLES:
+        return EXAMPLES[path]
+    from costar_cli.data.registry import all_sources
+
+    return next((source.examples for source in all_sources() if f"{source.verb} {source.name}" == path), ())

@@ -1,0 +1,217 @@
+"""Check a data set before anything is trained on it: unusable values, treatments without contrast, weak overlap."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.data.dataset import Dataset, Part
+from costar_cli.data.findings import Finding, broken_invariants, counted, raise_errors, shown
+from costar_cli.data.panel import Panel
+from costar_cli.data.schema import PanelSchema, Variable
+from costar_cli.data.support import Decisions, Support
+from costar_cli.reporting import Reporter
+
+BINS = 5  # quintiles of the current outcome
+RARE = 0.005  # an option given less often than this has no overlap with the others
+FAR = 1_000_000  # sd from the median beyond which a value is a slip of units or of the decimal point at best
+Z = 2.576  # normal quantile of a two-sided 99 % interval
+
+
+def check_dataset(dataset: Dataset, reporter: Reporter | None = None) -> list[Finding]:
+    """Return warnings and notes about a data set, the warnings also told to the reporter.
+
+    Treatments, overlap and constant variables are looked at where models learn: in the training parts.
+
+    Raises:
+        DataError: values that are not finite, broken invariants, or an outcome that never changes; all at once.
+    """
+    raise_errors(broken_invariants(dataset), what="the data set")
+    findings: list[Finding] = []
+    for part, panel in dataset.panels.items():
+        if part.split == "train":
+            findings += _training_part(part, panel, dataset)
+        if part.split != "test":
+            findings += _targets(part, panel, dataset.schema)
+    raise_errors(findings, what="the data set")
+    findings += outliers(dataset)
+    if reporter is not None:
+        for finding in findings:
+            if finding.severity == "warning":
+                reporter.warn(str(finding))
+    return findings
+
+
+def outliers(dataset: Dataset) -> list[Finding]:
+    """Return a warning for each variable of a part with values that no unit explains (spec TABLE-7)."""
+    source = dataset.panels.get(Part("source", "train"))
+    if source is None:
+        return []
+    findings = []
+    for field, variables in (("covariates", dataset.schema.covariates), ("outcomes", dataset.schema.outcomes),
+                             ("statics", dataset.schema.statics)):  # fmt: skip
+        for i, variable in enumerate(variables):
+            centre, sd = _robust_scale(_values(source, field, i))
+            for part, panel in dataset.panels.items():
+                far = np.abs(_values(panel, field, i) - centre) > FAR * sd
+                if far.any():
+                    findings.append(_outlier(part, panel, field, i, variable, far, centre))
+    return findings
+
+
+def _values(panel: Panel, field: str, i: int) -> NDArray[np.float64]:
+    """Return a variable's values `[N,T]`, of a static `[N]`; NaN where it was not observed."""
+    values: NDArray[np.float64] = getattr(panel, field)[..., i].astype(np.float64)
+    if field == "statics":
+        return values
+    seen = panel.observed_outcomes if field == "outcomes" else panel.observed_covariates
+    return np.where(seen[..., i], values, np.nan)
+
+
+def _robust_scale(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the median, and the sd that the median distance of other values from it has under a normal law."""
+    values = values[np.isfinite(values)]
+    centre = float(np.median(values)) if len(values) else 0.0
+    distances = np.abs(values - centre)
+    distances = distances[distances > 0]
+    return centre, 1.4826 * float(np.median(distances)) if len(distances) else np.inf
+
+
+def _outlier(
+    part: Part, panel: Panel, field: str, i: int, variable: Variable, far: NDArray[np.bool_], centre: float
+) -> Finding:
+    values = _values(panel, field, i)
+    row, *step = np.unravel_index(np.argmax(np.where(far, np.abs(values - centre), -1)), values.shape)
+    place = f"subject {panel.names[row]}" + "".join(f", step {at}" for at in step)
+    problem = f"'{variable.name}' has {counted(int(far.sum()), 'value')} more than {FAR:,} sd from the rest"
+    return Finding("warning", f"{problem}: {values[(row, *step)]:g} ({place})", str(part), "correct or remove them")
+
+
+def _training_part(part: Part, panel: Panel, dataset: Dataset) -> list[Finding]:
+    if panel.length.max(initial=0) < 2:
+        fix = "models learn from one step to the next: provide longer series"
+        return [Finding("error", "no subject has two observed steps", str(part), fix)]
+    findings = list(_lengths(part, panel, dataset.horizon))
+    findings += _treatments(part, panel, dataset.schema)
+    if part.domain == "source":  # the domain that fixes the scale and the encoder
+        findings += _constants(part, panel, dataset.schema)
+        findings += _overlap(part, panel, dataset.schema)
+    return findings
+
+
+def _lengths(part: Part, panel: Panel, horizon: int) -> Iterator[Finding]:
+    short = int((panel.length - 1 < horizon).sum())
+    if short == panel.n_subjects:
+        problem = f"no subject has the {horizon + 1} observed steps that the last predicted step needs"
+        fatal = part.domain == "source"  # a model of the source answers what the target's subjects do not teach
+        longest = int(panel.length.max()) - 1
+        fix = f"make the data set with a horizon of at most {longest}, or give longer series"
+        yield Finding("error" if fatal else "warning", problem, str(part), fix)
+    elif short:
+        problem = f"{short} of {counted(panel.n_subjects, 'subject')} too short for the last predicted step"
+        yield Finding("warning" if 2 * short > panel.n_subjects else "note", problem, str(part))
+
+
+def _targets(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
+    """Look for outcomes that are rarely or never there to learn from, or to select on."""
+    if panel.outcome_observed is None:
+        return
+    share = panel.observed_outcomes[panel.observed].mean(axis=0)
+    for i, outcome in enumerate(schema.outcomes):
+        if not panel.observed_outcomes[:, 1:, i].any():
+            problem = f"outcome '{outcome.name}' was never observed after a first step"
+            fatal = part == Part("source", "train")
+            fix = "choose an outcome that was" if fatal else "it can be neither learned here nor used for selection"
+            yield Finding("error" if fatal else "warning", problem, str(part), fix)
+        elif share[i] < 1:
+            problem = f"outcome '{outcome.name}' was observed at {100 * share[i]:.1f} % of the steps"
+            yield Finding("note", problem, str(part), "the other steps are used neither for training nor for scoring")
+
+
+def _constants(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
+    observed = panel.observed
+    seen = [panel.outcomes[panel.observed_outcomes[..., i], i] for i in range(len(schema.outcomes))]
+    constant = [v.name for v, values in zip(schema.outcomes, seen, strict=True) if (values == values[:1]).all()]
+    if constant:
+        yield Finding("error", f"outcomes never change: {shown(constant)}", str(part), "choose outcomes that change")
+    elif still := _still(panel, schema):
+        problem = f"outcomes never change within a subject: {shown(still)}"
+        yield Finding("warning", problem, str(part), "effects on them cannot be learned, and bands have no width")
+    known = np.where(panel.observed_covariates, panel.covariates, np.nan)[observed]
+    same_X = np.nanmax(known, axis=0, initial=-np.inf) <= np.nanmin(known, axis=0, initial=np.inf)
+    if constant := [v.name for v, same in zip(schema.covariates, same_X, strict=True) if same]:
+        yield Finding("note", f"covariates never change: {shown(constant)}", str(part), "they carry no information")
+    if panel.n_subjects > 1 and (constant := _constant(panel.statics, schema.statics)):
+        problem = f"statics are the same for all subjects: {shown(constant)}"
+        yield Finding("note", problem, str(part), "they carry no information")
+
+
+def _still(panel: Panel, schema: PanelSchema) -> list[str]:
+    """Return the outcomes that have one value per subject, though some subject was observed twice."""
+    seen_NTY = panel.observed_outcomes
+    low_NY = np.where(seen_NTY, panel.outcomes, np.inf).min(axis=1)
+    high_NY = np.where(seen_NTY, panel.outcomes, -np.inf).max(axis=1)
+    still_Y = (high_NY <= low_NY).all(axis=0) & (seen_NTY.sum(axis=1) > 1).any(axis=0)
+    return [v.name for v, still in zip(schema.outcomes, still_Y, strict=True) if still]
+
+
+def _constant(values: NDArray[np.float32], variables: tuple[Variable, ...]) -> list[str]:
+    return [v.name for v, same in zip(variables, (values == values[:1]).all(axis=0), strict=True) if same]
+
+
+def _treatments(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
+    decisions = Decisions.of(panel, schema)
+    for i, (name, levels) in enumerate(zip(schema.treatments.names, schema.treatments.levels, strict=True)):
+        count = np.bincount(decisions.values[:, i], minlength=len(levels))
+        if (count > 0).sum() == 1:
+            problem = f"treatment '{name}' is always '{levels[int(count.argmax())]}'"
+            yield Finding("warning", problem, str(part), "its effect cannot be learned from these subjects")
+        elif len(levels) > 2 and (count == 0).any():
+            unseen = [level for level, n in zip(levels, count, strict=True) if not n]
+            problem = f"treatment '{name}' never takes the levels {shown(unseen)}"
+            yield Finding("note", problem, str(part), "predictions for them are extrapolation")
+    treated = np.zeros(panel.n_subjects, dtype=bool)
+    treated[decisions.subject[decisions.given.any(axis=1)]] = True
+    if not treated.all() and treated.any():
+        problem = f"{int((~treated).sum())} of {counted(panel.n_subjects, 'subject')} never treated"
+        yield Finding("note", problem, str(part))
+    for name in Support.of(panel, schema).absorbing(schema.treatments):
+        problem = f"treatment '{name}' never stops once it is started"
+        yield Finding("note", problem, str(part), "the effect of stopping it cannot be learned")
+
+
+def _overlap(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
+    """Look for treatment levels that subjects in some quintile of the current outcome all but never get."""
+    decisions = Decisions.of(panel, schema)
+    for o, outcome in enumerate(schema.outcomes):
+        current = decisions.outcomes[:, o]
+        edges = np.unique(np.quantile(current, np.linspace(0, 1, BINS + 1)[1:-1]))
+        quintile = np.searchsorted(edges, current, side="left")
+        size = np.bincount(quintile, minlength=len(edges) + 1)
+        for i, (name, levels) in enumerate(zip(schema.treatments.names, schema.treatments.levels, strict=True)):
+            weak = []
+            for value in np.flatnonzero(np.bincount(decisions.values[:, i])):
+                given = np.bincount(quintile[decisions.values[:, i] == value], minlength=len(size))
+                weak += [(levels[value], int(b)) for b in np.flatnonzero(_at_most(given, size) < RARE)]
+            if weak and len(levels) == 2:
+                parts = ", ".join(f"'{level}' where it is {_range(edges, b, outcome)}" for level, b in weak[:3])
+                problem = f"overlap is weak: given '{outcome.name}', treatment '{name}' is almost never {parts}"
+                fix = "counterfactual estimates there are extrapolations"
+                yield Finding("warning", problem, str(part), fix)
+            elif weak:
+                problem = f"{len(weak)} combinations of a level of '{name}' and a quintile of '{outcome.name}' are rare"
+                yield Finding("note", problem, str(part), "counterfactual estimates there are extrapolations")
+
+
+def _at_most(given: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the upper end of Wilson's interval of a share; 1 where there are no steps (spec TABLE-6)."""
+    n = np.maximum(size, 1)
+    share, z2 = given / n, Z**2
+    half = Z * np.sqrt(share * (1 - share) / n + z2 / (4 * n**2))
+    return np.where(size > 0, (share + z2 / (2 * n) + half) / (1 + z2 / n), 1.0)
+
+
+def _range(edges: NDArray[np.floating], quintile: int, variable: Variable) -> str:
+    low = f"above {edges[quintile - 1]:.3g}" if quintile else ""
+    high = f"at most {edges[quintile]:.3g}" if quintile < len(edges) else ""
+    return " and ".join(part for part in (low, high) if part) + (f" {variable.unit}" if variable.unit else "")

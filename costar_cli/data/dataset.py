@@ -1,0 +1,222 @@
+"""The data set: panels of two domains and three splits, their queries, and the simulator's truth if there is one."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.config.choices import DomainName
+from costar_cli.config.nearest import nearly, spelt_otherwise
+from costar_cli.data.panel import Panel
+from costar_cli.data.queries import Queries
+from costar_cli.data.schema import JOINT, PanelSchema
+from costar_cli.errors import DataError, UsageError
+from costar_cli.reporting import plain
+
+MOST_DIGITS = 19  # of a subject's number, an int64
+MOST_COMPARED = 20_000  # labels searched for a near one
+MOST_OFFERED = 3
+MOST_NAMED = 8
+
+LIKE = "like"  # of the config of new subjects: digest of the data set as which they were read
+
+Domain = DomainName
+Split = Literal["train", "val", "test"]
+
+
+class Part(NamedTuple):
+    """A domain and a split, for example `source/train`."""
+
+    domain: Domain
+    split: Split
+
+    def __str__(self) -> str:
+        return f"{self.domain}/{self.split}"
+
+    @classmethod
+    def all(cls) -> list["Part"]:
+        """Return the six parts in canonical order."""
+        return [cls(domain, split) for domain in get_args(Domain) for split in get_args(Split)]
+
+
+class Location(NamedTuple):
+    """Where a subject is: its part and its row there."""
+
+    part: Part
+    row: int
+
+
+@dataclass(frozen=True, repr=False)
+class Dataset:
+    """Everything that a `data.h5` holds.
+
+    A subject is in one part, or in several where these are spans of time: no outcome is then to be predicted in two.
+    `queries[part]` maps a name (`one_step`, `sequence`, `rolling_origin`) to the query set on that part's panel.
+    `truth[part]` holds arrays of the simulator (per-subject parameters and noise), by name, empty for observed data.
+    `horizon` is tau, the number of steps that models predict. `parents` are the digests of the files that it was read
+    from, by role, and `fingerprint` that of all it was made from; `digest` is its file's. All three may be unknown.
+    """
+
+    name: str
+    schema: PanelSchema
+    horizon: int
+    panels: Mapping[Part, Panel]
+    queries: Mapping[Part, Mapping[str, Queries]] = field(default_factory=dict)
+    truth: Mapping[Part, Mapping[str, NDArray[np.generic]]] = field(default_factory=dict)
+    config: Mapping[str, object] = field(default_factory=dict)
+    digest: str = ""
+    fingerprint: str = ""
+    parents: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.panels:
+            raise DataError("the data set has no subjects")
+        if twice := _in_several_parts(list(self.panels.values())):
+            raise DataError(f"subject ids are not unique in the data set: {', '.join(map(str, twice[:5]))}")
+        named = {
+            pair
+            for panel in self.panels.values()
+            if panel.label is not None
+            for pair in zip(panel.label.tolist(), panel.subject_id.tolist(), strict=True)
+        }
+        uses = Counter(name for name, _ in named)
+        if again := sorted(name for name, n in uses.items() if n > 1):
+            raise DataError(f"subject labels are not unique in the data set: {', '.join(again[:5])}")
+        if lost := (set(self.queries) | set(self.truth)) - set(self.panels):
+            raise DataError(f"queries or truth without a panel: {', '.join(sorted(str(part) for part in lost))}")
+
+    def __repr__(self) -> str:
+        lines = [
+            plain(f"<Dataset {self.name}, horizon {self.horizon}{f', {self.digest[:8]}' if self.digest else ''}"),
+            *(f"{p}: {panel.n_subjects:,} subjects, {panel.length.sum():,} steps" for p, panel in self.panels.items()),
+            f"outcomes: {_some([outcome.name for outcome in self.schema.outcomes])}",
+            f"treatments: {_some(self.schema.treatments.all_names)}>",
+        ]
+        return "\n  ".join(lines)
+
+    @property
+    def is_new(self) -> bool:
+        """Return whether its subjects are new to models: read as another data set was, with nobody to train on."""
+        return LIKE in self.config
+
+    @property
+    def known_as(self) -> str:
+        """Return the digest by which models know it: its own, of new subjects that of the data they are like."""
+        return str(self.config.get(LIKE, self.digest))
+
+    @property
+    def everyone(self) -> list[Location]:
+        """Return where each subject is, part after part: in the last of its parts, which has its whole series."""
+        last = {number: part for part, panel in self.panels.items() for number in panel.subject_id.tolist()}
+        return [
+            Location(part, row)
+            for part, panel in self.panels.items()
+            for row, number in enumerate(panel.subject_id.tolist())
+            if last[number] == part
+        ]
+
+    def panel(self, domain: Domain, split: Split) -> Panel:
+        """Return one part's panel.
+
+        Raises:
+            DataError: the data set has no such part.
+        """
+        part = Part(domain, split)
+        if part not in self.panels:
+            has = ", ".join(str(p) for p in self.panels)
+            raise DataError(f"the data set has no {part} subjects", fix=f"it has {has}")
+        return self.panels[part]
+
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the data set to a file, as `costar simulate` and `costar ingest` do.
+
+        Raises:
+            DataError: the data set breaks an invariant that a reader would reject.
+            MismatchError: the file exists and `overwrite` is false.
+            StorageError: the disk is full, read-only or forbidden.
+        """
+        from costar_cli.data.store import write_dataset  # noqa: PLC0415 - it knows this class, and needs HDF5
+
+        write_dataset(Path(path), self, overwrite=overwrite)
+
+    def find_subject(self, subject: int | str) -> Location:
+        """Return where a subject is, in whatever domain and split, by what the data call it.
+
+        A subject of several parts is found in the last of them. A label is compared as text, letter by letter: `7` is
+        not `07`, nor is ` 07`. Subjects without labels are called by number.
+
+        Raises:
+            UsageError: no subject is called so; the message names what exists.
+        """
+        wanted = str(subject)
+        place = self.locate([wanted])[0]
+        if place is not None:
+            return place
+        name = wanted if wanted == wanted.strip() else repr(wanted)
+        raise UsageError(f"no subject {name} in the data set", where="--subject", fix=self._subjects(wanted))
+
+    def locate(self, subjects: Iterable[int | str]) -> "list[Location | None]":
+        """Return where subjects are, as `find_subject` finds one; None for those that are nowhere."""
+        labelled: dict[str, Location] = {}
+        numbered: dict[int, Location] = {}
+        for part, panel in self.panels.items():
+            own = (Location(part, row) for row in range(panel.n_subjects))
+            if panel.label is None:
+                numbered.update(zip(panel.subject_id.tolist(), own, strict=True))
+            else:
+                labelled.update(zip(panel.label.tolist(), own, strict=True))
+        wanted = [str(subject) for subject in subjects]
+        numbers = [_whole_number(name.strip()) for name in wanted]
+        return [
+            labelled.get(name) or (None if number is None else numbered.get(number))
+            for name, number in zip(wanted, numbers, strict=True)
+        ]
+
+    def panel_of(self, location: Location) -> Panel:
+        """Return the panel of one subject."""
+        return self.panels[location.part].take(np.array([location.row]))
+
+    def _subjects(self, wanted: str) -> str:
+        """Say which subjects there are: labels that are near or spelt otherwise, or the ranges of numbers."""
+        filled = {part: panel for part, panel in self.panels.items() if panel.n_subjects}
+        labels = [str(name) for panel in filled.values() if panel.label is not None for name in panel.label]
+        whole = f"subjects are called {JOINT.join(self.schema.subject)}: " if self.schema.subject else ""
+        return whole + self._near(wanted, labels, filled)
+
+    def _near(self, wanted: str, labels: Sequence[str], filled: Mapping[Part, Panel]) -> str:
+        """Return the labels that are near or spelt otherwise, or what there is to choose from."""
+        if near := spelt_otherwise(wanted, labels)[:MOST_OFFERED] or nearly(
+            wanted, labels[:MOST_COMPARED], MOST_OFFERED
+        ):
+            return f"did you mean {' or '.join(near)}?"
+        if labels:
+            shown = "; ".join(f"{p}: {x.label[0]}, ..." for p, x in filled.items() if x.label is not None)
+            return f"choose from {shown}"
+        ranges = (f"{part}: {p.subject_id.min()} to {p.subject_id.max()}" for part, p in filled.items())
+        return f"choose from {'; '.join(ranges)}"
+
+
+def _in_several_parts(panels: Sequence[Panel]) -> list[int]:
+    """Return the ids of subjects with an outcome that is to be predicted in two parts, or twice in one."""
+    begin = [np.zeros_like(panel.length) if panel.since is None else panel.since for panel in panels]
+    ids, begins = np.concatenate([panel.subject_id for panel in panels]), np.concatenate(begin)
+    order = np.lexsort((begins, ids))
+    ids, begins, ends = ids[order], begins[order], np.concatenate([panel.length for panel in panels])[order]
+    shared = (ids[1:] == ids[:-1]) & (begins[1:] < ends[:-1])
+    return [int(number) for number in np.unique(ids[1:][shared])]
+
+
+def _whole_number(text: str) -> int | None:
+    """Return the number that a text spells, None where it spells none or one that no id can be."""
+    return int(text) if text.lstrip("-").isdecimal() and len(text) < MOST_DIGITS else None
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return names for people, the first of them where there are many."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return plain(", ".join(names[:MOST_NAMED])) + more

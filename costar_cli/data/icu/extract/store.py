@@ -1,0 +1,126 @@
+"""The tables of a file, the names that MIMIC-Extract gives them, and how to open one."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.data.findings import shown
+from costar_cli.data.icu.extract.unpickle import arrays_and_texts_only
+from costar_cli.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PATIENTS, VITALS, INTERVENTIONS = "/patients", "/vitals_labs_mean", "/interventions"
+INDEX: Final = ("subject_id", "hadm_id", "icustay_id", "hours_in")  # `/patients` has the first three
+LEVELS: Final = ("LEVEL2", "Aggregation Function")  # of the columns of `/vitals_labs_mean`
+MEAN: Final = "mean"  # the one aggregation function there
+DIASTOLIC: Final = "diastolic blood pressure"
+CARE: Final = ("vent", "vaso")
+CUTS_LEVELS: Final = tuple(int(n) for n in version("pandas").split(".")[:2]) < (3, 1)  # of an index, with its rows
+SIMULATED: Final = "costar_simulated"  # an attribute of files that costar wrote: no patient in them is real
+FORM = "costar reads what MIMIC-Extract writes by default; `costar simulate mimic --export-extract FILE` shows the form"
+
+
+def require_pytables() -> None:
+    """Raise unless PyTables, an optional extra, is installed.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if find_spec("tables") is None:
+        raise UsageError(
+            "files of MIMIC-Extract need PyTables, which is not installed",
+            fix="`pip install '.[mimic]'` in a copy of costar's repository",
+        )
+
+
+def refuse(problem: str, where: object) -> DataError:
+    """Return the error of a file that is not what MIMIC-Extract writes."""
+    return DataError(problem, where=str(where), fix=FORM)
+
+
+@contextmanager
+def opened(path: Path, *, trust_pickle: bool = False) -> Iterator["pd.HDFStore"]:
+    """Open a file to read, without pandas' and PyTables' warnings about old files.
+
+    With `trust_pickle` whatever is pickled in it is made, be it code; otherwise arrays and texts alone.
+
+    Raises:
+        DataError: there is no file, it is not HDF5, or tables are missing; or more is pickled than arrays and texts.
+    """
+    import pandas as pd  # noqa: PLC0415 - heavy, and its HDF5 part is optional
+
+    if not path.is_file():
+        problem = "this is not a file but a folder" if path.is_dir() else "file not found"
+        raise DataError(problem, where=str(path), fix="give MIMIC-Extract's all_hourly_data.h5")
+    with warnings.catch_warnings(), nullcontext() if trust_pickle else _no_code(path):
+        warnings.simplefilter("ignore")
+        try:
+            store = pd.HDFStore(path, mode="r")
+        except (OSError, RuntimeError, ValueError) as error:
+            raise refuse("the file is not HDF5", path) from error
+        with store:
+            if missing := [key for key in (PATIENTS, VITALS) if key not in store]:
+                has = shown(sorted(store.keys()), 10) or "no tables"
+                raise refuse(f"there is no table {shown(missing)}", f"{path}: it has {has}")
+            yield store
+
+
+@contextmanager
+def _no_code(path: Path) -> Iterator[None]:
+    with arrays_and_texts_only() as refused:
+        try:
+            yield
+        finally:
+            if refused:
+                problem = f"something other than arrays and texts is pickled in the file: {shown(sorted(set(refused)))}"
+                fix = "it can be code of somebody's; `--trust-pickle` runs it, if you know who wrote the file"
+                raise DataError(problem, where=str(path), fix=fix)
+
+
+def read_rows(
+    store: "pd.HDFStore", path: Path, key: str, start: int | None = None, stop: int | None = None
+) -> "pd.DataFrame":
+    """Return rows of a table.
+
+    Raises:
+        DataError: it is not there, cannot be read, or is no table.
+    """
+    import pandas as pd  # noqa: PLC0415
+
+    if key not in store:
+        raise refuse(f"there is no table '{key}'", path)
+    try:
+        if start is not None and CUTS_LEVELS:
+            frame = store.select(key).iloc[start:stop]
+        else:
+            frame = store.select(key, start=start, stop=stop)
+    except Exception as error:  # unpickling and PyTables raise anything
+        raise refuse(f"{key} cannot be read: {error}", path) from error
+    if not isinstance(frame, pd.DataFrame):
+        raise refuse(f"{key} holds no table with columns", path)
+    return frame
+
+
+def read_level(frame: "pd.DataFrame", path: Path, key: str, name: str) -> NDArray[np.int64]:
+    """Return a level of the index, whole numbers.
+
+    Raises:
+        DataError: the index has no such level, or other values.
+    """
+    names = list(frame.index.names)
+    if name not in names:
+        wanted = shown(INDEX[:3] if key == PATIENTS else INDEX)
+        raise refuse(f"the index of {key} lacks '{name}'", f"{path}: it has {shown(names)} instead of {wanted}")
+    values = frame.index.get_level_values(name).to_numpy()
+    if not np.issubdtype(values.dtype, np.integer):
+        raise refuse(f"'{name}' in the index of {key} is {values.dtype}, not whole numbers", path)
+    return np.asarray(values, dtype=np.int64)

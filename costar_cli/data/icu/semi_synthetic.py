@@ -1,0 +1,201 @@
+"""The semi-synthetic ICU data set: simulated outcomes and treatments on ICU covariates (spec ICU-6 to 16)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.data.dataset import Dataset, Part
+from costar_cli.data.icu.parts import choose_stays
+from costar_cli.data.icu.schema import (
+    COVARIATE_VARIABLES,
+    STATIC_VARIABLES,
+    Imputation,
+    encode_statics,
+    warn_of_odd_labels,
+)
+from costar_cli.data.icu.settings import MimicConfig
+from costar_cli.data.icu.table import IcuTable, Stream, child_seed, embedded_cohort
+from costar_cli.data.panel import Panel
+from costar_cli.data.queries import Queries
+from costar_cli.data.schema import ErrorUnit, PanelSchema, TreatmentEncoding, Variable
+from costar_cli.errors import UsageError
+from costar_cli.reporting import Reporter, Task
+from simulators import semi_synthetic as world
+from simulators.icu import COVARIATES, IcuCohort
+
+NAME: Final = "mimic"
+MOST_ANSWERS: Final = 100_000_000  # query steps: about 2 GB of answers
+CHUNK_PATIENTS: Final = 256  # simulated at once: bounds memory, and progress moves
+
+Singles = NDArray[np.float32]
+Truth = dict[str, NDArray[np.generic]]
+
+MIMIC_SCHEMA: Final = PanelSchema(
+    covariates=COVARIATE_VARIABLES,
+    treatments=TreatmentEncoding(
+        mode="multilabel",
+        names=tuple(treatment.name for treatment in world.TREATMENTS),
+        levels=(("off", "on"),) * len(world.TREATMENTS),
+    ),
+    outcomes=tuple(Variable(name=outcome.name) for outcome in world.OUTCOMES),
+    statics=STATIC_VARIABLES,
+    step="hour",
+    error_unit=ErrorUnit(label="sd of source/train", space="standardized"),
+)
+SOURCE_TRAIN: Final = Part("source", "train")
+
+
+def simulate_mimic_on(config: MimicConfig, path: Path, reporter: Reporter) -> Dataset:
+    """Simulate outcomes and treatments on the stays of a file of MIMIC-Extract; see `simulate_mimic`."""
+    from costar_cli.data.icu.extract import read_checked  # noqa: PLC0415 - pandas, which simulations do without
+
+    table = read_checked(path, reporter, factual=False, trust_pickle=config.trust_pickle)
+    return simulate_mimic(config, reporter, table)
+
+
+def simulate_mimic(config: MimicConfig, reporter: Reporter, stays: IcuTable | IcuCohort | None = None) -> Dataset:
+    """Simulate outcomes and treatments of both domains, with counterfactual queries on both test parts.
+
+    Each patient has child seeds of its own, so that neither the order of patients nor the other parts matter, and both
+    query sets of a patient are about one world.
+
+    Raises:
+        DataError: too few patients.
+        UsageError: sizes that would make more queries than memory holds.
+    """
+    stays = embedded_cohort(config, reporter) if stays is None else stays
+    table = stays if isinstance(stays, IcuTable) else IcuTable.of_cohort(stays)
+    rows_of, counts = choose_stays(table, config, reporter)
+    all_rows = np.concatenate(list(rows_of.values()))
+    warn_of_odd_labels(table, all_rows, reporter)
+    _check_size(config, {part: table.length[rows] for part, rows in rows_of.items()})
+    train, within = table.hours_of(rows_of[SOURCE_TRAIN], config.hours)
+    imputation = Imputation.learn(_values(table, train, within), own_mean=True)
+    imputation.tell(COVARIATES, reporter)
+    panels: dict[Part, Panel] = {}
+    queries: dict[Part, dict[str, Queries]] = {}
+    truth: dict[Part, Truth] = {}
+    simulator: _Simulator | None = None
+    with reporter.task("simulate outcomes and treatments", total=len(all_rows), unit="patient") as task:
+        for part, rows in rows_of.items():
+            place, within = table.hours_of(rows, config.hours)
+            length = within.sum(axis=1)
+            covariates = imputation(_values(table, place, within), length)
+            if simulator is None:  # the first part is source/train
+                simulator = _Simulator.learn(covariates[within], config)
+            statics = encode_statics(table, rows, age_cap=config.age_cap)
+            observed = _Observed(covariates, statics, length, table.subject_id[rows])
+            panels[part], queries[part], truth[part] = simulator.part(observed, task, asked=part.split == "test")
+    kept = {**config.model_dump(mode="json"), "embedded": table.embedded, "kept": dict(counts)}
+    asked = {part: sets for part, sets in queries.items() if sets}
+    return Dataset(NAME, MIMIC_SCHEMA, config.horizon, panels, asked, truth, kept)
+
+
+def _values(table: IcuTable, place: NDArray[np.int64], within: NDArray[np.bool_]) -> Singles:
+    """Return the recorded covariates `[N,T,25]`, NaN where there are none."""
+    return np.where(within[..., None], table.values[place], np.float32(np.nan))
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    """What is given of N patients: imputed covariates `[N,T,25]`, statics `[N,44]`, lengths and identifiers `[N]`."""
+
+    covariates: Singles
+    statics: Singles
+    length: NDArray[np.int64]
+    subject_id: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Simulator:
+    """The functions of a data set, and how covariates are standardised for them: with source-train."""
+
+    config: MimicConfig
+    seed: int
+    mean: NDArray[np.float64]
+    sd: NDArray[np.float64]
+    functions: world.CovariateFunctions
+
+    @classmethod
+    def learn(cls, covariates_MX: Singles, config: MimicConfig) -> "_Simulator":
+        """Draw the functions, and standardise with the observed hours `[M,25]` of source-train."""
+        mean, sd = covariates_MX.mean(axis=0, dtype=np.float64), covariates_MX.std(axis=0, dtype=np.float64)
+        sd = np.where(sd > 0, sd, 1.0)
+        seed = child_seed(config.seed, Stream.WORLD)
+        functions = world.draw_functions(seed)
+        if config.center:
+            functions = functions.centred((covariates_MX - mean) / sd)
+        return cls(config, seed, mean, sd, functions)
+
+    def part(self, observed: _Observed, task: Task, *, asked: bool) -> tuple[Panel, dict[str, Queries], Truth]:
+        """Simulate the patients of a part, and answer queries about them if asked."""
+        pieces = [self._patients(observed, chunk, asked=asked) for chunk in _chunks(len(observed.length), task)]
+        factual, queries, truths = zip(*pieces, strict=True)
+        outcomes, treatments = (np.concatenate(values) for values in zip(*factual, strict=True))
+        truth = {name: np.concatenate([of_chunk[name] for of_chunk in truths]) for name in truths[0]}
+        panel = Panel(
+            covariates=observed.covariates,
+            treatments=treatments,
+            outcomes=outcomes,
+            statics=observed.statics,
+            length=observed.length,
+            subject_id=observed.subject_id,
+        )
+        return panel, {name: _joined([of_chunk[name] for of_chunk in queries]) for name in queries[0]}, truth
+
+    def _patients(
+        self, observed: _Observed, chunk: slice, *, asked: bool
+    ) -> tuple[tuple[Singles, Singles], dict[str, Queries], Truth]:
+        """Return outcomes and treatments of some patients, queries about them, and what treatment cannot change."""
+        seeds = world.PatientSeeds(self.seed, observed.subject_id[chunk])
+        length = observed.length[chunk]
+        standardised = (observed.covariates[chunk] - self.mean) / self.sd
+        baseline = world.simulate_baseline(self.functions, seeds, standardised, length, trend_hours=self.config.hours)
+        factual = world.simulate_factual(baseline, world.draw_uniforms(seeds, length, baseline.n_steps))
+        queries: dict[str, Queries] = {}
+        truth: Truth = {"untreated": baseline.untreated, "logit": baseline.logit}
+        if asked:
+            truth["systematic"] = world.systematic_outcomes(
+                self.functions, seeds, standardised, length, trend_hours=self.config.hours
+            )
+            one_step = world.one_step_counterfactuals(baseline, factual)
+            sequence = world.sequence_counterfactuals(
+                baseline, factual, seeds, horizon=self.config.horizon, n_plans=self.config.plans_per_origin
+            )
+            queries = {
+                name: Queries.answered(a.subject + np.int32(chunk.start), a.origin, a.treatments, a.outcomes)
+                for name, a in (("one_step", one_step), ("sequence", sequence))
+            }
+        return (factual.outcomes.astype(np.float32), factual.treatments.astype(np.float32)), queries, truth
+
+
+def _chunks(n: int, task: Task) -> Iterator[slice]:
+    for start in range(0, n, CHUNK_PATIENTS):
+        stop = min(start + CHUNK_PATIENTS, n)
+        yield slice(start, stop)
+        task.advance(stop - start)
+
+
+def _joined(pieces: list[Queries]) -> Queries:
+    """Return the queries of all pieces, in order; they have answers."""
+    arrays = {name: [getattr(piece, name) for piece in pieces] for name in Queries.__slots__}
+    return Queries(**{name: np.concatenate(values) for name, values in arrays.items()})
+
+
+def _check_size(config: MimicConfig, lengths: dict[Part, NDArray[np.int64]]) -> None:
+    origins = sum(
+        int(np.maximum(np.minimum(length, config.hours) - config.horizon, 0).sum())
+        for part, length in lengths.items()
+        if part.split == "test"
+    )
+    answers = origins * config.plans_per_origin * config.horizon
+    if answers > MOST_ANSWERS:
+        raise UsageError(
+            f"the test patients would have {answers:,} counterfactual answers, more than {MOST_ANSWERS:,}",
+            where="plans_per_origin, horizon, stays",
+            fix="use fewer or shorter plans, or fewer stays",
+        )

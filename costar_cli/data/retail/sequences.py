@@ -1,0 +1,212 @@
+"""Year-sequences of weekly sales, their price classes, and the panel that they make (spec RETAIL-3 to 7)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.data.panel import Panel
+from costar_cli.data.retail.weekly import CATEGORY_IDS, DAYS, DEPARTMENT_IDS, STORE_IDS, WeeklySales
+from costar_cli.data.schema import ErrorUnit, PanelSchema, TreatmentEncoding, Variable
+from costar_cli.errors import DataError
+from simulators.retail import EVENT_NAMES, EVENT_TYPES, PRICE_EDGES, STATES
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Encode = Callable[[Floats], NDArray[np.float32]]
+
+SHORTEST, LONGEST = 40, 60  # weeks of a sequence
+TREATMENT: Final = "price_change"
+UNCHANGED, UNUSED = "no change", "unused"
+MONTH_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+STATIC_NAMES: Final = (
+    *(f"dept={name}" for name in DEPARTMENT_IDS),
+    *(f"category={name}" for name in CATEGORY_IDS),
+    *(f"state={name}" for name in STATES),
+    *(f"store={name}" for name in STORE_IDS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class YearSequences:
+    """M sequences of consecutive weeks on sale that begin in one calendar year.
+
+    `row [M]` is the item-store, `first [M]` the week of step 0, `length [M]` the number of weeks. `change [M,T]` is the
+    price's change against the sequence's first week, (p_t - p_0) / p_0 in full double precision, 0 beyond the length.
+    They are sorted by item, store and year.
+    """
+
+    row: Ints
+    first: Ints
+    length: Ints
+    change: Floats
+
+    @classmethod
+    def of(cls, sales: WeeklySales) -> Self:
+        """Cut the weeks on sale into sequences of 40 to 60 weeks.
+
+        A week without a price, or without a day of data, ends a sequence. A week of fewer than seven days with data
+        neither begins nor ends one, but may lie inside.
+
+        Raises:
+            DataError: there is no sequence.
+        """
+        on_sale = ~np.isnan(sales.price) & (sales.days > 0)
+        full, runs = sales.days == DAYS, []
+        for year in np.unique(sales.weeks.year):
+            weeks = np.flatnonzero(sales.weeks.year == year)
+            row, first, length = _runs(on_sale[:, weeks], full[:, weeks])
+            runs.append((row, first + weeks[0], length))
+        row, first, length = (np.concatenate(parts) for parts in zip(*runs, strict=True))
+        kept = (length >= SHORTEST) & (length <= LONGEST)
+        if not kept.any():
+            raise DataError(
+                f"no item was on sale in one store for {SHORTEST} full weeks of a year",
+                where="sales and sell_prices",
+                fix="give at least a year of consecutive weeks",
+            )
+        row, first, length = row[kept], first[kept], length[kept]
+        order = np.lexsort((first, row))
+        row, first, length = row[order], first[order], length[order]
+        at = _weeks(first, int(length.max()), sales.price.shape[1])
+        price = sales.price[row[:, None], at]
+        change = (price - price[:, :1]) / price[:, :1]
+        return cls(row, first, length, np.where(np.arange(at.shape[1]) < length[:, None], change, 0.0))
+
+    def __len__(self) -> int:
+        return int(self.row.shape[0])
+
+    @property
+    def n_steps(self) -> int:
+        """Return T, the longest length."""
+        return int(self.change.shape[1])
+
+    def take(self, chosen: Ints) -> Self:
+        """Return the given sequences, in that order."""
+        return type(self)(self.row[chosen], self.first[chosen], self.length[chosen], self.change[chosen])
+
+
+def _runs(on_sale: NDArray[np.bool_], full: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
+    """Return row, first week and length of each run of weeks on sale, from its first full week to its last."""
+    n_rows, n_weeks = on_sale.shape
+    padded = np.zeros((n_rows, n_weeks + 2), dtype=np.int8)
+    padded[:, 1:-1] = on_sale
+    row, begin = np.nonzero(np.diff(padded, axis=1) == 1)
+    _, end = np.nonzero(np.diff(padded, axis=1) == -1)
+    week = np.arange(n_weeks)
+    next_full = np.minimum.accumulate(np.where(full, week, n_weeks)[:, ::-1], axis=1)[:, ::-1]
+    last_full = np.maximum.accumulate(np.where(full, week, -1), axis=1)
+    first, last = next_full[row, begin], last_full[row, end - 1]
+    return row, first, np.maximum(last - first + 1, 0)
+
+
+def _weeks(first: Ints, n_steps: int, n_weeks: int) -> Ints:
+    """Return the week of each step `[M,T]`; steps beyond the calendar repeat its last week."""
+    week: Ints = np.minimum(first[:, None] + np.arange(n_steps), n_weeks - 1)
+    return week
+
+
+def fitted_edges(change: Floats) -> Floats:
+    """Return edges at the quantiles of non-zero price changes, the outermost where the paper's are.
+
+    Where a few changes are so frequent that quantiles coincide, each different change counts once.
+
+    Raises:
+        DataError: there are too few different changes to fill as many classes as the paper has.
+    """
+    changed, shares = change[change != 0.0], np.linspace(0, 1, len(PRICE_EDGES))[1:-1]
+    for values in (changed, np.unique(changed)):
+        if len(values) >= len(PRICE_EDGES):
+            edges = np.array([PRICE_EDGES[0], *np.quantile(values, shares), PRICE_EDGES[-1]])
+            if (np.diff(edges) > 0.0).all():
+                return edges
+    raise DataError(
+        f"source-train has too few different price changes for {len(PRICE_EDGES) - 1} classes",
+        where="--edges fit",
+        fix="use --edges fixed, or more items",
+    )
+
+
+def class_labels(edges: Floats) -> tuple[str, ...]:
+    """Return what each price class means, as `-15.9 % to -11.0 %`, with as many decimals as tell the edges apart."""
+    for decimals in range(1, 12):
+        shown = [f"{100 * edge:+.{decimals}f} %" for edge in edges]
+        if len(set(shown)) == len(shown):
+            break
+    between = [f"{low} to {high}" for low, high in pairwise(shown[1:-1])]
+    return (UNCHANGED, f"below {shown[1]}", *between, f"above {shown[-2]}", UNUSED)
+
+
+def class_encoding(edges: Floats) -> TreatmentEncoding:
+    """Return the encoding of price changes by class."""
+    labels = class_labels(edges)
+    classes = tuple((level,) for level in range(len(labels)))
+    return TreatmentEncoding(mode="multiclass", names=(TREATMENT,), levels=(labels,), classes=classes)
+
+
+def m5_schema(treatments: TreatmentEncoding) -> PanelSchema:
+    """Return the columns of the panel for given treatments."""
+    outcome = Variable(name="sales", unit="units per week", kind="count")
+    events = [Variable(name=f"event {name}", kind="binary", standardize=False) for name in EVENT_NAMES]
+    types = [Variable(name=f"{name} event", kind="binary", standardize=False) for name in EVENT_TYPES]
+    months = [Variable(name=f"month={name}", kind="binary", standardize=False) for name in MONTH_NAMES]
+    return PanelSchema(
+        covariates=(*events, *types, Variable(name="snap_days", unit="days", kind="count"), *months),
+        treatments=treatments,
+        outcomes=(outcome,),
+        statics=tuple(Variable(name=name, kind="binary", standardize=False) for name in STATIC_NAMES),
+        step="week",
+        error_unit=ErrorUnit(label=outcome.unit),
+    )
+
+
+def sequence_panel(sales: WeeklySales, sequences: YearSequences, encode: Encode, ids: Ints) -> Panel:
+    """Return the panel of some sequences.
+
+    Step t holds the units sold in week t, the covariates of week t+1, which are known in advance, and the price of
+    week t+1, which acts on the units of step t+1. The last step has the covariates of the week after the sequence
+    and no treatment.
+
+    Args:
+        sales: all weeks.
+        sequences: the subjects.
+        encode: the treatments `[...,da]` of price changes `[...]`.
+        ids: numbers of the sequences, unique in the data set.
+    """
+    length, row, n_steps = sequences.length, sequences.row, sequences.n_steps
+    step, n_weeks = np.arange(n_steps), len(sales.weeks)
+    observed = step < length[:, None]
+    at = _weeks(sequences.first, n_steps, n_weeks)
+    known = np.stack([sales.weeks.covariates(state) for state in range(len(STATES))])
+    ahead = np.minimum(sequences.first[:, None] + step + 1, n_weeks)
+    given_row, given_step = np.nonzero(step < length[:, None] - 1)
+    given = encode(sequences.change[given_row, given_step + 1])
+    treatments = np.zeros((len(sequences), n_steps, given.shape[-1]), dtype=np.float32)
+    treatments[given_row, given_step] = given
+    year = sales.weeks.year[sequences.first]
+    covariates = known[sales.state[row][:, None], ahead]
+    covariates[~observed] = 0.0
+    return Panel(
+        covariates=covariates,
+        treatments=treatments,
+        outcomes=np.where(observed, sales.units[row[:, None], at], 0).astype(np.float32)[..., None],
+        statics=_statics(sales, row),
+        length=length,
+        subject_id=ids,
+        label=np.char.add(np.char.add(sales.item_store_name[row], "/"), year.astype(np.str_)),
+        cluster=sales.item[row].astype(np.int64),
+    )
+
+
+def _statics(sales: WeeklySales, row: Ints) -> NDArray[np.float32]:
+    item = sales.item[row]
+    codes = (
+        (sales.department[item], len(DEPARTMENT_IDS)),
+        (sales.category[item], len(CATEGORY_IDS)),
+        (sales.state[row], len(STATES)),
+        (sales.store[row], len(STORE_IDS)),
+    )
+    return np.concatenate([np.eye(width, dtype=np.float32)[code] for code, width in codes], axis=1)

@@ -1,0 +1,145 @@
+"""Rows that share a step as one row of it (polars; spec TABLE-15)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import polars as pl
+
+from costar_cli.data.findings import counted
+from costar_cli.data.schema import steps_axis
+from costar_cli.data.table.ends import NOTHING
+from costar_cli.data.table.index import TOLERANCE
+from costar_cli.data.table.parse import Reading, Rows
+from costar_cli.data.table.schema import TableSchema
+from costar_cli.data.table.schema_column import ENDS, OF_STEPS, Aggregate
+from costar_cli.data.table.schema_time import TimeSchema
+from costar_cli.data.table.treatments import level_codes
+from costar_cli.reporting import Reporter
+
+__all__ = ["Bins", "step_at", "summary"]
+
+
+def step_at(time: TimeSchema, when: str) -> tuple[pl.Expr, pl.Expr]:
+    """Return the number of the step that times of a column are in, and when a `step` begins."""
+    size, start = time.parsed.size, time.first_step
+    step = ((pl.col(when) - start) / size + TOLERANCE).floor().cast(pl.Int64).alias("step")
+    return step, pl.col("step") * size + start
+
+
+def summary(known: pl.Expr, how: Aggregate) -> pl.Expr:
+    """Return what several values, none of them missing, become."""
+    return {
+        "sum": known.sum(),
+        "mean": known.mean(),
+        "first": known.first(),
+        "last": known.last(),
+        "max": known.max(),
+        "min": known.min(),
+    }[how]
+
+
+@dataclass(frozen=True)
+class Bins:
+    """How rows that share a step become one: columns that change over time, as they are read and as they are then."""
+
+    schema: TableSchema
+    raw: Mapping[str, Reading]
+    made: Mapping[str, Reading]
+
+    @classmethod
+    def of(cls, schema: TableSchema, readings: Mapping[str, Reading]) -> Self | None:
+        """Return how the rows of a table become steps, None where each is one.
+
+        `readings` is how the file's columns are read, of each column of the schema.
+        """
+        if not schema.time.bin:
+            return None
+        timed = [name for name in schema.named(*OF_STEPS, *ENDS) if not schema.columns[name].at]
+        raw = {name: readings[name] for name in timed}
+        made = {name: replace(reading, column=name, factor=1.0, offset=0.0) for name, reading in raw.items()}
+        return cls(schema, raw, made)
+
+    def readings(self, readings: Mapping[str, Reading]) -> dict[str, Reading]:
+        """Return how the rows of steps are read."""
+        return {**readings, **self.made}
+
+    def by_step(self, rows: Rows, subject: Reading, time: Reading, reporter: Reporter) -> Rows:
+        """Return a row per subject and step that has one, its place that of the step's first row.
+
+        Rows that are the same in all columns count once, unless a column is summed: somebody may have been given the
+        same twice. How many rows share a step, and how many of a sum are the same, is told as a warning.
+        """
+        who, when = rows.index[subject], rows.index[time]
+        step, begin = step_at(self.schema.time, when)
+        whole = rows.frame
+        values = [name for name in whole.columns if name not in ("file", "row")]
+        frame = self._distinct(whole, values, reporter)
+        kept = [r for r in rows.readings if r not in (subject, time)]
+        taken = [self._value(rows, name).alias(f"of {name}") for name in self.raw]
+        own = [pl.col(rows.index[r]).drop_nulls().first() for r in kept]
+        coded = frame.with_columns(step, *self._codes(rows.of(frame))).sort(who, when, "file", "row")
+        groups = coded.group_by(who, "step", maintain_order=True)
+        made = groups.agg(pl.col("file", "row").first(), pl.len().alias("rows"), *own, *taken)
+        for name, levels in self._ordered.items():
+            of_code = pl.col(f"of {name}").replace_strict(dict(enumerate(levels)), default=None, return_dtype=pl.String)
+            made = made.with_columns(of_code)
+        self._tell(made, reporter)
+        again = begin.cast(rows.series(time).dtype).alias(when)
+        index = {r: rows.index[r] for r in (subject, time, *kept)} | {r: f"of {name}" for name, r in self.made.items()}
+        steps = rows.of(made.with_columns(again).drop("step", "rows"))
+        return replace(steps, readings=list(index), index=index)
+
+    def _distinct(self, frame: pl.DataFrame, values: list[str], reporter: Reporter) -> pl.DataFrame:
+        """Return the rows that count."""
+        once = frame.unique(values, keep="first", maintain_order=True)
+        twice, columns = frame.height - once.height, self.schema.columns
+        summed = [name for name in self.schema.named(*OF_STEPS) if columns[name].binned == "sum"]
+        if twice and summed:
+            same = "is the same" if twice == 1 else "are the same"
+            each = f"each counts in the sum of {', of '.join(summed)}"
+            reporter.warn(f"{counted(twice, 'row')} {same} as another in all columns: {each}; remove any copies")
+        elif twice:
+            reporter.note(f"dropped {counted(twice, 'duplicate row')}")
+        return frame if summed else once
+
+    @cached_property
+    def _ordered(self) -> dict[str, tuple[str, ...]]:
+        """Return the levels, in their order, of treatments of which a step has the largest or the smallest."""
+        leveled = {*self.schema.leveled}
+        of_level = {name: self.schema.columns[name] for name in self.raw if name in leveled}
+        extremes = {name: column for name, column in of_level.items() if column.binned in ("max", "min")}
+        return {name: column.labels("levels") or () for name, column in extremes.items()}
+
+    def _codes(self, rows: Rows) -> list[pl.Series]:
+        """Return the places of levels among the others; null for what is missing or no level."""
+        codes = {name: level_codes(rows.series(self.raw[name]), levels) for name, levels in self._ordered.items()}
+        return [pl.Series(f"code of {name}", code).set(pl.Series(code < 0), None) for name, code in codes.items()]
+
+    def _value(self, rows: Rows, name: str) -> pl.Expr:
+        """Return a column's value in a group of rows in the order of time."""
+        column, own = self.schema.columns[name], pl.col(rows.index[self.raw[name]])
+        if column.role in ENDS:  # a mark stands, whatever other rows of its step say
+            marked = own.filter(~own.str.strip_chars().str.to_lowercase().is_in(NOTHING))
+            return pl.coalesce(marked.drop_nulls().first(), own.drop_nulls().first())
+        if name in self._ordered:
+            own = pl.col(f"code of {name}")
+        known = own.drop_nulls()
+        value = summary(known, column.binned)
+        return value if column.binned != "sum" else pl.when(known.len() > 0).then(value)
+
+    def _tell(self, made: pl.DataFrame, reporter: Reporter) -> None:
+        """Warn of how many rows share a step, and what became of their values."""
+        number_M = made["rows"].to_numpy()
+        shared = number_M > 1
+        if not shared.any():
+            return
+        word, columns = self.schema.time.parsed.word, self.schema.columns
+        ways = [f"{columns[name].binned} of {name}" for name in self.schema.named(*OF_STEPS)]
+        reporter.warn(
+            f"{counted(int(number_M.sum()), 'row')} became {len(number_M):,} {steps_axis(word)} (`bin`): "
+            f"{int(number_M[shared].sum()):,} of them share one with others, up to {int(np.max(number_M))} together, "
+            f"and count as {', '.join(ways)}"
+        )

@@ -1,0 +1,319 @@
+"""A data set as tables that `costar ingest table` reads back: the long table, its schema, the queries (polars)."""
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from costar_cli.config.choices import FormatName
+from costar_cli.data.dataset import Dataset, Part
+from costar_cli.data.levels import is_switch
+from costar_cli.data.panel import Panel
+from costar_cli.data.queries import Queries
+from costar_cli.data.schema import PanelSchema, TreatmentEncoding, Variable
+from costar_cli.data.table.doses import dose_column
+from costar_cli.data.table.export_times import ExportTimes
+from costar_cli.data.table.schema_file import toml_row, toml_value
+from costar_cli.errors import MismatchError, storing
+
+KEYS: Final = ("subject", "time", "domain", "split", "cluster", "set", "query", "origin", "step", "scored")
+Names = Mapping[str, str]  # of the columns beside the variables, by what they are
+
+
+def free_names(schema: PanelSchema) -> Names:
+    """Return the plain words, with underscores behind them where a variable has the name."""
+    taken = _variables(schema)
+    return {word: _free(word, taken) for word in KEYS}
+
+
+def _taken(schema: PanelSchema, names: Names) -> set[str]:
+    """Return what columns are called that are no end and no part of a subject's name."""
+    return _variables(schema) | set(names.values())
+
+
+def _variables(schema: PanelSchema) -> set[str]:
+    variables = (*schema.covariates, *schema.outcomes, *schema.statics)
+    return {variable.name for variable in variables} | set(schema.treatments.all_names)
+
+
+def _ends(schema: PanelSchema, names: Names) -> list[str]:
+    """Return the columns that mark why series end, one for each end, in their order."""
+    taken, columns = _taken(schema, names), list[str]()
+    for end in schema.ends:
+        columns.append(_free(end.name, taken | set(columns)))
+    return columns
+
+
+def _free(word: str, taken: Collection[str]) -> str:
+    while word in taken:
+        word += "_"
+    return word
+
+
+def export_files(folder: Path, form: FormatName) -> dict[str, Path]:
+    """Return the files that an export may have, by what they are; not all have queries."""
+    return {"table": folder / f"table.{form}", "schema": folder / "schema.toml", "queries": folder / f"queries.{form}"}
+
+
+def export_dataset(
+    dataset: Dataset, folder: Path, form: FormatName = "parquet", *, overwrite: bool = False
+) -> list[Path]:
+    """Write a data set as tables, and return the files: `table`, `schema.toml`, and `queries` where there are any.
+
+    A simulator's truth and what a data set says of its making are left out.
+
+    Raises:
+        MismatchError: a file exists and `overwrite` is false.
+        StorageError: the folder cannot be written.
+    """
+    from costar_cli.files import write_bytes  # noqa: PLC0415 - h5py
+
+    files = export_files(folder, form)
+    if not any(len(queries) for sets in dataset.queries.values() for queries in sets.values()):
+        del files["queries"]
+    if not overwrite and (there := [path for path in files.values() if path.exists()]):
+        raise MismatchError("the file exists", where=str(there[0]), fix="add --overwrite, or choose another folder")
+    names = free_names(dataset.schema)
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(dataset_to_frame(dataset, names), files["table"])
+        write_bytes(files["schema"], schema_text(dataset, names).encode())
+        if "queries" in files:
+            _write(queries_to_frame(dataset, names), files["queries"])
+    return list(files.values())
+
+
+def dataset_to_frame(dataset: Dataset, names: Names | None = None) -> pl.DataFrame:
+    """Return all parts as one long table: who, when, which split; all variables on each row.
+
+    Times are dates where the data set has them, else numbers. Outcomes that were filled are null, and so
+    are covariates for which the last observed value stands. A binary treatment is 0 or 1 unless its levels are numbers
+    themselves, any other its level's name; null where none was recorded. Each end has a column, with its name in the
+    last rows of series.
+    """
+    names = names or free_names(dataset.schema)
+    labelled, splits = any(panel.label is not None for panel in dataset.panels.values()), _splits(dataset)
+    times, everyone, frames = ExportTimes.of(dataset), dataset.everyone, []
+    for part, panel in dataset.panels.items():
+        own = np.array([place.row for place in everyone if place.part == part], dtype=np.int64)
+        if len(own):
+            split = np.stack([splits[number] for number in panel.subject_id[own].tolist()])
+            frames.append(_panel_frame(part, panel.take(own), split, dataset.schema, names, times, labelled=labelled))
+    return pl.concat(frames)
+
+
+def queries_to_frame(dataset: Dataset, names: Names | None = None) -> pl.DataFrame:
+    """Return all queries as one table: a row per query and step, numbered through each set of queries."""
+    names = names or free_names(dataset.schema)
+    labelled = any(panel.label is not None for panel in dataset.panels.values())
+    count: dict[str, int] = {}
+    times, frames = ExportTimes.of(dataset), []
+    for part, sets in dataset.queries.items():
+        panel = dataset.panels[part]
+        for name, queries in sets.items():
+            row = queries.subject.astype(np.int64)
+            asked = _keys(panel, dataset.schema, names, row, labelled=labelled)
+            asked[names["origin"]] = times.at(panel, row, queries.origin.astype(np.int64))
+            frames.append(_query_frame(name, queries, asked, dataset.schema, names, times, count.get(name, 0)))
+            count[name] = count.get(name, 0) + len(queries)
+    return pl.concat(frames)
+
+
+def schema_text(dataset: Dataset, names: Names | None = None) -> str:
+    """Return the schema that reads the tables back, as TOML."""
+    return "\n".join(_schema_lines(dataset, names or free_names(dataset.schema))) + "\n"
+
+
+def _write(frame: pl.DataFrame, path: Path) -> None:
+    from costar_cli.files.tables import table_file  # noqa: PLC0415 - h5py
+
+    with table_file(path) as table:
+        table.write(frame.to_dict())
+
+
+def _subjects(panel: Panel, *, labelled: bool) -> pl.Series:
+    return pl.Series(panel.names, dtype=pl.String) if labelled else pl.Series(panel.subject_id, dtype=pl.Int64)
+
+
+def _keys(
+    panel: Panel, schema: PanelSchema, names: Names, row_M: NDArray[np.integer], *, labelled: bool
+) -> dict[str, pl.Series]:
+    """Return the columns that say whose each row is, of which subjects' names are made where they are several."""
+    if not schema.subject:
+        return {names["subject"]: _subjects(panel, labelled=labelled).gather(row_M)}
+    keys = schema.keys_of(panel.names, _taken(schema, names))
+    return {name: pl.Series(key, dtype=pl.String).gather(row_M) for name, key in keys.items()}
+
+
+def _splits(dataset: Dataset) -> dict[int, NDArray[np.object_]]:
+    """Return the split of each step `[T]` by subject: that of its part, by time of the part whose own step it is."""
+    longest = max(panel.n_steps for panel in dataset.panels.values())
+    splits: dict[int, NDArray[np.object_]] = {}
+    for part, panel in dataset.panels.items():
+        since_N = np.zeros_like(panel.length) if panel.since is None else panel.since
+        for number, since, length in zip(panel.subject_id.tolist(), since_N, panel.length, strict=True):
+            of_steps = splits.setdefault(number, np.full(longest, None, dtype=object))
+            of_steps[since:length] = part.split
+    return splits
+
+
+def _panel_frame(
+    part: Part,
+    panel: Panel,
+    split_NT: NDArray[np.object_],
+    schema: PanelSchema,
+    names: Names,
+    times: ExportTimes,
+    *,
+    labelled: bool,
+) -> pl.DataFrame:
+    row, step = np.nonzero(panel.observed)
+    columns = _keys(panel, schema, names, row, labelled=labelled) | {
+        names["time"]: times.at(panel, row, step),
+        names["domain"]: pl.Series([part.domain], dtype=pl.String).gather(np.zeros_like(row)),
+        names["split"]: pl.Series(split_NT[row, step].tolist(), dtype=pl.String),
+    }
+    if panel.cluster is not None:
+        columns[names["cluster"]] = pl.Series(panel.cluster[row], dtype=pl.Int64)
+    known = np.where(panel.observed_outcomes, panel.outcomes, np.float32("nan"))[row, step]
+    columns |= {v.name: pl.Series(known[:, i], nan_to_null=True) for i, v in enumerate(schema.outcomes)}
+    columns |= _treatments(panel.treatments[row, step], schema.treatments)
+    covariates = np.where(_told_covariates(panel), panel.covariates, np.float32("nan"))[row, step]
+    columns |= {v.name: pl.Series(covariates[:, i], nan_to_null=True) for i, v in enumerate(schema.covariates)}
+    columns |= {v.name: pl.Series(panel.statics[row, i]) for i, v in enumerate(schema.statics)}
+    last = step == panel.length[row] - 1
+    for code, (column, end) in enumerate(zip(_ends(schema, names), schema.ends, strict=True), start=1):
+        here = pl.Series(last & (panel.ends[row] == code))
+        columns[column] = pl.select(pl.when(here).then(pl.lit(end.name))).to_series()
+    return pl.DataFrame(columns)
+
+
+def _told_covariates(panel: Panel) -> NDArray[np.bool_]:
+    """Return which covariates `[N,T,X]` are written: not those that ingesting fills with the same value again."""
+    seen_NTX = panel.observed_covariates
+    return np.asarray(seen_NTX | (seen_NTX.cumsum(axis=1) == 0))
+
+
+def _query_frame(
+    name: str,
+    queries: Queries,
+    asked: Mapping[str, pl.Series],
+    schema: PanelSchema,
+    names: Names,
+    times: ExportTimes,
+    first: int,
+) -> pl.DataFrame:
+    tau = queries.horizon
+    query = np.repeat(np.arange(len(queries)), tau)
+    columns = {
+        names["set"]: pl.Series([name], dtype=pl.String).gather(np.zeros_like(query)),
+        names["query"]: pl.Series(query + first, dtype=pl.Int64),
+        **{key: series.gather(query) for key, series in asked.items()},
+        names["step"]: pl.Series(np.tile(np.arange(1, tau + 1), len(queries)), dtype=pl.Int64),
+    }
+    plan = queries.plan.reshape(-1, queries.plan.shape[-1])
+    columns |= _treatments(plan, schema.treatments)
+    columns |= {times.gap.name: pl.Series(times.elapsed(plan))} if times.gap else {}
+    for i, variable in enumerate(schema.outcomes):
+        known = queries.outcomes is not None
+        values = queries.outcomes[..., i].ravel() if queries.outcomes is not None else [None] * len(query)
+        columns[variable.name] = pl.Series(values, dtype=pl.Float32, strict=known)
+    scored = np.zeros(len(query), dtype=bool) if queries.scored is None else queries.scored.ravel()
+    return pl.DataFrame(columns | {names["scored"]: pl.Series(scored).cast(pl.Int8)})
+
+
+def _treatments(encoded: NDArray[Any], treatments: TreatmentEncoding) -> dict[str, pl.Series]:
+    values = treatments.decode(encoded)
+    recorded = pl.Series(encoded.any(axis=-1) | (treatments.mode == "multilabel"))
+    columns = {}
+    for i, (name, levels) in enumerate(zip(treatments.names, treatments.levels, strict=True)):
+        if is_switch(levels):
+            series = pl.Series(values[:, i], dtype=pl.Int8)
+        else:
+            series = pl.Series(levels, dtype=pl.String).gather(values[:, i])
+        columns[name] = series
+    for i, dose in enumerate(treatments.doses, start=len(treatments.names)):
+        if dose.elapsed is None:  # visits are told by their times
+            columns[dose.name] = pl.Series(values[:, i], dtype=pl.Float64)
+    return {name: pl.select(pl.when(recorded).then(said)).to_series() for name, said in columns.items()}
+
+
+def _schema_lines(dataset: Dataset, names: Names) -> Iterator[str]:
+    schema = dataset.schema
+    yield "# Written by `costar inspect --export`; read back with `costar ingest table`."
+    yield toml_row("name", _free_name(dataset.name))
+    yield toml_row("horizon", dataset.horizon)
+    yield toml_row("min_length", 1)
+    yield toml_row("constant", "keep")
+    yield toml_row("blank", [])
+    keys = [*schema.keys_of([], _taken(schema, names))]
+    yield from [toml_row("subject", keys)] if keys else []
+    yield "\n[columns]"
+    yield from [] if keys else [toml_row(names["subject"], {"role": "subject"})]
+    yield toml_row(names["time"], {"role": "time"})
+    if any(part.domain == "target" for part in dataset.panels):
+        yield toml_row(names["domain"], {"role": "domain", "source": "source", "target": "target"})
+    yield toml_row(names["split"], {"role": "split"})
+    if any(panel.cluster is not None for panel in dataset.panels.values()):
+        yield toml_row(names["cluster"], {"role": "cluster"})
+    for i, variable in enumerate(schema.outcomes):
+        filled = any((~panel.observed_outcomes[panel.observed][:, i]).any() for panel in dataset.panels.values())
+        how = {"missing": "fill", "indicator": False} if filled else {}
+        yield toml_row(variable.name, {**_column("outcome", variable), **how})
+    for name, levels in zip(schema.treatments.names, schema.treatments.levels, strict=True):
+        yield toml_row(name, {"role": "treatment", "levels": list(levels)})
+    for dose in schema.treatments.doses:
+        if dose.elapsed is None:
+            yield toml_row(dose.name, dose_column(dose))
+    for i, variable in enumerate(schema.covariates):
+        filled = any((~_told_covariates(panel)[panel.observed][:, i]).any() for panel in dataset.panels.values())
+        how = {"missing": "fill", "indicator": False} if filled else {}
+        yield toml_row(variable.name, {**_column("covariate", variable), **how})
+    for variable in schema.statics:
+        yield toml_row(variable.name, _column("static", variable))
+    for column, end in zip(_ends(schema, names), schema.ends, strict=True):
+        yield toml_row(column, {"role": "event" if end.terminal else "censored"})
+    yield "\n[time]"
+    yield from [toml_row(key, value) for key, value in ExportTimes.of(dataset).keys.items()]
+    if any(panel.since is not None for panel in dataset.panels.values()):
+        yield "\n[split]"
+        yield toml_row("by", "time")
+    yield from _treatment_lines(schema.treatments)
+    yield "\n[queries]"
+    yield toml_row("rolling_origin", False)
+    for word in ("set", "query", "origin", "step", "scored"):
+        yield toml_row(word, names[word])
+    yield "\n[error_unit]"
+    for key, value in schema.error_unit.model_dump().items():
+        yield toml_row(key, value)
+
+
+def _treatment_lines(treatments: TreatmentEncoding) -> Iterator[str]:
+    yield "\n[treatments]"
+    yield toml_row("mode", treatments.mode)
+    if treatments.classes:
+        yield "classes = ["
+        for row in treatments.classes:
+            labels = [levels[value] for levels, value in zip(treatments.levels, row, strict=True)]
+            yield f"  {toml_value(labels)},"
+        yield "]"
+
+
+def _column(role: str, variable: Variable) -> Mapping[str, object]:
+    column: dict[str, object] = {"role": role, "kind": variable.kind}
+    if variable.unit:
+        column["unit"] = variable.unit
+    if variable.transform:
+        column["transform"] = variable.transform
+    if variable.standardize != (variable.kind != "binary"):
+        column["standardize"] = variable.standardize
+    return column
+
+
+def _free_name(name: str) -> str:
+    """Return a name that a table's data set may have."""
+    kept = "".join(letter if letter.isascii() and (letter.isalnum() or letter in " _.-") else "-" for letter in name)
+    return f"{kept.strip()[:55] or 'data'} export".lstrip(" _.-") if kept.strip() else "export"

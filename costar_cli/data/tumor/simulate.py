@@ -1,0 +1,241 @@
+"""The tumour growth cohort as a data set: its panels, its queries, and the truth of any plan."""
+
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from costar_cli.data.asked_plans import AskedPlans, simulated_truth
+from costar_cli.data.base import HIDDEN
+from costar_cli.data.dataset import Dataset, Part
+from costar_cli.data.panel import Panel
+from costar_cli.data.queries import Queries
+from costar_cli.data.schema import End, ErrorUnit, PanelSchema, TreatmentEncoding, Variable
+from costar_cli.data.tumor.settings import TumorConfig
+from costar_cli.data.tumor.visits import VISIT_DAY, visits_panel, visits_queries, visits_schema, visits_truth
+from costar_cli.errors import UsageError
+from costar_cli.reporting import Reporter
+from simulators import tumor
+
+NAME = "tumor"
+MOST_ANSWERS = 200_000_000  # query steps: about 4 GB while simulating
+
+TUMOR_SCHEMA = PanelSchema(
+    treatments=TreatmentEncoding(
+        mode="multiclass",
+        names=("chemotherapy", "radiotherapy"),
+        levels=(("off", "on"), ("off", "on")),
+        classes=((0, 0), (1, 0), (0, 1), (1, 1)),
+    ),
+    outcomes=(Variable(name="tumour_volume", unit="cm3"),),
+    statics=(Variable(name="patient_type", kind="ordinal"),),
+    step="day",
+    error_unit=ErrorUnit(factor=100 / tumor.MAX_VOLUME_CM3, label="% of V_max"),
+)
+ENDS = (End(name="death"), End(name="recovery"))
+
+
+def simulate_tumor(config: TumorConfig, reporter: Reporter) -> Dataset:
+    """Simulate the source and the target cohort, with counterfactual queries on both test parts.
+
+    Each part has its own child seed; with `paired`, a target part shares the one of its source part, and so the
+    virtual patients and their noise: the policy alone differs.
+
+    Raises:
+        UsageError: sizes that would make more queries than memory holds.
+    """
+    _check(config)
+    sizes = [config.train, config.val, config.test, config.target_train, config.target_val, config.target_test]
+    panels: dict[Part, Panel] = {}
+    queries: dict[Part, dict[str, Queries]] = {}
+    truth: dict[Part, dict[str, NDArray[np.generic]]] = {}
+    first_id, schema = 0, TUMOR_SCHEMA.model_copy(update={"ends": ENDS}) if config.ends else TUMOR_SCHEMA
+    with reporter.task("simulate tumour growth", total=sum(sizes), unit="patient") as task:
+        for i, (part, n) in enumerate(zip(Part.all(), sizes, strict=True)):
+            cohort = _Cohort.simulate(config, part, n, i % 3 if config.paired else i)
+            if cohort.day_NK is not None:
+                seen = tumor.TumorVisits.of(cohort.factual, cohort.day_NK)
+                schema = visits_schema(schema, seen) if part == Part("source", "train") else schema
+                panels[part] = visits_panel(schema, cohort.patients, seen, cohort.day_NK, first_id)
+            else:
+                panels[part] = _panel(cohort.patients, cohort.factual, first_id, ends=config.ends)
+            truth[part] = cohort.truth()
+            if part.split == "test":
+                queries[part] = cohort.queries(config, schema)
+            first_id += n
+            task.advance(n)
+    return Dataset(NAME, schema, config.horizon, panels, queries, truth, config.model_dump(mode="json"))
+
+
+@dataclass(frozen=True)
+class _Cohort:
+    """The patients of a part, day by day, and the days of their visits where they are seen on some alone."""
+
+    patients: tumor.TumorPatients
+    noise: tumor.TumorNoise
+    factual: tumor.TumorFactual
+    growth_N: NDArray[np.int8] | None
+    day_NK: NDArray[np.int64] | None
+    plans_rng: np.random.Generator
+
+    @classmethod
+    def simulate(cls, config: TumorConfig, part: Part, n: int, stream: int) -> Self:
+        """Draw patients, noise and visits, and simulate them under the policy of their domain."""
+        patients_rng, noise_rng, plans_rng, visits_rng = _generators(config.seed, stream)
+        patients, ahead, day_NK = tumor.sample_patients(n, patients_rng), config.horizon, None
+        if config.visits is not None:
+            ahead = tumor.days_needed(config.visits, config.horizon)
+            day_NK = tumor.draw_visits(n, visits_rng, config.visits, steps=config.steps, horizon=config.horizon)
+        noise = tumor.draw_noise(n, noise_rng, steps=config.steps, horizon=ahead)
+        growth_N = tumor.known_growth(patients) if config.drop_confounder else None
+        factual = tumor.simulate_factual(
+            patients,
+            noise,
+            config.gamma if part.domain == "source" else config.target_gamma,
+            steps=config.steps,
+            growth_N=growth_N,
+            seen_NT=None if day_NK is None else tumor.seen_days(day_NK, config.steps),
+        )
+        return cls(patients, noise, factual, growth_N, day_NK, plans_rng)
+
+    def truth(self) -> dict[str, NDArray[np.generic]]:
+        """Return what answers any plan, and what of it swayed the policy unseen."""
+        hidden = {} if self.growth_N is None else {HIDDEN: self.growth_N}
+        visits = {} if self.day_NK is None else {VISIT_DAY: self.day_NK.astype(np.int32)}
+        return _truth(self.patients, self.noise) | hidden | visits
+
+    def queries(self, config: TumorConfig, schema: PanelSchema) -> dict[str, Queries]:
+        """Return the two sets of test queries."""
+        world = self.patients, self.noise, self.factual
+        if self.day_NK is not None:
+            each = tumor.visit_counterfactuals(*world, self.day_NK, plans=None, horizon=1)
+            sequence = tumor.visit_counterfactuals(
+                *world, self.day_NK, plans=config.plans, horizon=config.horizon, rng=self.plans_rng
+            )
+            answered = {"one_step": each, "sequence": sequence}
+            return {name: visits_queries(schema, self.day_NK, found) for name, found in answered.items()}
+        one_step = tumor.one_step_counterfactuals(*world)
+        sequence = tumor.sequence_counterfactuals(
+            *world, plans=config.plans, horizon=config.horizon, rng=self.plans_rng
+        )
+        return {"one_step": _queries(one_step), "sequence": _queries(sequence)}
+
+
+def tumor_truth(
+    dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
+) -> NDArray[np.float64]:
+    """Return the simulator's volumes `[H]` in cm³ had plans been followed from their origins (an `Answer`).
+
+    The patient is simulated again from day 0 with the factual treatments before the origin, so that stored answers
+    are met to the last digit that they were stored with. A plan holds chemotherapy and radiotherapy, 0 or 1, and, where
+    patients are seen on some days alone, how many days later the next visit is.
+    """
+    parameters = [field.name for field in fields(tumor.TumorPatients)]
+    truth = simulated_truth(dataset, part, (*parameters, "growth_noise", "recovery_uniform"))
+    patients = tumor.TumorPatients(**{name: truth[name] for name in parameters})
+    noise = tumor.TumorNoise(growth=truth["growth_noise"], recovery=truth["recovery_uniform"])
+    if VISIT_DAY in truth:
+        return visits_truth(dataset, part, row, origin, plan_values, patients, noise)
+    asked = AskedPlans.of(dataset, part, row, origin, np.asarray(plan_values, dtype=np.bool_)).within_series()
+    latest = int(asked.origin_Q.max(initial=0))
+    if len(asked.origin_Q) and latest + asked.horizon >= noise.n_days:
+        longest = noise.n_days - 1 - latest
+        raise UsageError(f"the simulation goes on for {longest} steps from this origin", fix="give a shorter plan")
+    return asked.shaped(_replay(patients, noise, dataset.panels[part], asked))
+
+
+def tumor_limit(
+    dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
+) -> NDArray[np.float64]:
+    """Return the expected volumes `[H,1]` in cm³ given what was observed up to the plans' origins (an `Answer`).
+
+    The patients' own parameters and noise, which the truth holds, are not read (spec LIMIT-2, LIMIT-3).
+    """
+    panel = dataset.panels[part]
+    asked = AskedPlans.of(dataset, part, row, origin, np.asarray(plan_values, dtype=np.bool_)).within_series()
+    given = TUMOR_SCHEMA.treatments.decode(panel.treatments)
+    observed = tumor.TumorFactual(panel.outcomes[..., 0], given.astype(np.bool_), panel.length)
+    patient_type = panel.statics[:, 0].astype(np.int64)
+    return asked.shaped(
+        tumor.expected_volumes(observed, patient_type, asked.row_Q, asked.origin_Q, asked.plan_QH)[..., None]
+    )
+
+
+def _check(config: TumorConfig) -> None:
+    if config.ends and config.visits is not None:
+        raise UsageError(
+            "ends would be seen at the next visit alone, and rates are fitted to ends at their own times",
+            where="--ends, --visits",
+            fix="leave one of them out",
+        )
+    per_patient = (config.steps - 1) * 2 * (config.horizon - 1) * config.horizon
+    answers = (config.test + config.target_test) * per_patient
+    if answers > MOST_ANSWERS:
+        raise UsageError(
+            f"the test patients would have up to {answers:,} counterfactual answers, more than {MOST_ANSWERS:,}",
+            where="--test, --target-test, --steps, --horizon",
+            fix="simulate fewer test patients, or shorter series or plans",
+        )
+
+
+def _generators(seed: int, part: int) -> list[np.random.Generator]:
+    """Return the generators of a part's patients, noise, random plans and visits."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(part,))
+    return [np.random.default_rng(child) for child in sequence.spawn(4)]
+
+
+def _panel(patients: tumor.TumorPatients, factual: tumor.TumorFactual, first_id: int, *, ends: bool) -> Panel:
+    n, steps = len(factual), factual.n_steps
+    treatments = _one_hot(factual.treatments).astype(np.float32)
+    decided = np.arange(steps) < factual.length[:, None] - 1  # nothing is given on the last observed day
+    return Panel(
+        covariates=np.zeros((n, steps, 0), dtype=np.float32),
+        treatments=treatments * decided[..., None],
+        outcomes=factual.volume_cm3.astype(np.float32)[..., None],
+        statics=patients.patient_type.astype(np.float32)[:, None],
+        length=factual.length,
+        subject_id=np.arange(first_id, first_id + n, dtype=np.int64),
+        end=np.where(factual.died, 1, np.where(factual.recovered, 2, 0)) if ends else None,
+    )
+
+
+def _queries(answered: tumor.TumorCounterfactuals) -> Queries:
+    plan, outcomes = _one_hot(answered.treatments), answered.volume_cm3[..., None]
+    return Queries.answered(answered.subject, answered.origin, plan, outcomes)
+
+
+def _one_hot(treatments: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Encode `[..., 2]` (chemotherapy, radiotherapy) in the order of the schema's classes."""
+    given = treatments.astype(np.uint8)
+    encoded: NDArray[np.uint8] = np.eye(4, dtype=np.uint8)[given[..., 0] + 2 * given[..., 1]]
+    return encoded
+
+
+def _truth(patients: tumor.TumorPatients, noise: tumor.TumorNoise) -> dict[str, NDArray[np.generic]]:
+    parameters = {field.name: getattr(patients, field.name) for field in fields(patients)}
+    return parameters | {"growth_noise": noise.growth, "recovery_uniform": noise.recovery}
+
+
+def _replay(
+    patients: tumor.TumorPatients, noise: tumor.TumorNoise, panel: Panel, asked: AskedPlans
+) -> NDArray[np.float64]:
+    """Simulate from day 0 under the factual treatments before the origin and the plan from then on."""
+    rows, subject_Q = np.unique(asked.row_Q, return_inverse=True)
+    n, horizon, origin_Q = len(rows), asked.horizon, asked.origin_Q
+    first_day = tumor.TumorFactual(
+        volume_cm3=patients.initial_volume_cm3[rows, None],
+        treatments=np.zeros((n, 1, 2), dtype=np.bool_),
+        length=np.ones(n, dtype=np.int64),
+    )
+    days = int(origin_Q.max(initial=0)) + horizon
+    given = np.zeros((n, max(days, panel.n_steps), 2), dtype=np.bool_)
+    given[:, : panel.n_steps] = TUMOR_SCHEMA.treatments.decode(panel.treatments[rows])
+    course_QD2 = given[subject_Q, :days]
+    query, planned = np.arange(len(origin_Q))[:, None], origin_Q[:, None] + np.arange(horizon)
+    course_QD2[query, planned] = asked.plan_QH
+    volume_QD = tumor.answer_plan(
+        patients.take(rows), noise.take(rows), first_day, subject_Q, np.zeros(len(origin_Q), np.int64), course_QD2
+    )
+    volume_QH: NDArray[np.float64] = volume_QD[query, planned]
+    return volume_QH

@@ -1,0 +1,229 @@
+"""The one metric: squared errors per subject and step, and the RMSE that follows from them (spec SCORE-1 to 4)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.data import Queries
+from costar_cli.errors import DataError, TrainingError
+
+# The tables average tau = 1..6 even where more steps are trained (spec SCORE-3).
+AVERAGED_STEPS = 6
+
+Floats = NDArray[np.float64]
+
+
+def average_over_steps(rmse_H: Floats) -> Floats:
+    """Return the mean over tau = 1..6 (or all steps, if fewer) along the last axis; NaN if one of them is unknown."""
+    average: Floats = rmse_H[..., :AVERAGED_STEPS].mean(axis=-1)
+    return average
+
+
+@dataclass(frozen=True, slots=True)
+class PerStep:
+    """A statistic for each step, and of the average over tau = 1..6; None where it is unknown."""
+
+    steps: tuple[float | None, ...]
+    average: float | None
+
+    @classmethod
+    def of(cls, steps_H: NDArray[np.floating], average: float) -> Self:
+        """Return the statistic with NaN as None."""
+        return cls(tuple(known(value) for value in steps_H), known(average))
+
+    def where(self, other: "PerStep") -> "PerStep":
+        """Return the statistic where another one is known."""
+        pairs = zip(self.steps, other.steps, strict=True)
+        steps = tuple(None if known is None else value for value, known in pairs)
+        return PerStep(steps, None if other.average is None else self.average)
+
+
+@dataclass(frozen=True, slots=True)
+class SquaredErrors:
+    """Sums of squared errors per subject, step and outcome, so that subjects can be resampled without scoring again.
+
+    Step h is tau = h+1. The RMSE of a step is `sqrt(sum of squared errors over subjects and outcomes / count)`: the
+    squared error is summed over the outcomes, and the divisor counts scored (query, step) pairs, not outcomes.
+    Pairs that have weights count as much as these say.
+
+    Shapes: `members [R,N,H,dy]`, `ensemble [N,H,dy]` (error of the mean prediction over members), `count [N,H]`;
+    `cluster [N]` numbers the units to which subjects belong, where they are not units of their own; `weight [N,H]` sums
+    the weights of the pairs, where they have any.
+    """
+
+    ALONG: ClassVar[Mapping[str, int]] = {"members": 1, **dict.fromkeys(("ensemble", "count", "cluster", "weight"), 0)}
+
+    members: Floats
+    ensemble: Floats
+    count: NDArray[np.int64]
+    cluster: NDArray[np.int64] | None = None
+    weight: Floats | None = None
+
+    @classmethod
+    def zeros(cls, *, members: int, subjects: int, horizon: int, outcomes: int, weighed: bool = False) -> Self:
+        """Return sums to which nothing was added yet."""
+        return cls(
+            members=np.zeros((members, subjects, horizon, outcomes)),
+            ensemble=np.zeros((subjects, horizon, outcomes)),
+            count=np.zeros((subjects, horizon), dtype=np.int64),
+            weight=np.zeros((subjects, horizon)) if weighed else None,
+        )
+
+    def zeros_like(self, *, subjects: int, weighed: bool) -> "SquaredErrors":
+        """Return sums over other rows, to which nothing was added yet."""
+        members, _, horizon, outcomes = self.members.shape
+        return self.zeros(members=members, subjects=subjects, horizon=horizon, outcomes=outcomes, weighed=weighed)
+
+    def add(
+        self,
+        prediction_RQHY: NDArray[np.floating],
+        queries: Queries,
+        *,
+        steps_H: NDArray[np.bool_],
+        denominator_Y: Floats,
+        weight_QH: Floats | None = None,
+    ) -> None:
+        """Add the errors of a batch of queries, in place.
+
+        Args:
+            prediction_RQHY: outcomes in the units of the data, as `rollout` returns them.
+            queries: the same queries, with their answers; `subject` counts the rows of these sums.
+            steps_H: the steps that this query set serves; others are ignored even if scored.
+            denominator_Y: what errors are divided by: ones, or the outcomes' sd in the standardised space.
+            weight_QH: how much each answer counts, where these sums are weighed; one by default.
+
+        Raises:
+            DataError: the queries have no answers, or a scored answer is not finite.
+            TrainingError: a scored prediction is not finite.
+        """
+        if queries.outcomes is None or queries.scored is None:
+            raise DataError("queries without answers cannot be scored")
+        horizon = queries.horizon
+        if prediction_RQHY.shape != (len(self.members), *queries.outcomes.shape):
+            expected = (len(self.members), *queries.outcomes.shape)
+            raise ValueError(f"predictions have shape {prediction_RQHY.shape}, expected {expected}")
+        scored_QH = queries.scored & steps_H
+        _check_answers(queries.outcomes, queries, scored_QH)
+        _check_predictions(prediction_RQHY, queries, scored_QH)
+        mask_QH1 = scored_QH[..., None]
+        truth_QHY = np.where(mask_QH1, queries.outcomes, 0.0)
+        prediction = np.where(mask_QH1, prediction_RQHY, 0.0).astype(np.float64)
+        n = len(self.count)
+        weight_QH1 = np.ones(mask_QH1.shape) if weight_QH is None else weight_QH[..., None]
+
+        def squares(of_QHY: Floats) -> Floats:
+            squares_QHY: Floats = weight_QH1 * ((of_QHY - truth_QHY) / denominator_Y) ** 2
+            return _sum_by(queries.subject, squares_QHY, n)
+
+        for member, sums_NHY in zip(prediction, self.members, strict=True):
+            sums_NHY[:, :horizon] += squares(member)
+        self.ensemble[:, :horizon] += squares(prediction.mean(axis=0))
+        count_NH = _sum_by(queries.subject, mask_QH1.astype(np.float64), n)[..., 0]
+        self.count[:, :horizon] += np.rint(count_NH).astype(np.int64)
+        if self.weight is not None:
+            self.weight[:, :horizon] += _sum_by(queries.subject, weight_QH1 * mask_QH1, n)[..., 0]
+
+    def by_cluster(self) -> "SquaredErrors":
+        """Return the sums of whole clusters: what is resampled as one."""
+        if self.cluster is None:
+            return self
+        units, unit_N = np.unique(self.cluster, return_inverse=True)
+
+        def summed(own: NDArray[Any]) -> NDArray[Any]:
+            sums = np.zeros((len(units), *own.shape[1:]), own.dtype)
+            np.add.at(sums, unit_N, own)
+            return sums
+
+        return SquaredErrors(
+            members=np.stack([summed(own) for own in self.members]),
+            ensemble=summed(self.ensemble),
+            count=summed(self.count),
+            weight=None if self.weight is None else summed(self.weight),
+        )
+
+    @property
+    def divisor(self) -> Floats:
+        """Return what sums of squares are divided by, `[N,H]`: the weights of their pairs, or how many there are."""
+        return self.count.astype(np.float64) if self.weight is None else self.weight
+
+    @property
+    def units(self) -> int:
+        """Return how many clusters, or subjects that are units of their own, have a scored step."""
+        scored_N = self.count.any(axis=1)
+        return int(scored_N.sum()) if self.cluster is None else len(np.unique(self.cluster[scored_N]))
+
+    @property
+    def horizon(self) -> int:
+        """Return H, the number of steps."""
+        return int(self.count.shape[1])
+
+    def rmse(self) -> Floats:
+        """Return the RMSE of each member and step `[R,H]`; NaN where nothing was scored."""
+        return _root_mean(self.members.sum(axis=(1, 3)), self.divisor.sum(axis=0))
+
+    def mean_rmse(self, factor: float) -> PerStep:
+        """Return the RMSE, mean over members, `factor` times in the unit of errors."""
+        rmse_RH = factor * self.rmse()
+        return PerStep.of(rmse_RH.mean(axis=0), float(average_over_steps(rmse_RH).mean()))
+
+    def ensemble_rmse(self) -> Floats:
+        """Return the RMSE of the ensemble's mean prediction per step `[H]`."""
+        return _root_mean(self.ensemble.sum(axis=(0, 2)), self.divisor.sum(axis=0))
+
+    def outcome_rmse(self) -> Floats:
+        """Return the RMSE of each member, step and single outcome `[R,H,dy]` (spec SCORE-2)."""
+        return _root_mean(self.members.sum(axis=1), self.divisor.sum(axis=0)[:, None])
+
+
+def _root_mean(sums: Floats, divisor: Floats) -> Floats:
+    """Return `sqrt(sums / divisor)`, NaN where the divisor is zero."""
+    divisors = np.broadcast_to(divisor, sums.shape)
+    mean = np.divide(sums, divisors, out=np.full(sums.shape, np.nan), where=divisors > 0)
+    root: Floats = np.sqrt(mean)
+    return root
+
+
+def _sum_by(subject_Q: NDArray[np.integer], values_QHY: Floats, n_subjects: int) -> Floats:
+    """Return the sums `[N,H,Y]` of the queries of each subject."""
+    _, horizon, outcomes = values_QHY.shape
+    sums = np.empty((n_subjects, horizon, outcomes))
+    for h in range(horizon):
+        for y in range(outcomes):
+            sums[:, h, y] = np.bincount(subject_Q, weights=values_QHY[:, h, y], minlength=n_subjects)
+    return sums
+
+
+def _check_answers(outcomes_QHY: NDArray[np.floating], queries: Queries, scored_QH: NDArray[np.bool_]) -> None:
+    """Raise if a scored answer is not finite."""
+    bad_QH = scored_QH & ~np.isfinite(outcomes_QHY).all(axis=-1)
+    if bad_QH.any():
+        q, h = np.argwhere(bad_QH)[0]
+        raise DataError(
+            f"{bad_QH.sum()} scored answers are not finite",
+            where=f"first: {_place(queries, q, h)}",
+            fix="mark such steps as not scored, or simulate or ingest the data again",
+        )
+
+
+def _check_predictions(prediction_RQHY: NDArray[np.floating], queries: Queries, scored_QH: NDArray[np.bool_]) -> None:
+    """Raise if a scored prediction is not finite."""
+    bad_RQH = scored_QH & ~np.isfinite(prediction_RQHY).all(axis=-1)
+    if bad_RQH.any():
+        r, q, h = np.argwhere(bad_RQH)[0]
+        raise TrainingError(
+            f"{bad_RQH.sum()} predictions are not finite",
+            where=f"first: member {r + 1}, {_place(queries, q, h)}",
+            fix="the model diverged: retrain it with a smaller learning rate or another seed",
+        )
+
+
+def _place(queries: Queries, q: int, h: int) -> str:
+    return f"row {queries.subject[q]} of the test panel, origin {queries.origin[q]}, step {h + 1}"
+
+
+def known(value: float) -> float | None:
+    """Return a number, or None where it is not finite."""
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,141 @@
+"""What a model says treatments do: contrasts of plans, averaged over origins (spec REFUTE-1); `C` counts contrasts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.data import Panel, PanelSchema, Plans, Queries, Values, as_plans
+from costar_cli.data.windows import FactualWindows
+from costar_cli.errors import TrainingError
+from costar_cli.methods.base import FittedModel
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Contrast:
+    """A plan to compare with that of no treatment; `plan` and `reference` are treatments of each step, `[H,A]`."""
+
+    name: str
+    plan: Plans
+    reference: Plans
+
+
+def contrasts(panel: Panel, schema: PanelSchema, horizon: int) -> list[Contrast]:
+    """Return each treatment given always, and once at first, against never.
+
+    Only what some subject was given at a step is asked about: of each treatment the commonest way to give it, alone
+    where that occurs; never is no treatment or, where all are treated, what is commonest. The time until the next step
+    is no treatment: it is the usual one.
+    """
+    encoding = schema.treatments
+    decided_NT = panel.decided
+    idle_K, given_MK = encoding.idle, encoding.decode(panel.treatments[decided_NT])
+    given_MK = np.where(idle_K != 0, idle_K, given_MK)
+    seen_MK, count_M = np.unique(given_MK, axis=0, return_counts=True)
+    if not len(seen_MK):
+        return []
+    untreated_M = (seen_MK == idle_K).all(axis=1)
+    never = seen_MK[np.argmax(untreated_M if untreated_M.any() else count_M)]
+    found = []
+    for arm in _arms(seen_MK, count_M, never, len(encoding.names)):
+        of_never, given = (np.tile(row, (horizon, 1)) for row in (never, arm))
+        once = np.concatenate([given[:1], of_never[1:]])
+        what = encoding.describe(np.where(idle_K != 0, 0, arm))
+        plans = [(f"always {what}", given)] + [(f"{what} once", once)] * (horizon > 1)
+        reference = as_plans(encoding.encode(of_never))
+        found += [Contrast(name, as_plans(encoding.encode(plan)), reference) for name, plan in plans]
+    return found
+
+
+def _arms(seen_MK: Values, count_M: Ints, never: Values, n_levels: int) -> Iterator[Values]:
+    """Yield for each treatment the values of a step that give it, of doses the middle one."""
+    told: set[tuple[float, ...]] = {tuple(never.tolist())}
+    for k in range(seen_MK.shape[1]):
+        rows = np.flatnonzero(seen_MK[:, k] != never[k])
+        alone = rows[(np.delete(seen_MK[rows], k, axis=1) == np.delete(never, k)).all(axis=1)]
+        rows = alone if len(alone) else rows
+        if len(rows):
+            arm = seen_MK[rows[np.argmax(count_M[rows]) if k < n_levels else len(rows) // 2]]
+            if tuple(arm.tolist()) not in told:
+                told.add(tuple(arm.tolist()))
+                yield arm
+
+
+def effects(model: FittedModel, windows: FactualWindows, asked: Sequence[Contrast], sd_Y: Floats) -> Floats:
+    """Return the mean effect of each contrast on each outcome, `[C,Y]` in sds, over steps and origins.
+
+    Raises:
+        TrainingError: a prediction is not finite.
+    """
+    plans = [plan for contrast in asked for plan in (contrast.plan, contrast.reference)]
+    mean_PY = np.stack([_predict(model, windows, plan).mean(axis=(0, 1)) for plan in plans])
+    return np.asarray((mean_PY[::2] - mean_PY[1::2]) / sd_Y)
+
+
+def errors(model: FittedModel, windows: FactualWindows, sd_Y: Floats) -> Floats:
+    """Return the mean squared error of each subject of the windows on what was observed, `[N]` in squared sds."""
+    queries = windows.queries
+    if queries.outcomes is None:
+        raise TypeError("these windows have no answers")
+    predicted_QHY = _finite(model.rollout(windows.panel, windows.asked)).mean(axis=0)
+    squared_QHY = np.where(windows.observed_QHY, ((predicted_QHY - queries.outcomes) / sd_Y) ** 2, 0.0)
+    total_N, count_N = np.zeros((2, windows.panel.n_subjects))
+    np.add.at(total_N, queries.subject, squared_QHY.sum(axis=(1, 2)))
+    np.add.at(count_N, queries.subject, windows.observed_QHY.sum(axis=(1, 2)))
+    return np.asarray(total_N[count_N > 0] / count_N[count_N > 0])
+
+
+def later_changes(
+    model: FittedModel, windows: FactualWindows, asked: Sequence[Contrast], sd_Y: Floats
+) -> tuple[float, float]:
+    """Return by how much predictions move at most, in sds, with what acts only after them.
+
+    The first number is of plans that differ from some step on: contrasts, and recorded plans that end like another
+    subject's. The second is of recorded treatments, covariates and outcomes after the origin.
+    """
+    recorded_QHA, moved = windows.asked.plan, 0.0
+    pairs = [(contrast.reference, contrast.plan) for contrast in asked] + [(recorded_QHA, recorded_QHA[::-1])]
+    for plan, other in pairs:
+        whole = None
+        for step in range(1, windows.queries.horizon):
+            if (plan[..., step:, :] == other[..., step:, :]).all():
+                continue
+            whole = _predict(model, windows, plan) if whole is None else whole
+            changed = _predict(model, windows, np.concatenate([plan[..., :step, :], other[..., step:, :]], axis=-2))
+            moved = max(moved, float((np.abs(changed - whole)[:, :step] / sd_Y).max()))
+    before = _finite(model.rollout(windows.panel, windows.asked))
+    after = _finite(model.rollout(*_without_future(windows)))
+    return moved, float((np.abs(after - before) / sd_Y).max())
+
+
+def _without_future(windows: FactualWindows) -> tuple[Panel, Queries]:
+    """Return the questions asked of subjects whose series hold other values after the origins: one row per question."""
+    queries = windows.asked
+    panel = windows.panel.take(queries.subject.astype(np.int64))
+    later_QT1 = (np.arange(panel.n_steps) > queries.origin[:, None])[..., None]
+    given_QT1 = (np.arange(panel.n_steps) >= queries.origin[:, None])[..., None]
+    changed = replace(
+        panel,
+        covariates=np.where(later_QT1, panel.covariates[::-1], panel.covariates),
+        outcomes=np.where(later_QT1, panel.outcomes[::-1], panel.outcomes),
+        treatments=np.where(given_QT1, panel.treatments[::-1], panel.treatments),
+    )
+    return changed, replace(queries, subject=np.arange(len(queries), dtype=np.int32))
+
+
+def _predict(model: FittedModel, windows: FactualWindows, plan: Plans) -> Floats:
+    """Return the mean prediction of the members, `[Q,H,Y]`, under one plan `[H,A]` of all or one of each, `[Q,H,A]`."""
+    queries = windows.asked
+    shape = (len(queries), queries.horizon, plan.shape[-1])
+    asked = replace(queries, plan=as_plans(np.broadcast_to(plan[..., : queries.horizon, :], shape)))
+    return np.asarray(_finite(model.rollout(windows.panel, asked)).mean(axis=0))
+
+
+def _finite(predicted: NDArray[np.float32]) -> Floats:
+    if not np.isfinite(predicted).all():
+        raise TrainingError("the model predicts values that are not finite")
+    return predicted.astype(np.float64)

@@ -1,0 +1,226 @@
+"""What an evaluation found: rows of RMSE per step, ours beside the naive and the published ones."""
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from costar_cli.evaluation.bootstrap import INTERVAL_KIND
+from costar_cli.evaluation.dropout import DropoutWeights
+from costar_cli.evaluation.flat import Record, flat_record, tidy_records
+from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep, SquaredErrors
+from costar_cli.evaluation.natural import NaturalCourse
+from costar_cli.evaluation.probabilities import ProbabilityScore
+from costar_cli.evaluation.rows import ABOUT_RATIO, ReportRow, Unit, errors_in_words, json_values, ratios
+from costar_cli.evaluation.score import Truth
+from costar_cli.evaluation.setups import SetupName
+from costar_cli.files.frames import FrameName, frame_name, make_frame
+from costar_cli.reporting import both_errors, is_worse
+
+if TYPE_CHECKING:
+    from costar_cli.files.frames import Frame
+
+
+@dataclass(frozen=True)
+class EvaluationReport:
+    """An evaluation; `errors` holds each row's squared errors (None for published rows), for later paired tests."""
+
+    dataset: str
+    dataset_digest: str
+    horizon: int
+    unit: Unit
+    level: float
+    rows: tuple[ReportRow, ...]
+    warnings: tuple[str, ...] = ()
+    config: dict[str, Any] = field(default_factory=dict)
+    step: str = "step"
+    errors: tuple[SquaredErrors | None, ...] = field(default=(), compare=False, repr=False)
+    natural: tuple[NaturalCourse, ...] = ()
+    probabilities: tuple[ProbabilityScore, ...] = ()
+    dropout: tuple[DropoutWeights, ...] = ()
+
+    @property
+    def few_units(self) -> list[str]:
+        """Return in words, per test part with few units, why there is no interval or how far it can be trusted."""
+        without = {row.test: row.no_interval for row in self.rows if row.no_interval}
+        careful = {row.test: row.caution for row in self.rows if row.caution}
+        return [
+            *(
+                f"no interval on {part}: {why} for an interval with the stated coverage"
+                for part, why in without.items()
+            ),
+            *(f"intervals on {part}: {why}" for part, why in careful.items()),
+        ]
+
+    @property
+    def about_ratio(self) -> str | None:
+        """Return what ratios are to, with the standard error of the row; None where there is none."""
+        bounds = {(row.setup, row.truth): row for row in self.rows if row.basis == "limit"}
+        kinds = len({truth for _, truth in bounds}) > 1
+        errors = {f"{setup}, {truth}" if kinds else setup: row.se for (setup, truth), row in bounds.items()}
+        label = self.limit_label
+        return None if label is None else ABOUT_RATIO.format(label=label) + errors_in_words(errors)
+
+    @property
+    def limit_label(self) -> str | None:
+        """Return what the row is called with which ratios are formed, None where there is none."""
+        return next((row.label for row in self.rows if row.basis == "limit"), None)
+
+    def ratio_to_limit(self, row: ReportRow) -> PerStep | None:
+        """Return a scored row's errors divided by those of what knows the simulator (spec LIMIT-4).
+
+        None where there is no such row, and for published rows, which rest on other data.
+        """
+        if row.published:
+            return None
+        beside = (other for other in self.rows if other.basis == "limit" and _together(other, row))
+        limit = next(beside, None)
+        return None if limit is None else ratios(row.mean, limit.mean)
+
+    def losers(self) -> list[tuple[ReportRow, str]]:
+        """Return our rows that lose to the last value carried forward on average, each with both errors in words."""
+        rivals = ((row, self._last_value_beside(row)) for row in self.rows)
+        averages = ((row, row.mean.average, rival.mean.average) for row, rival in rivals if rival is not None)
+        return [
+            (row, both_errors(own, other))
+            for row, own, other in averages
+            if own is not None and other is not None and is_worse(own, other)
+        ]
+
+    def _last_value_beside(self, row: ReportRow) -> ReportRow | None:
+        """Return the row of the last value carried forward that one of ours is compared with."""
+        if row.basis != "ours":
+            return None
+        found = (other for other in self.rows if other.is_last_value and _together(other, row))
+        rival = next(found, None)
+        return None if rival is row else rival
+
+    def row(self, setup: SetupName, label: str, truth: Truth | None = None) -> ReportRow:
+        """Return a row by set-up and label.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return self.rows[self._index(setup, label, truth)]
+
+    def errors_of(self, setup: SetupName, label: str, truth: Truth | None = None) -> SquaredErrors:
+        """Return a scored row's squared errors, which `paired_difference` compares.
+
+        Raises:
+            KeyError: there is no such row, or its errors were not kept.
+        """
+        errors = self.errors[self._index(setup, label, truth)] if self.errors else None
+        if errors is None:
+            raise KeyError(f"no squared errors for {label} in {setup}")
+        return errors
+
+    def _index(self, setup: SetupName, label: str, truth: Truth | None) -> int:
+        for i, row in enumerate(self.rows):
+            if (row.setup, row.label) == (setup, label) and truth in (None, row.truth) and not row.published:
+                return i
+        raise KeyError(f"no row for {label} in {setup}")
+
+    def to_rows(self) -> list[Record]:
+        """Return one flat record per row, the same keys in each: for tables and CSV."""
+        names = sorted({found.period for row in self.rows for found in row.periods})
+        records = []
+        for row in self.rows:
+            by_period = {found.period: found.mean.average for found in row.periods}
+            flat = flat_record(row, self.horizon, ratio=self.ratio_to_limit(row))
+            records.append(flat | {f"avg_mean {name}": by_period.get(name) for name in names})
+        return records
+
+    def to_frame(self, frame: FrameName = "pandas") -> "Frame":
+        """Return a row per row of the report and step, and one for the average over steps, whose step is missing."""
+        rows = [
+            record
+            for row in self.rows
+            for record in tidy_records(row, self.horizon, unit=self.unit.label, ratio=self.ratio_to_limit(row))
+        ]
+        columns: dict[str, object] = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+        numbers = ("step", "mean", "sd", "ensemble", "lower", "upper", "se", "ratio_to_limit")
+        columns |= {name: np.array([row[name] for row in rows], dtype=np.float64) for name in numbers}  # None is NaN
+        return make_frame(columns, frame_name(None, frame))
+
+    def to_csv(self) -> str:
+        """Return the rows as CSV text with a header, data set first and unit last; unknown values are empty."""
+        rows: list[Record] = [{"dataset": self.dataset, **row, "unit": self.unit.label} for row in self.to_rows()]
+        out = io.StringIO()
+        writer = csv.DictWriter(out, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return out.getvalue()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as a JSON document, without the squared errors."""
+        return {
+            "dataset": self.dataset,
+            "dataset_digest": self.dataset_digest,
+            "horizon": self.horizon,
+            "step": self.step,
+            "averaged_steps": min(self.horizon, AVERAGED_STEPS),
+            "unit": json_values(asdict(self.unit)),
+            "level": self.level,
+            "interval_kind": INTERVAL_KIND,
+            "config": dict(self.config),
+            "warnings": list(self.warnings),
+            "rows": [
+                {name: value for name, value in json_values(asdict(row)).items() if value or name != "unweighted"}
+                | {
+                    "worse_than_last_value": self._worse_than_last_value(row),
+                    "ratio_to_limit": json_values(asdict(ratio)) if (ratio := self.ratio_to_limit(row)) else None,
+                }
+                for row in self.rows
+            ],
+            "natural_course": [json_values(asdict(course)) for course in self.natural],
+            **{
+                name: [json_values(asdict(one)) for one in several]
+                for name, several in (("probabilities", self.probabilities), ("dropout", self.dropout))
+                if several
+            },
+        }
+
+    def _worse_than_last_value(self, row: ReportRow) -> bool | None:
+        """Return whether a row of ours loses to the last value carried forward; None where they are not compared."""
+        return None if self._last_value_beside(row) is None else any(loser is row for loser, _ in self.losers())
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Return the report of a document that `to_json` made.
+
+        Raises:
+            LookupError, ValueError, TypeError: it is none.
+        """
+        if not document["rows"]:
+            raise ValueError("no rows")
+        return cls(
+            dataset=document["dataset"],
+            dataset_digest=document["dataset_digest"],
+            horizon=document["horizon"],
+            step=document["step"],
+            unit=TypeAdapter(Unit).validate_python(document["unit"]),
+            level=document["level"],
+            config=dict(document["config"]),
+            warnings=tuple(document["warnings"]),
+            rows=tuple(map(_of_bands, TypeAdapter(tuple[ReportRow, ...]).validate_python(document["rows"]))),
+            natural=TypeAdapter(tuple[NaturalCourse, ...]).validate_python(document.get("natural_course", ())),
+            probabilities=TypeAdapter(tuple[ProbabilityScore, ...]).validate_python(document.get("probabilities", ())),
+            dropout=TypeAdapter(tuple[DropoutWeights, ...]).validate_python(document.get("dropout", ())),
+        )
+
+
+def _of_bands(row: ReportRow) -> ReportRow:
+    """Return a row without the coverage of bands that do not exist, which older versions counted as covering all."""
+    own = {level: scores.of_bands for level, scores in row.calibration.items()}
+    if row.factual is None:
+        return replace(row, calibration=own)
+    factual = {level: scores.of_bands for level, scores in row.factual.calibration.items()}
+    return replace(row, calibration=own, factual=replace(row.factual, calibration=factual))
+
+
+def _together(row: ReportRow, other: ReportRow) -> bool:
+    return (row.setup, row.truth) == (other.setup, other.truth)

@@ -1,0 +1,269 @@
+"""The evaluation workflow: every model in every set-up that applies, the naive anchor, and the published rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.config.models import EvaluateConfig
+from costar_cli.data import Dataset, Part, Queries
+from costar_cli.data.base import Limit
+from costar_cli.data.compatible import other_data, require_compatible, same_data
+from costar_cli.data.registry import noisy_of
+from costar_cli.errors import MismatchError
+from costar_cli.evaluation.bands import BandTest
+from costar_cli.evaluation.dropout import StayWeights, Unweighed, hazards_of_losses
+from costar_cli.evaluation.limit import known_limit, score_limit
+from costar_cli.evaluation.metrics import SquaredErrors
+from costar_cli.evaluation.natural import CourseQuestions
+from costar_cli.evaluation.periods import PeriodErrors, Periods
+from costar_cli.evaluation.probabilities import answer_ends
+from costar_cli.evaluation.published import is_published_data, published_row
+from costar_cli.evaluation.report import EvaluationReport
+from costar_cli.evaluation.rows import Provenance, ReportRow, Unit
+from costar_cli.evaluation.score import TestPart, Truth, score
+from costar_cli.evaluation.scores import Scored, Scores
+from costar_cli.evaluation.setups import Candidate, Job, Setup, SetupName, plan_jobs
+from costar_cli.files.shards import WHOLE, Shard
+from costar_cli.inference import calibration_of, facts_of, support_of, survival_of
+from costar_cli.methods.base import FittedModel
+from costar_cli.methods.registry import METHODS
+from costar_cli.methods.regression.naive import LastValue
+from costar_cli.reporting import NullReporter, Reporter, Task, warnings_of
+
+__all__ = ["run_evaluation", "score_models"]
+
+
+def run_evaluation(
+    dataset: Dataset,
+    models: Sequence[Candidate],
+    config: EvaluateConfig,
+    *,
+    setups: Sequence[SetupName] | None = None,
+    reporter: Reporter | None = None,
+) -> EvaluationReport:
+    """Score models on the test parts of a data set, in the set-ups that apply.
+
+    Args:
+        dataset: must hold the test parts with their queries; other parts are not read.
+        models: trained models.
+        config: bootstrap and batching.
+        setups: the set-ups asked for, an error where one cannot be scored; None for all that can.
+        reporter: told about progress and warnings.
+
+    Returns:
+        Rows by set-up: the models, last value carried forward (once, where it is a model, too), what the simulator
+        itself would predict, where the data set holds its truth, and, where the data are the published ones, the
+        published rows of the same methods.
+    """
+    reporter = reporter or NullReporter()
+    return score_models(dataset, models, config, setups=setups, reporter=reporter).report(reporter)
+
+
+def score_models(
+    dataset: Dataset,
+    models: Sequence[Candidate],
+    config: EvaluateConfig,
+    *,
+    setups: Sequence[SetupName] | None,
+    reporter: Reporter,
+    shard: Shard = WHOLE,
+) -> Scores:
+    """Return what the report of an evaluation is made of, or what a shard of the subjects of each part adds to it.
+
+    Other arguments are those of `run_evaluation`.
+    """
+    jobs = plan_jobs(dataset, models, setups)
+    used = _unique(jobs)
+    for candidate in used:
+        model = candidate.model
+        require_compatible(dataset, model.schema, model=f"model {candidate.label}", horizon=model.horizon)
+    warnings = _warnings(dataset, jobs)
+    for warning in warnings:
+        reporter.warn(warning)
+    parts = {job.setup.test: part_to_score(dataset, job.setup.test, shard) for job in jobs}
+    asked = ((part.panel, queries) for part in parts.values() for queries in part.query_sets.values())
+    weights = stay_weights(parts, dataset, used) if config.ipcw else {}
+    bench = _Bench(dataset, config, _unit(dataset, used), parts, Periods.of(asked), weights)
+    naive = LastValue(horizon=dataset.horizon, schema=dataset.schema, scaler=used[0].model.scaler)
+    limits = {part: limit for part in parts if (limit := known_limit(dataset, part))}
+    total = sum(parts[part].n_queries for part in [*(job.setup.test for job in jobs), *parts, *limits])
+    rows: list[Scored | ReportRow] = []
+    with reporter.task("Scoring", total=total, unit="query") as task:
+        anchors = {part: bench.anchor(naive, part, task) for part in parts}
+        bounds = {part: bench.bound(limit, part, task, reporter) for part, limit in limits.items()}
+        for setup in dict.fromkeys(job.setup for job in jobs):
+            candidates = [job.candidate for job in jobs if job.setup == setup]
+            rows += [bench.scored(candidate, setup, task) for candidate in candidates]
+            if naive.method not in {candidate.model.method for candidate in candidates}:
+                rows.append(replace(anchors[setup.test], setup=setup.name))
+            if setup.test in bounds:
+                rows.append(replace(bounds[setup.test], setup=setup.name))
+            rows += _published_rows(dataset, setup, candidates)
+    return Scores(
+        dataset=dataset.name,
+        dataset_digest=dataset.digest,
+        horizon=dataset.horizon,
+        schema=dataset.schema,
+        unit=bench.unit,
+        config=config,
+        rows=tuple(rows),
+        warnings=tuple(warnings),
+        dropout=tuple(of.told for of in weights.values()),
+    )
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """What every row of one evaluation shares."""
+
+    dataset: Dataset
+    config: EvaluateConfig
+    unit: Unit
+    parts: dict[Part, TestPart]
+    periods: Periods | None
+    weights: Mapping[Part, StayWeights]
+
+    @property
+    def _scale(self) -> dict[str, Any]:
+        return {"denominator_Y": np.array(self.unit.denominator), "batch_size": self.config.query_batch_size}
+
+    def scored(self, candidate: Candidate, setup: Setup, task: Task) -> Scored:
+        """Return what a model that is evaluated did in a set-up."""
+        model, test, weights = candidate.model, self.parts[setup.test], self.weights.get(setup.test)
+        course = CourseQuestions.of(test.panel, test.horizon, test.own)
+        known = survival_of(model) if self.dataset.schema.ends == model.schema.ends else None
+        found = self._score(model, setup.test, task, course)
+        return replace(
+            found,
+            setup=setup.name,
+            label=candidate.label,
+            basis="ours",
+            provenance=_provenance(candidate, self.dataset),
+            course=course.answers(weights.at(course.queries) if weights else None) if course else None,
+            ends=tuple(answer_ends(model, known, test, weights)) if known else (),
+        )
+
+    def anchor(self, model: FittedModel, part: Part, task: Task) -> Scored:
+        """Return what the naive anchor did on a test part, of the first set-up."""
+        return self._score(model, part, task)
+
+    def bound(self, limit: Limit, part: Part, task: Task, reporter: Reporter) -> Scored:
+        """Return what the simulator itself would have done, of the first set-up."""
+        errors = score_limit(self.dataset, limit, part, self.parts[part], **self._scale, task=task, reporter=reporter)
+        return self._named(limit.label, part, errors, basis="limit")
+
+    def _score(self, model: FittedModel, part: Part, task: Task, course: CourseQuestions | None = None) -> Scored:
+        test, facts = self.parts[part], facts_of(model)
+        told = test.panel, test.horizon, self._scale["denominator_Y"], calibration_of(model), support_of(model)
+        weights = self.weights.get(part)
+        bands = BandTest(model, facts, *told, weights) if facts else None
+        periods = PeriodErrors.of(self.periods, test.panel) if self.periods else None
+        unweighed = Unweighed(weights) if weights else None
+        also: Any = {"bands": bands, "course": course, "periods": periods, "unweighed": unweighed}
+        errors = score(model, test, **self._scale, task=task, **also)
+        return self._named(
+            METHODS.label(model.method),
+            part,
+            errors,
+            bands=bands.told if bands else None,
+            periods=periods.told if periods else None,
+            unweighed=unweighed.sums if unweighed else {},
+        )
+
+    def _named(self, label: str, part: Part, errors: Mapping[Truth, SquaredErrors], **more: Any) -> Scored:  # noqa: ANN401 - fields
+        test = self.parts[part]
+        own = {truth: replace(sums, cluster=test.panel.cluster) for truth, sums in errors.items()}
+        sets = {truth: test.sets_by_step(truth) for truth in test.serving}
+        named: Any = {"setup": "zero-shot", "basis": "naive"} | more
+        return Scored(label=label, test=str(part), query_sets=sets, errors=own, **named).cut(test.own)
+
+
+def stay_weights(
+    parts: Mapping[Part, TestPart], dataset: Dataset, candidates: Sequence[Candidate]
+) -> dict[Part, StayWeights]:
+    """Return the weights against dropout of test parts.
+
+    Raises:
+        UsageError: the data name no loss of follow-up, or no model knows its hazard.
+    """
+    hazards = hazards_of_losses(dataset.schema, candidates)
+    return {part: StayWeights.of(hazards, test.panel, test=str(part)) for part, test in parts.items()}
+
+
+def _unique(jobs: Sequence[Job]) -> list[Candidate]:
+    return list({id(job.candidate): job.candidate for job in jobs}.values())
+
+
+def part_to_score(dataset: Dataset, part: Part, shard: Shard = WHOLE) -> TestPart:
+    """Return a test part of a data set, with what its bands are scored on; a shard scores some of its subjects."""
+    noisy = noisy_of(dataset.name) if dataset.truth.get(part) else None
+
+    def happened(queries: Queries) -> NDArray[np.floating]:
+        assert noisy is not None  # noqa: S101 - it is asked only then
+        plan = dataset.schema.treatments.decode(queries.plan)
+        return np.asarray(noisy(dataset, part, queries.subject, queries.origin, plan))
+
+    panel, sets = dataset.panel(*part), dataset.queries[part]
+    return TestPart.of(panel, sets, dataset.horizon, happened if noisy else None, shard)
+
+
+def _unit(dataset: Dataset, candidates: Sequence[Candidate]) -> Unit:
+    """Return the data set's error unit; the standardised space divides by the source-train sd that the models share."""
+    unit = dataset.schema.error_unit
+    denominator = candidates[0].model.scaler.error_scale(dataset.schema)
+    if unit.space == "standardized":
+        odd = [c.label for c in candidates if not np.allclose(c.model.scaler.outcomes[1], denominator, rtol=1e-6)]
+        if odd:
+            raise MismatchError(
+                f"models {candidates[0].label} and {odd[0]} standardise outcomes differently",
+                fix="evaluate models together that were trained on one data set",
+            )
+    return Unit(unit.label, unit.factor, unit.space, tuple(float(value) for value in denominator))
+
+
+def _warnings(dataset: Dataset, jobs: Sequence[Job]) -> list[str]:
+    """Return what speaks against the models: other data, what their training warned of, labels that they have seen."""
+    warnings = []
+    for candidate in _unique(jobs):
+        name = f"model {candidate.label} ({candidate.domain})"
+        other = other_data(name, candidate.model.parents, dataset)
+        warnings += [other] if other else []
+        warnings += warnings_of(name, candidate.model.meta)
+    return warnings + [
+        f"{job.candidate.label} in zero-shot has seen {job.candidate.labelled_target_subjects} labelled target subjects"
+        for job in jobs
+        if job.setup.name == "zero-shot" and job.candidate.labelled_target_subjects
+    ]
+
+
+def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:
+    model = candidate.model
+    return Provenance(
+        method=model.method,
+        init=candidate.init,
+        domain=candidate.domain,
+        trained_on=dict(model.trained_on),
+        labelled_target_subjects=candidate.labelled_target_subjects,
+        unlabelled_target_subjects=candidate.unlabelled_target_subjects,
+        model_digest=model.digest,
+        dataset_digest=model.parents.get("dataset", ""),
+        same_data=same_data(model.parents, dataset),
+        stopped_by_budget=bool(model.meta.get("stopped_by_budget")) if _counts_updates(model.meta) else None,
+    )
+
+
+def _counts_updates(meta: Mapping[str, Any]) -> bool:
+    """Return whether a model was trained step by step, by a version that knows what ended its training."""
+    return bool(meta.get("stages")) and "stopped_by_budget" in meta
+
+
+def _published_rows(dataset: Dataset, setup: Setup, candidates: Sequence[Candidate]) -> list[ReportRow]:
+    """Return the printed rows of the methods among the candidates, each once, where the data are the published ones."""
+    if not is_published_data(dataset.name, dataset.config):
+        return []
+    methods = dict.fromkeys(candidate.model.method for candidate in candidates)
+    found = [published_row(dataset.name, setup.name, method) for method in methods]
+    return [ReportRow.published_row(row, setup.name, dataset.horizon) for row in found if row]

@@ -1,0 +1,247 @@
+"""Read artifacts, trusted or not: one clear error within seconds and bounded memory, and no code is ever run."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.errors import ArtifactError
+from costar_cli.files.digest import array_from_bytes, sha256, stored_tag
+from costar_cli.files.header import Header, body_sha256, damaged, read_file_header, reading, wrong_kind
+from costar_cli.files.spec import MAX_MANIFEST_BYTES, Manifest
+from costar_cli.files.structure import Member, survey, unpack
+from costar_cli.files.trial import check_safe
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What one file holds.
+
+    Attributes:
+        kind: `dataset`, `encoder`, `model`, `evaluation`, `refutation`, `estimates` or `run-state`.
+        arrays: flat names with slashes, for example `source/train/panel/outcomes`; numbers, booleans or strings.
+        meta: one JSON document: config, schema, names, history.
+        parents: role to digest, for example `{"dataset": "ab12..."}`.
+        digest: SHA-256 over kind, schema version, meta, parents, and the digest of every array.
+        schema_version: of the file format.
+        versions: of the software that wrote it; not part of the digest.
+        path: where it lies.
+    """
+
+    kind: str
+    arrays: Mapping[str, NDArray[Any]]
+    meta: Mapping[str, Any]
+    parents: Mapping[str, str] = field(default_factory=dict)
+    digest: str = ""
+    schema_version: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    path: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenArtifact:
+    """An open file: what it says of itself, and its arrays by name."""
+
+    header: Header
+    manifest: Manifest
+    members: dict[str, Member]
+
+
+@contextmanager
+def open_artifact(path: Path, *, kind: str | None = None) -> Iterator[OpenArtifact]:
+    """Open an artifact, check its structure and its manifest, and close it when the context ends.
+
+    Raises:
+        ArtifactError: it cannot be read, is unsafe or damaged, or is not of the `kind` asked for.
+    """
+    with reading(path, kind=kind):
+        header = read_file_header(path)
+    if kind is not None and header.kind != kind:
+        raise wrong_kind(header.kind, kind, path)
+    with reading(path, kind=header.kind):
+        check_safe(path, header.kind)
+    with reading(path, kind=header.kind), h5py.File(path, "r", locking=False) as file:
+        found = survey(file["/"].id, path, header.kind)
+        manifest = _read_manifest(found.pop("manifest", None), header, path)
+        members = {name.removeprefix("arrays/"): member for name, member in found.items()}
+        _check_members(manifest, found, members, path)
+        yield OpenArtifact(header, manifest, members)
+
+
+def _read_manifest(member: Member | None, header: Header, path: Path) -> Manifest:
+    if member is None:
+        raise damaged("the manifest is missing", path, kind=header.kind)
+    if member.tag != "uint8" or len(member.shape) != 1 or member.raw_bytes > MAX_MANIFEST_BYTES:
+        raise damaged(f"the manifest is not text of at most {MAX_MANIFEST_BYTES:,} bytes", path, kind=header.kind)
+    data = np.empty(member.raw_bytes, np.uint8)
+    unpack(member, data)
+    text = data.tobytes()
+    if sha256(text) != header.digest:
+        raise damaged("the manifest is damaged: its digest differs from the header", path, "manifest", kind=header.kind)
+    try:
+        manifest = Manifest.from_bytes(text)
+    except ValueError as error:
+        raise damaged(f"the manifest is unusable: {error}", path, "manifest", kind=header.kind) from None
+    if problems := manifest.problems():
+        problem, *details = problems
+        raise damaged(f"the content does not match its kind: {problem}", path, kind=header.kind, details=details[:20])
+    if (manifest.kind, manifest.schema_version) != (header.kind, header.schema_version):
+        raise damaged("header and manifest disagree", path, "manifest", kind=header.kind)
+    return manifest
+
+
+def _check_members(manifest: Manifest, found: dict[str, Member], members: dict[str, Member], path: Path) -> None:
+    expected = {f"arrays/{name}" for name in manifest.arrays}
+    details = [f"/{name}: missing" for name in sorted(expected - set(found))]
+    details += [f"/{name}: not in the manifest" for name in sorted(set(found) - expected)]
+    for name, entry in manifest.arrays.items():
+        if (member := members.get(name)) is None:
+            continue
+        if (member.tag, list(member.shape)) != (stored_tag(entry.dtype), entry.shape):
+            details.append(f"/arrays/{name}: {member.tag} {member.shape}, not {entry.dtype} {tuple(entry.shape)}")
+    if details:
+        kind = manifest.kind
+        raise damaged("the arrays differ from the manifest", path, "arrays", kind=kind, details=details[:20])
+
+
+def read_artifact(path: PathLike, *, kind: str | None = None, only: Sequence[str] | None = None) -> Artifact:
+    """Read an artifact and check the digest of every array read.
+
+    Args:
+        path: the file.
+        kind: what it must be, for example `dataset`; None for any.
+        only: names, or prefixes of names up to a slash, of the arrays to read; the others are neither read nor hashed.
+
+    Raises:
+        ArtifactError: it is missing, foreign, damaged, unsafe, newer, or of another kind.
+    """
+    path = Path(path)
+    with open_artifact(path, kind=kind) as opened:
+        names = [name for name in opened.manifest.arrays if only is None or _selected(name, only)]
+        return _artifact(opened, path, {name: _load(opened, path, name) for name in names})
+
+
+@contextmanager
+def complete(artifact: Artifact) -> Iterator[None]:
+    """Tell what a model or an encoder lacks, or has of another shape, as an error of its file.
+
+    Raises:
+        ArtifactError: reading it failed.
+    """
+    try:
+        yield
+    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+        if type(error).__name__ == "OutOfMemoryError":  # torch's, of the device: says nothing of the file
+            raise
+        raise ArtifactError(
+            f"the {artifact.kind} artifact is incomplete or damaged",
+            where=f"{artifact.path}: {error}",
+            fix=f"retrain it with `costar {'pretrain' if artifact.kind == 'encoder' else 'finetune'}`",
+        ) from error
+
+
+def read_header(path: PathLike) -> Artifact:
+    """Read everything but the arrays; `arrays` is empty.
+
+    Raises:
+        ArtifactError: as `read_artifact`.
+    """
+    path = Path(path)
+    with open_artifact(path) as opened:
+        return _artifact(opened, path, {})
+
+
+def verify_artifact(path: PathLike) -> Artifact:
+    """Check every byte of an artifact in bounded memory and return its header; `arrays` is empty.
+
+    Raises:
+        ArtifactError: as `read_artifact`, or any byte is not as it was written.
+    """
+    path = Path(path)
+    with open_artifact(path) as opened:
+        for name in opened.manifest.arrays:
+            _unpack(opened, path, name, None)
+        header = opened.header
+        with reading(path, kind=header.kind):
+            intact = header.total_bytes == path.stat().st_size and header.body_sha256 == body_sha256(path)
+        if not intact:
+            raise damaged("the content is intact, but other bytes of the file were changed", path, kind=header.kind)
+        return _artifact(opened, path, {})
+
+
+def _selected(name: str, only: Sequence[str]) -> bool:
+    return any(name == prefix or name.startswith(f"{prefix.rstrip('/')}/") for prefix in only)
+
+
+def _load(opened: OpenArtifact, path: Path, name: str) -> NDArray[Any]:
+    entry = opened.manifest.arrays[name]
+    with reading(path, f"arrays/{name}", kind=opened.header.kind):
+        data = np.empty(opened.members[name].raw_bytes, np.uint8)
+        _unpack(opened, path, name, data)
+        return array_from_bytes(data, entry.dtype, tuple(entry.shape))
+
+
+def _unpack(opened: OpenArtifact, path: Path, name: str, out: NDArray[np.uint8] | None) -> None:
+    place, kind = f"arrays/{name}", opened.header.kind
+    with reading(path, place, kind=kind):
+        if unpack(opened.members[name], out) != opened.manifest.arrays[name].sha256:
+            raise damaged("the array is damaged: its digest differs from the manifest", path, place, kind=kind)
+
+
+def _artifact(opened: OpenArtifact, path: Path, arrays: Mapping[str, NDArray[Any]]) -> Artifact:
+    manifest = opened.manifest
+    return Artifact(
+        kind=manifest.kind,
+        arrays=arrays,
+        meta=manifest.meta,
+        parents=manifest.parents,
+        digest=opened.header.digest,
+        schema_version=manifest.schema_version,
+        versions=opened.header.versions,
+        path=path,
+    )
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return kind, digest, lineage, config, the rest of meta, versions, and every array's name, type, shape and size.
+
+    All of it is JSON. No array is read.
+
+    Raises:
+        ArtifactError: as `read_artifact`.
+    """
+    path = Path(path)
+    with open_artifact(path) as opened:
+        header, manifest = opened.header, opened.manifest
+        arrays = [
+            {
+                "name": name,
+                "dtype": entry.dtype,
+                "shape": entry.shape,
+                "bytes": opened.members[name].raw_bytes,
+                "stored_bytes": opened.members[name].stored_bytes,
+                "sha256": entry.sha256,
+            }
+            for name, entry in sorted(manifest.arrays.items())
+        ]
+    return {
+        "path": str(path),
+        "kind": manifest.kind,
+        "schema_version": manifest.schema_version,
+        "digest": header.digest,
+        "parents": manifest.parents,
+        "config": manifest.meta.get("config"),
+        "meta": {key: value for key, value in manifest.meta.items() if key != "config"},
+        "versions": dict(header.versions),
+        "file_bytes": header.total_bytes,
+        "array_bytes": sum(array["bytes"] for array in arrays),
+        "arrays": arrays,
+    }

@@ -1,0 +1,86 @@
+"""What a model says of held-out subjects, and the floor of its scale that is chosen on them (spec BAND-9)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.data import Panel
+from costar_cli.data.windows import FactualWindows, factual_windows
+from costar_cli.inference.conformal import BINS, GRID, table
+from costar_cli.inference.estimates import FLOOR, Answers, Estimates, answers_of
+from costar_cli.inference.outcomes import OutcomeFacts
+from costar_cli.methods.base import FittedModel
+
+FLOORS = (FLOOR, 0.02, 0.005, 0.002, 0.0005)
+LEVEL: Final = 0.9  # of the bands by which floors are compared
+LEAST_CLUSTERS: Final = 20  # fewer clusters are too few for any level that is of use: subjects are taken instead
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class HeldOut:
+    """Factual windows of held-out subjects, and what a model says of them, with the floor that was chosen."""
+
+    windows: FactualWindows
+    estimates: Estimates
+    floor: float = FLOOR
+
+
+def held_out(model: FittedModel, panel: Panel, facts: OutcomeFacts) -> HeldOut | None:
+    """Ask a model about factual windows of held-out subjects; None where no subject has a step to predict."""
+    windows = factual_windows(panel, model.horizon)
+    if windows is None:
+        return None
+    answers = answers_of(model, windows.panel, windows.asked, facts)
+    floor = best_floor(windows, answers, facts)
+    return HeldOut(windows, answers.estimates(floor), floor)
+
+
+def best_floor(windows: FactualWindows, answers: Answers, facts: OutcomeFacts) -> float:
+    """Return the floor whose bands have the least mean score; the first where none can be told from it."""
+    if not answers.depends_on_floor:
+        return FLOOR
+    return min(FLOORS, key=lambda floor: mean_score(windows, answers.estimates(floor), facts))
+
+
+def units_of(windows: FactualWindows) -> tuple[NDArray[np.int64], bool]:
+    """Return whose each subject's weight is `[N]`: its own, or that of its cluster (True) where there are enough."""
+    cluster_N = windows.panel.cluster
+    if cluster_N is not None and len(np.unique(cluster_N)) >= LEAST_CLUSTERS:
+        return cluster_N.astype(np.int64), True
+    return np.arange(windows.panel.n_subjects), False
+
+
+def mean_score(windows: FactualWindows, found: Estimates, facts: OutcomeFacts) -> float:
+    """Return the mean interval score of 90 % bands in units of errors, each half calibrated on the other (BAND-9)."""
+    assert windows.queries.outcomes is not None  # noqa: S101 - rolling origins have answers
+    error_QHY = np.abs(windows.queries.outcomes - found.mean_QHY)
+    counts_QHY = windows.observed_QHY & facts.informative(found.level_QY)[:, None]
+    unit_Q, by = units_of(windows)[0][windows.queries.subject], found.binned_by
+    bin_QHY, bins = found.bins(by), BINS[by]
+
+    def scores() -> Iterator[float]:
+        for h, o in np.ndindex(error_QHY.shape[1:]):
+            in_Q = counts_QHY[:, h, o]
+            error_M, sd_M = (np.asarray(values[in_Q, h, o]) for values in (error_QHY, found.sd_QHY))
+            yield _mean_score(error_M, sd_M, bin_QHY[in_Q, h, o], unit_Q[in_Q], found.unit_QY[in_Q, o], bins=bins)
+
+    return float(np.mean(list(scores())))
+
+
+def _mean_score(
+    error_M: Floats, sd_M: Floats, bin_M: NDArray[np.int64], whose_M: NDArray[np.int64], unit_M: Floats, *, bins: int
+) -> float:
+    """Return the mean score of one step and outcome; infinite where a half has too few subjects for the level."""
+    units, row_M, count = np.unique(whose_M, return_inverse=True, return_counts=True)
+    first_M = (np.random.default_rng(0).permutation(len(units)) % 2 == 0)[row_M]
+    half_M = np.empty_like(error_M)
+    for mine_M in (first_M, ~first_M):
+        radius_LB, _ = table(error_M[~mine_M] / sd_M[~mine_M], row_M[~mine_M], bin_M[~mine_M], bins=bins)
+        half_M[mine_M] = radius_LB[np.searchsorted(GRID, LEVEL - 1e-9), bin_M[mine_M]] * sd_M[mine_M]
+    score_M = 2 * half_M + 2 / (1 - LEVEL) * np.maximum(error_M - half_M, 0.0)
+    return float(np.average(score_M / unit_M, weights=1 / count[row_M])) if len(units) else np.inf

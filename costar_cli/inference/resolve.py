@@ -1,0 +1,271 @@
+"""Questions about plans and rules alike: rules are played, then estimated and drawn as plans are (spec PLAN-6).
+
+`S` counts draws, `K` distinct courses of treatment.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.data import Panel, Queries
+from costar_cli.inference.draws import draws
+from costar_cli.inference.estimates import Estimates, asks_encoded, estimate, facts_of, least_sd, possible
+from costar_cli.inference.rollout import DRAWS, SEED, Played, ask, play
+from costar_cli.inference.survival_fit import GoesOn, goes_on
+from costar_cli.methods.base import DrawsCourses, FittedModel
+from costar_cli.plans.moments import Moments
+from costar_cli.plans.plan import AnyPlan, TreatmentPlan
+from costar_cli.plans.rule import Levels, PlanRule
+
+COHORT_DRAWS: Final = 200  # of a rule for each of many moments, over which chance averages out
+MOST_QUERIES: Final = 8_192  # estimated at once: their histories and predictions take some hundred MB
+MOST_DRAWN: Final = 200_000  # courses that are drawn at once
+
+Floats = NDArray[np.float64]
+Kinds = tuple[Levels, NDArray[np.intp]]
+"""The courses of a moment, and which one each draw took."""
+Number = TypeVar("Number", bound=np.generic)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Resolved:
+    """Q questions about moments of a panel under plans, where rules have been played.
+
+    Attributes:
+        plans_Q: plans, and of rules the most common course of treatment.
+        played_Q: how the rule of a question went, and as which of its moments; None where there is no rule.
+        horizon: of the longest plan.
+        means: outcomes along the courses that each rule gave, in the parts in which they were estimated, by its `id`:
+            survival needs them, too.
+    """
+
+    model: FittedModel
+    moments: Moments
+    plans_Q: tuple[TreatmentPlan, ...]
+    played_Q: tuple[tuple[Played, int] | None, ...]
+    means: dict[int, list[Floats]] = field(default_factory=dict)
+
+    @property
+    def horizon(self) -> int:
+        """Return the number of steps of the longest plan."""
+        return max(map(len, self.plans_Q))
+
+    def undecided(self) -> Iterator[tuple[NDArray[np.intp], Played]]:
+        """Yield the questions of each rule whose treatments are not known beforehand."""
+        every = {id(went[0]): went[0] for went in self.played_Q if went and went[0].how != "fixed"}
+        for played in every.values():
+            yield np.array([q for q, went in enumerate(self.played_Q) if went and went[0] is played]), played
+
+    def estimated(self, found_Q: Estimates) -> Estimates:
+        """Return the estimates of all questions, given those under `plans_Q`."""
+        for at, played in self.undecided():
+            means = self.means.setdefault(id(played), []) if self.model.schema.terminal else None
+            of = estimate_played(self.model, self.moments.take(at), played, self.horizon, means)
+            found_Q = found_Q.with_rows(at, of)
+        return found_Q
+
+    def going_on(self, queries: Queries, found_Q: Estimates) -> GoesOn | None:
+        """Return how likely series are to go on, None where the model knows of no end (spec SURV-4).
+
+        `queries` and `found_Q` ask about `plans_Q` and answer that.
+        """
+        model, panel = self.model, self.moments.panel
+        of_Q = goes_on(model, panel, queries, found_Q.mean_QHY)
+        for at, played in self.undecided() if of_Q else ():
+            kinds = [played.kinds(place) for place in range(len(at))]
+            moved_KHY = _moved_courses(played, kinds)
+            known = iter(self.means.get(id(played)) or ())
+            for asked in _asked(model, self.moments.take(at), kinds, self.horizon, MOST_QUERIES):
+                if moved_KHY is None:
+                    told_KHY = next(known, None)
+                    mean_KHY = estimate(model, panel, asked.queries).mean_QHY if told_KHY is None else told_KHY
+                else:
+                    mean_KHY = found_Q.mean_QHY[at[asked.moment_K]]
+                    mean_KHY[:, : len(played.rule)] += moved_KHY[asked.own_K]
+                of_K, rows = goes_on(model, panel, asked.queries, mean_KHY), at[asked.moment_K[asked.first_Q]]
+                if of_Q and of_K:
+                    of_Q.survival_QH[rows] = asked.mean(of_K.survival_QH)
+                    of_Q.ended_QHE[rows] = asked.mean(of_K.ended_QHE)
+        return of_Q
+
+    def drawn(self, drawn_SQHY: Floats, *, seed: int = SEED) -> Floats:
+        """Return joint draws of all questions, given those under `plans_Q`."""
+        for at, played in self.undecided():
+            own, n = self.moments.take(at), len(drawn_SQHY)
+            drawn_SQHY[:, at] = draw_played(self.model, own, played, self.horizon, n=n, seed=seed)
+        return drawn_SQHY
+
+
+def resolve(
+    label: str,
+    model: FittedModel,
+    moments: Moments,
+    plans_Q: Sequence[AnyPlan],
+    *,
+    given: Panel | None = None,
+    n: int = DRAWS,
+    seed: int = SEED,
+) -> Resolved:
+    """Play the rules among the plans of questions, each for all its moments at once.
+
+    Models see the panel of the `moments` alone; shifts read what was `given` in its rows beyond the origins, by default
+    in that panel.
+
+    Raises:
+        UsageError: a rule reads outcomes, and the model predicts no course.
+    """
+    horizon = max(map(len, plans_Q))
+    plans: list[AnyPlan] = list(plans_Q)
+    played_Q: list[tuple[Played, int] | None] = [None] * len(plans)
+    for rule in {id(plan): plan for plan in plans if not isinstance(plan, TreatmentPlan)}.values():
+        at = np.array([q for q, plan in enumerate(plans_Q) if plan is rule])
+        own = moments.take(at)
+        if given is not None and not isinstance(rule, PlanRule):
+            own = replace(own, panel=given)
+        went = play(model, own, rule, label=label, horizon=horizon, n=n, seed=seed)
+        for place, q in enumerate(at.tolist()):
+            plans[q], played_Q[q] = went.most_common(place), (went, place)
+    fixed = tuple(plan for plan in plans if isinstance(plan, TreatmentPlan))
+    return Resolved(model, moments, fixed, tuple(played_Q))
+
+
+def estimate_played(
+    model: FittedModel, moments: Moments, played: Played, horizon: int, means: list[Floats] | None = None
+) -> Estimates:
+    """Return the estimates of a rule's outcomes, a query per moment, padded to a horizon (spec PLAN-6).
+
+    `means` takes the mean outcomes of the courses that were asked about, part by part.
+
+    Drawn courses: the estimate of the most common one, moved by how far the mean of the draws is from theirs under that
+    one; likewise its variance. Otherwise a mixture of the plans that were given, by their shares: a
+    rule that gives one plan is estimated as that plan.
+    """
+    kinds = [played.kinds(q) for q in range(len(moments))]
+    if played.outcomes_SQHY is not None:  # what is not drawn is that of the most common course
+        common = [np.bincount(place_S).argmax() for _, place_S in kinds]
+        kinds = [(of[k : k + 1], np.zeros(1, dtype=np.intp)) for (of, _), k in zip(kinds, common, strict=True)]
+    courses = _asked(model, moments, kinds, horizon, MOST_QUERIES)
+    parts = []
+    for asked in courses:
+        found = estimate(model, moments.panel, asked.queries)
+        parts.append(_mixture(found, asked))
+        if means is not None:
+            means.append(found.mean_QHY)
+    mixed = Estimates.joined(parts)
+    if played.outcomes_SQHY is None or played.usual_QHY is None or played.usual_variance_QHY is None:
+        return mixed
+    own, drawn = slice(len(played.rule)), played.outcomes_SQHY
+    mean_QHY, sd_QHY, members_RQHY = mixed.mean_QHY.copy(), mixed.sd_QHY.copy(), mixed.members_RQHY.astype(np.float64)
+    mean_QHY[:, own] += drawn.mean(axis=0) - played.usual_QHY
+    sd_QHY[:, own] = _moved(sd_QHY[:, own], drawn.var(axis=0, ddof=1), played.usual_variance_QHY)
+    sd_QHY = np.maximum(sd_QHY, least_sd(model))
+    mean_QHY = np.asarray(possible(facts_of(model), mean_QHY), dtype=np.float64)
+    members_RQHY[:, :, own] = mean_QHY[:, own]
+    return replace(mixed, mean_QHY=mean_QHY, sd_QHY=sd_QHY, members_RQHY=members_RQHY)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Asked:
+    """Some courses of rules: whose, `moment_K`, with their shares, `own_K` among all, the first of each moment."""
+
+    queries: Queries
+    own_K: slice
+    moment_K: NDArray[np.integer]
+    weight_K: Floats
+    first_Q: NDArray[np.integer]
+
+    def mean(self, values_K: NDArray[np.floating]) -> Floats:
+        """Return the mean over each moment's courses."""
+        weight_K = self.weight_K.reshape(-1, *[1] * (values_K.ndim - 1))
+        return np.asarray(np.add.reduceat(weight_K * values_K, self.first_Q, axis=0))
+
+
+def _asked(model: FittedModel, moments: Moments, kinds: Sequence[Kinds], horizon: int, most: int) -> Iterator[_Asked]:
+    """Yield questions about the courses of moments, whole moments at a time: `most` courses, but a moment at least."""
+    count_Q = np.array([len(of) for of, _ in kinds])
+    moment_K = np.repeat(np.arange(len(kinds)), count_Q)
+    weight_K = np.concatenate([np.bincount(place_S) / len(place_S) for _, place_S in kinds])
+    for begin, end in _parts(count_Q, most):
+        own_K = slice(*np.searchsorted(moment_K, [begin, end]))
+        at_K = moment_K[own_K]
+        values_KHA = _lasting(np.concatenate([of for of, _ in kinds[begin:end]]), horizon)
+        queries = ask(model, moments.take(at_K), values_KHA)
+        yield _Asked(queries, own_K, at_K, weight_K[own_K], np.flatnonzero(np.diff(at_K, prepend=-1)))
+
+
+def _moved_courses(played: Played, kinds: Sequence[Kinds]) -> Floats | None:
+    """Return how far the draws of each course `[K,H,Y]` are from those of the most common one, None without draws."""
+    if played.outcomes_SQHY is None or played.usual_QHY is None:
+        return None
+    moved = []
+    for q, (_, place_S) in enumerate(kinds):
+        order_S, count_K = place_S.argsort(kind="stable"), np.bincount(place_S)
+        total_KHY = np.add.reduceat(played.outcomes_SQHY[order_S, q], count_K.cumsum() - count_K, axis=0)
+        moved.append(total_KHY / count_K[:, None, None] - played.usual_QHY[q])
+    return np.concatenate(moved)
+
+
+def draw_played(
+    model: FittedModel, moments: Moments, played: Played, horizon: int, *, n: int = DRAWS, seed: int = SEED
+) -> Floats:
+    """Return joint draws `[S,Q,H,Y]` of outcomes under a rule, with the chance of those under plans."""
+    panel = moments.panel
+    if played.outcomes_SQHY is not None and len(played.outcomes_SQHY) == n:
+        return _lasting(played.outcomes_SQHY.reshape(-1, *played.outcomes_SQHY.shape[2:]), horizon).reshape(
+            n, len(moments), horizon, -1
+        )
+    values_SQHA = played.values_SQHA[np.arange(n) % len(played.values_SQHA)]
+    if isinstance(model, DrawsCourses):
+        plan_MHA = model.schema.treatments.encode(values_SQHA.reshape(-1, *values_SQHA.shape[2:]))
+        last = plan_MHA.shape[1] - 1
+        return model.draw_courses(
+            panel, moments.subject_Q, moments.origin_Q, lambda h, _: plan_MHA[:, min(h, last)],
+            steps=horizon, n=n, seed=seed,
+        )  # fmt: skip
+    drawn_SQHY, encoded = np.empty((n, len(moments), horizon, len(model.schema.outcomes))), asks_encoded(panel)
+    repeated = replace(played, values_SQHA=values_SQHA)
+    kinds = [repeated.kinds(q) for q in range(len(moments))]
+    for asked in _asked(model, moments, kinds, horizon, MOST_DRAWN // n):
+        drawn_SKHY = draws(model, panel, asked.queries, n, seed, ask=encoded, among=moments.subject_Q)
+        for first in asked.first_Q:
+            q = asked.moment_K[first]
+            drawn_SQHY[:, q] = drawn_SKHY[np.arange(n), first + kinds[q][1]]
+    return drawn_SQHY
+
+
+def _lasting(values: NDArray[Number], horizon: int) -> NDArray[Number]:
+    """Return series `[n,H,...]` padded with their last step, which means nothing."""
+    return np.pad(values, ((0, 0), (0, horizon - values.shape[1]), (0, 0)), "edge")
+
+
+def _parts(count_Q: NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]:
+    """Yield spans of moments whose courses are asked about at once."""
+    begin, total = 0, 0
+    for q, count in enumerate(count_Q.tolist()):
+        if q > begin and total + count > most:
+            yield begin, q
+            begin, total = q, 0
+        total += count
+    yield begin, len(count_Q)
+
+
+def _moved(sd_QHY: Floats, rule_QHY: Floats, usual_QHY: Floats) -> Floats:
+    """Return the sd of an estimate moved by the difference of two variances of draws; what falls keeps it above 0."""
+    variance_QHY, more_QHY = sd_QHY**2, rule_QHY - usual_QHY
+    share_QHY = np.where(more_QHY < 0, variance_QHY / np.maximum(usual_QHY, variance_QHY), 1)
+    return np.asarray(np.sqrt(variance_QHY + share_QHY * more_QHY))
+
+
+def _mixture(found: Estimates, asked: _Asked) -> Estimates:
+    """Return the moments of mixtures of courses; how far these are apart is chance, not ignorance."""
+    if len(asked.first_Q) == len(asked.weight_K):
+        return found
+    mean_QHY = asked.mean(found.mean_QHY)
+    variance_QHY = asked.mean(found.sd_QHY**2 + found.mean_QHY**2) - mean_QHY**2
+    share_QHY = asked.mean(found.share_QHY * found.sd_QHY**2) / variance_QHY
+    members_RQHY = np.stack([asked.mean(member_KHY) for member_KHY in found.members_RQHY])
+    level_QY, unit_QY, origin_Q = (each[asked.first_Q] for each in (found.level_QY, found.unit_QY, found.origin_Q))
+    return Estimates(mean_QHY, np.sqrt(variance_QHY), share_QHY, level_QY, unit_QY, members_RQHY, origin_Q)

@@ -1,0 +1,295 @@
+"""Rules are played one step at a time, on the course that a model or a simulator gives them (spec PLAN-5).
+
+`S` counts draws, `C` choices of a rule, `K` distinct courses of treatment.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.data import PanelSchema, Queries, TreatmentEncoding, Variable
+from costar_cli.errors import UsageError
+from costar_cli.inference.estimates import asks_encoded
+from costar_cli.methods.base import DrawsCourses, FittedModel, PredictsStepwise
+from costar_cli.methods.registry import METHODS
+from costar_cli.plans.moments import Moments
+from costar_cli.plans.plan import TreatmentPlan
+from costar_cli.plans.rule import PLANNED, STEP, Course, Levels, Rule
+from costar_cli.plans.words import spans
+
+DRAWS: Final = 1_000  # as many as of differences between plans
+SEED: Final = 0
+FEWEST: Final = 0.005  # share of the draws whose treatments are told
+
+Floats = NDArray[np.float64]
+Predict = Callable[[NDArray[np.integer], Levels], Floats]
+"""From rows of the moments `[M]` and the levels given since `[M,h,names]` to the outcomes `[M,Y]` that follow."""
+How = Literal["fixed", "chance", "mean course", "drawn"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Played:
+    """How a rule went for Q moments, a subject at an origin each, in S draws.
+
+    Attributes:
+        rule: what was played.
+        values_SQHA: levels that were given.
+        outcomes_SQHY: outcomes of the draws; None where outcomes were not drawn, or not read.
+        usual_QHY: means of the draws under each moment's most common course, where outcomes were drawn.
+        usual_variance_QHY: their variances.
+        how: `fixed` without any doubt of what is given, by `chance` alone, on the `mean course`, or as `drawn`.
+    """
+
+    rule: Rule
+    values_SQHA: Levels
+    outcomes_SQHY: Floats | None
+    how: How
+    usual_QHY: Floats | None = None
+    usual_variance_QHY: Floats | None = None
+
+    def most_common(self, moment: int) -> TreatmentPlan:
+        """Return the course of treatment that most draws of a moment took."""
+        kinds_KHA, place_S = self.kinds(moment)
+        return TreatmentPlan(self.rule.name, kinds_KHA[np.bincount(place_S).argmax()])
+
+    def most_share(self, moment: int) -> float:
+        """Return the share of the draws that took that course."""
+        _, place_S = self.kinds(moment)
+        return float(np.bincount(place_S).max() / len(place_S))
+
+    def kinds(self, moment: int) -> tuple[Levels, NDArray[np.intp]]:
+        """Return the distinct courses of treatment of a moment `[K,H,names]`, and which one each draw took."""
+        kinds_KHA, place_S = np.unique(self.values_SQHA[:, moment], axis=0, return_inverse=True)
+        return kinds_KHA, place_S.ravel()
+
+    def shares(self, moment: int, schema: PanelSchema) -> list[dict[str, float]]:
+        """Return, by step, the share of the draws that were given each treatment, the most common first."""
+        told = []
+        for step_SA in self.values_SQHA[:, moment].swapaxes(0, 1):
+            kinds, counts = np.unique(step_SA, axis=0, return_counts=True)
+            share = {schema.treatments.describe(k): float(c) / len(step_SA) for k, c in zip(kinds, counts, strict=True)}
+            told.append(dict(sorted(share.items(), key=lambda item: -item[1])))
+        return told
+
+    def in_words(self, moment: int, schema: PanelSchema, origin: int) -> str:
+        """Return what is given when: `30 chemotherapy, 31-33 chemotherapy 73 %, none 27 %`."""
+        words = [
+            next(iter(share))
+            if len(share) == 1
+            else ", ".join(f"{what} {100 * part:.0f} %" for what, part in share.items() if part >= FEWEST)
+            for share in self.shares(moment, schema)
+        ]
+        return "; ".join(spans(words, origin))
+
+
+def _changing(schema: PanelSchema) -> tuple[Variable, ...]:
+    """Return what may change along a course, in the order in which models tell it."""
+    return (*schema.outcomes, *schema.covariates)
+
+
+def _before(moments: Moments, encoding: TreatmentEncoding, steps: int) -> Levels:
+    """Return the levels `[Q,T,names]` at so many steps before the origins, none before a series begins."""
+    at_QT = moments.origin_Q[:, None] + np.arange(-steps, 0)
+    given = encoding.decode(moments.panel.treatments[moments.subject_Q[:, None], np.maximum(at_QT, 0)])
+    return np.where(at_QT[..., None] >= 0, given, 0)
+
+
+def _usual(moments: Moments, encoding: TreatmentEncoding, steps: int) -> Levels:
+    """Return the levels `[Q,H,names]` that the data have from the origins on, the last ones where they end.
+
+    Where a series has one step alone nothing was given.
+    """
+    panel, row_Q1 = moments.panel, moments.subject_Q[:, None]
+    last_Q = np.minimum(moments.origin_Q[:, None] + np.arange(steps), panel.length[row_Q1] - 2)
+    given = encoding.decode(panel.treatments[row_Q1, np.maximum(last_Q, 0)])
+    return np.where(last_Q[..., None] >= 0, given, encoding.idle)
+
+
+def _columns(moments: Moments, schema: PanelSchema) -> dict[str, Floats]:
+    """Return what is known of the moments `[Q]` by name; covariates that are not drawn stay at the origin's values."""
+    known: dict[str, Floats] = {}
+    panel, at = moments.panel, (moments.subject_Q, moments.origin_Q)
+    for variables, values in (
+        (schema.covariates, panel.covariates[at]),
+        (schema.statics, panel.statics[moments.subject_Q]),
+        (schema.outcomes, panel.outcomes[at]),
+    ):
+        known |= {v.name: values[:, i].astype(np.float64) for i, v in enumerate(variables)}
+    return known
+
+
+def _possible(schema: PanelSchema, drawn_MC: Floats) -> Floats:
+    """Return what a rule reads of drawn variables: 0 or 1, or a count, where they are such, otherwise the number."""
+    read_MC = drawn_MC.copy()
+    for i, variable in enumerate(_changing(schema)[: drawn_MC.shape[1]]):
+        if variable.kind in ("binary", "count"):
+            read_MC[:, i] = drawn_MC[:, i].round().clip(0, 1 if variable.kind == "binary" else None)
+    return read_MC
+
+
+class _Play:
+    """Decides what M = S Q courses of a rule are given, step after step, and keeps it."""
+
+    def __init__(self, rule: Rule, moments: Moments, schema: PanelSchema, n: int, seed: int) -> None:
+        self.rule, self.moments, self.schema, self.n = rule, moments, schema, n
+        self.window = rule.window
+        self.row_M = np.tile(np.arange(len(moments)), n)
+        self.known = {name: values[self.row_M] for name, values in _columns(moments, schema).items()}
+        before, size = _before(moments, schema.treatments, self.window)[self.row_M], (len(self.row_M), len(rule), 0)
+        self.usual_QHA = _usual(moments, schema.treatments, len(rule))
+        self.given_MTA = np.concatenate([before, np.zeros((*size[:2], before.shape[2]), dtype=before.dtype)], axis=1)
+        self.chance_HMC = np.random.default_rng([seed, 2]).random((len(rule), len(self.row_M), len(rule.choices)))
+
+    @property
+    def values_MHA(self) -> Levels:
+        return self.given_MTA[:, self.window :]
+
+    def decide(self, h: int, state_MC: Floats) -> Levels:
+        """Return the levels `[M,names]` at a step of the plan, where outcomes, and perhaps covariates, stand.
+
+        At the origin, h = 0, all of them are known.
+        """
+        changing = _changing(self.schema) if h else ()
+        own = {v.name: column for v, column in zip(changing, state_MC.T, strict=False)}
+        step_M = (self.moments.origin_Q[self.row_M] + h).astype(np.float64)
+        counted = {STEP: step_M, PLANNED: np.full(len(step_M), h + 1.0)}
+        decided_MA = self.rule.decide(
+            Course(
+                counted | self.known | own,
+                self.given_MTA[:, : self.window + h],
+                self.usual_QHA[self.row_M, h],
+                self.chance_HMC[h],
+                self.schema.treatments,
+            )
+        )
+        self.given_MTA[:, self.window + h] = decided_MA
+        return decided_MA
+
+    def played(self, how: How, outcomes_SQHY: Floats | None = None) -> Played:
+        return Played(self.rule, self._by_draw(self.values_MHA), outcomes_SQHY, how)
+
+    def _by_draw(self, values: Levels) -> Levels:
+        return values.reshape(self.n, len(self.moments), *values.shape[1:])
+
+
+def play(
+    model: FittedModel,
+    moments: Moments,
+    rule: Rule,
+    *,
+    label: str = "",
+    horizon: int | None = None,
+    n: int = DRAWS,
+    seed: int = SEED,
+) -> Played:
+    """Play a rule on what a model predicts, from moments of a panel (spec PLAN-5).
+
+    Args:
+        model: any, for rules that read no outcome; otherwise one that predicts stepwise.
+        moments: subjects with their histories, at their origins.
+        rule: what to play.
+        label: what messages call the model.
+        horizon: steps of the draws, so that they are those of longer plans; by default the rule's own.
+        n: draws.
+        seed: of the draws.
+
+    Raises:
+        UsageError: the rule reads outcomes, and the model predicts no course.
+    """
+    how, schema = way_of(rule, model, label), model.schema
+    if how in ("fixed", "chance"):
+        return _blind(rule, moments, schema, n if rule.has_chance else 1, seed)
+    if not isinstance(model, DrawsCourses):
+        return follow(rule, moments, schema, _mean_course(model, moments), n=n if rule.has_chance else 1, seed=seed)
+    course, last = _Play(rule, moments, schema, n, seed), len(rule) - 1
+
+    def decide(h: int, state_MC: Floats) -> NDArray[np.float32]:
+        given_MA = course.decide(h, _possible(schema, state_MC)) if h <= last else course.values_MHA[:, -1]
+        return schema.treatments.encode(given_MA)
+
+    row_Q, origin_Q = moments.subject_Q, moments.origin_Q
+    draw = partial(model.draw_courses, moments.panel, row_Q, origin_Q, steps=horizon or len(rule), n=n, seed=seed)
+    drawn = course.played("drawn", draw(decide)[:, :, : len(rule)])
+    common_QHA = schema.treatments.encode(np.stack([drawn.most_common(q).values for q in range(len(moments))]))
+    usual_SQHY = draw(lambda h, _: np.tile(common_QHA[:, min(h, last)], (n, 1)))[:, :, : len(rule)]
+    return replace(drawn, usual_QHY=usual_SQHY.mean(axis=0), usual_variance_QHY=usual_SQHY.var(axis=0, ddof=1))
+
+
+def way_of(rule: Rule, model: FittedModel, label: str = "") -> How:
+    """Return on what a rule is played with a model (spec PLAN-5).
+
+    Raises:
+        UsageError: the rule reads outcomes, and the model predicts no course.
+    """
+    draws_covariates = isinstance(model, DrawsCourses) and model.draws_covariates
+    changing = _changing(model.schema) if draws_covariates else model.schema.outcomes
+    if not rule.reads([variable.name for variable in changing]):
+        return "chance" if rule.has_chance else "fixed"
+    if not isinstance(model, PredictsStepwise) or not model.stepwise:
+        raise _refused(rule, model, label)
+    return "drawn" if isinstance(model, DrawsCourses) else "mean course"
+
+
+def follow(
+    rule: Rule,
+    moments: Moments,
+    schema: PanelSchema,
+    predict: Predict,
+    *,
+    n: int = 1,
+    seed: int = SEED,
+) -> Played:
+    """Play a rule on courses without spread, of a model's means or of a simulator, each step asked for anew."""
+    course = _Play(rule, moments, schema, n, seed)
+    y_MY = moments.panel.outcomes[moments.subject_Q, moments.origin_Q][course.row_M].astype(np.float64)
+    for h in range(len(rule)):
+        course.decide(h, y_MY)
+        if h < len(rule) - 1:
+            asked = np.concatenate(
+                [course.row_M[:, None], course.values_MHA[:, : h + 1].reshape(len(y_MY), -1)], axis=1
+            )
+            kinds, place_M = np.unique(asked, axis=0, return_inverse=True)
+            values = kinds[:, 1:].reshape(len(kinds), h + 1, -1)
+            y_MY = predict(kinds[:, 0].astype(np.int64), values)[place_M.ravel()]
+    return course.played("mean course")
+
+
+def _blind(rule: Rule, moments: Moments, schema: PanelSchema, n: int, seed: int) -> Played:
+    """Play a rule that reads no outcome: what is given is known beforehand, or left to chance alone."""
+    course = _Play(rule, moments, schema, n, seed)
+    unread_MY = np.full((len(course.row_M), len(schema.outcomes)), np.nan)
+    for h in range(len(rule)):
+        course.decide(h, unread_MY)
+    return course.played("chance" if rule.has_chance else "fixed")
+
+
+def _mean_course(model: FittedModel, moments: Moments) -> Predict:
+    """Return what predicts outcomes as the mean over a model's members, whose histories are encoded once."""
+    answer = asks_encoded(moments.panel)
+
+    def predict(row_M: NDArray[np.integer], values_MHA: Levels) -> Floats:
+        members_RMHY = answer(model, ask(model, moments.take(row_M), values_MHA))
+        return np.asarray(members_RMHY[:, :, -1].mean(axis=0, dtype=np.float64))
+
+    return predict
+
+
+def ask(model: FittedModel, moments: Moments, values_QHA: Levels) -> Queries:
+    """Return questions about moments, each under its own levels."""
+    return moments.queries(model.schema.treatments.encode(values_QHA))
+
+
+def _refused(rule: Rule, model: FittedModel, label: str) -> UsageError:
+    read = rule.reads([outcome.name for outcome in model.schema.outcomes])
+    able = ", ".join(name for name, method in METHODS.items() if method.stepwise)
+    return UsageError(
+        f"rule {rule.name!r} reads {', '.join(read)}, and model `{label or model.method}` predicts no course that it "
+        "could act on: each of its steps answers a question of its own",
+        where="--plan",
+        fix=f"ask a model of {able}, or costar with `--decoder structured`; rules that read treatments, statics and "
+        "steps alone work with every method",
+    )

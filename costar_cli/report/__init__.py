@@ -1,0 +1,1 @@
+"""Renderers: figures and pages of answers, searches, evaluations, data and models."""

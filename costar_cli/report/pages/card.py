@@ -1,0 +1,275 @@
+"""The card of a model: what it is, on which data, how well it does, and what it must not be used for."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from costar_cli.data import PanelSchema
+from costar_cli.data.findings import counted, percent
+from costar_cli.data.indication import Indication
+from costar_cli.data.report import DataReport
+from costar_cli.data.schema import labelled, steps_of
+from costar_cli.data.support import Support
+from costar_cli.evaluation import EvaluationReport, PerStep, ReportRow
+from costar_cli.files.lineage import making_text, makings_of
+from costar_cli.inference import Reactions
+from costar_cli.methods.registry import METHODS
+from costar_cli.report.pages.data import report_tables
+from costar_cli.report.pages.page import Item, Page, ReportTable, Section, render
+from costar_cli.report.pages.whatif import lineage
+
+__all__ = ["is_scored", "model_card"]
+
+SHOWN_OF_DATA: Final = ("Subjects and lengths", "Shift from source to target")
+MOST_SHIFTS: Final = 10
+UNKNOWN: Final = "unknown"
+USE: Final = """\
+To estimate what the outcomes of subjects like those of the training data would be over the next {horizon} steps of \
+one {step} under treatment plans that such subjects were given, with bands, and to compare such plans: as one input \
+among others to people who know the subject.
+Its estimates are causal only if everything that drives both treatment and outcome is in the data. `costar whatif \
+--sensitivity` says how strong something hidden would have to be to change a ranking.\
+"""
+MISUSE: Final = """\
+Choosing a treatment without a person who answers for it.
+Plans that the data do not support (red lights), subjects unlike those of the training data, more than {horizon} steps.
+Reading a band as a promise for one subject: it covers its share of new subjects on average, under the treatments that \
+they were given.
+Comparing its errors with those on other data, or of another protocol.\
+"""
+
+
+def model_card(content: Mapping[str, Any], data: DataReport | None, evaluations: Mapping[str, EvaluationReport]) -> str:
+    """Return the page; the same files give the same text.
+
+    Args:
+        content: of the model's file, as `artifact.describe` tells it.
+        data: on the data set that it was trained on, where that is at hand.
+        evaluations: those in which the model was scored, by digest.
+
+    Raises:
+        ValueError: the file does not describe its variables as costar does.
+    """
+    meta, digest = content["meta"], str(content["digest"])
+    schema = PanelSchema.model_validate(meta.get("schema"))
+    method = METHODS.label(str(meta.get("method")))
+    rows = [(report, row) for report in evaluations.values() for row in report.rows if _is_of(row, digest)]
+    words = {"horizon": str(meta.get("horizon")), "step": schema.step}
+    sections = [
+        Section("Model", tables=[ReportTable("", "", ("fact", "value"), tuple(_facts(meta, schema, method)))]),
+        _data(data),
+        _training(meta),
+        _scores(evaluations, digest),
+        _calibration(meta.get("calibration"), rows),
+        _support(meta, schema),
+        _learnt(meta.get("learnt")),
+        Section("Known limits", items=list(_limits(meta, rows, data, doses=bool(schema.treatments.doses)))),
+        Section("Intended use", texts=USE.format(**words).splitlines()),
+        Section("Misuse", items=[Item(text) for text in MISUSE.format(**words).splitlines()]),
+        _lineage(content, evaluations),
+    ]
+    subtitle = f"{method} on {meta.get('dataset_name')}, fitted to the {meta.get('domain')} domain, {digest[:12]}"
+    return render(Page(f"Model card: {method}", subtitle, [section for section in sections if not _is_empty(section)]))
+
+
+def is_scored(report: EvaluationReport, digest: str) -> bool:
+    """Return whether an evaluation scores the model of a digest."""
+    return any(_is_of(row, digest) for row in report.rows)
+
+
+def _is_of(row: ReportRow, digest: str) -> bool:
+    return row.provenance is not None and row.provenance.model_digest == digest
+
+
+def _is_empty(section: Section) -> bool:
+    return not (section.texts or section.items or section.pictures or any(table.rows for table in section.tables))
+
+
+def _facts(meta: Mapping[str, Any], schema: PanelSchema, method: str) -> Iterator[tuple[str, object]]:
+    yield "method", method
+    yield "predicts", ", ".join(labelled(outcome.name, outcome.unit) for outcome in schema.outcomes)
+    yield "predicts up to", steps_of(int(meta.get("horizon") or 1), schema.step)
+    yield "treatments", ", ".join(schema.treatments.all_names)
+    covariates, statics = len(schema.covariates), len(schema.statics)
+    yield "reads", f"{counted(covariates, 'covariate')} and {counted(statics, 'static feature')}, and the past"
+    yield "members", meta.get("members")
+    yield "starts from", meta.get("init")
+    for what in ("trained_on", "selected_on", "calibrated_on"):
+        on = meta.get(what)
+        if isinstance(on, Mapping) and on:
+            yield (
+                what.replace("_", " "),
+                ", ".join(f"{part}: {counted(count, 'subject')}" for part, count in on.items()),
+            )
+
+
+def _data(data: DataReport | None) -> Section:
+    if data is None:
+        return Section("Data", texts=["The data set that the model was trained on is not beside this file."])
+    tables = [table for table in report_tables(data) if table.title in SHOWN_OF_DATA]
+    about = f"The {MOST_SHIFTS} largest differences are shown; `costar inspect --report` of the data set has them all."
+    shown = [ReportTable(t.title, t.note, t.headers, t.rows[:MOST_SHIFTS]) for t in tables]
+    return Section("Data", texts=[about] if len(data.shifts) > MOST_SHIFTS else (), tables=shown)
+
+
+def _training(meta: Mapping[str, Any]) -> Section:
+    stages = [stage for stage in _list(meta.get("stages")) if isinstance(stage, Mapping)]
+    rows = tuple(
+        (str(stage.get("name")), _joined(stage.get("steps")), _joined(stage.get("ended_by"))) for stage in stages
+    )
+    texts = [] if rows else ["Fitted in closed form: no epochs."]
+    validation = meta.get("validation")
+    if isinstance(validation, Mapping):
+        texts.append(
+            f"Validation: RMSE {_number(validation.get('score'))} sd, last value carried forward "
+            f"{_number(validation.get('last_value'))} sd, over {validation.get('horizon')} steps from "
+            f"{_count(validation.get('windows'))} origins."
+        )
+    making = [f"Made with {making_text(making)}." for making in makings_of(meta)]
+    return Section(
+        "Training", texts=[*texts, *making], tables=[ReportTable("", "", ("stage", "updates", "ended by"), rows)]
+    )
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _joined(values: object) -> str:
+    """Return the different values of the members."""
+    return ", ".join(dict.fromkeys(map(str, _list(values))))
+
+
+def _scores(evaluations: Mapping[str, EvaluationReport], digest: str) -> Section:
+    tables = [_score_table(report, digest) for report in evaluations.values()]
+    if not tables:
+        return Section(
+            "Scores", texts=["No evaluation of this model is beside this file: `costar evaluate` makes one."]
+        )
+    return Section("Scores", tables=tables)
+
+
+def _score_table(report: EvaluationReport, digest: str) -> ReportTable:
+    """Return the model's rows, and those that they are compared with: the last value, the simulator where known."""
+    mine = [row for row in report.rows if _is_of(row, digest)]
+    beside = {(row.setup, row.truth) for row in mine}
+    rows = [row for row in report.rows if row in mine or ((row.setup, row.truth) in beside and _is_yardstick(row))]
+    headers = ("set-up", "questions", "model", "average", f"{report.level:.0%} interval", *_taus(report.horizon))
+    unit = report.unit.label or "outcome units"
+    note = (
+        f"RMSE in {unit}, lower is better, mean over members; the interval is over test subjects and excludes what "
+        "another training run would change."
+    )
+    cells = tuple(
+        (row.setup, row.truth, row.label, row.mean.average, _interval(row.lower, row.upper), *row.mean.steps)
+        for row in rows
+    )
+    return ReportTable("", note, headers, cells)
+
+
+def _is_yardstick(row: ReportRow) -> bool:
+    return row.basis == "limit" or row.is_last_value
+
+
+def _taus(horizon: int) -> list[str]:
+    return [f"step {h + 1}" for h in range(horizon)]
+
+
+def _interval(lower: PerStep | None, upper: PerStep | None) -> str:
+    if lower is None or upper is None or lower.average is None or upper.average is None:
+        return "none"
+    return f"{lower.average:.4g} to {upper.average:.4g}"
+
+
+def _number(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, int | float) else UNKNOWN
+
+
+def _count(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else UNKNOWN
+
+
+def _calibration(calibration: object, rows: Sequence[tuple[EvaluationReport, ReportRow]]) -> Section:
+    if not isinstance(calibration, Mapping):
+        return Section("Calibration", texts=["The model has no calibration: it shows no bands."])
+    apart = "" if calibration.get("apart") is True else ", which also selected it: its bands are somewhat too narrow"
+    about = f"Calibrated on {calibration.get('subjects')} {calibration.get('domain')} subjects{apart}."
+    measured = tuple(
+        (row.setup, row.truth, f"{float(level):.0%}", _covered(scores.coverage.average), scores.width.average)
+        for _, row in rows
+        for level, scores in row.calibration.items()
+    )
+    headers = ("set-up", "questions", "band", "covered", "mean width")
+    note = "Measured on the test subjects of the evaluations above, averaged over steps."
+    if any(covered == UNKNOWN for *_, covered, _ in measured):
+        note += f" {UNKNOWN.capitalize()}: too few calibration subjects for such a band, or nothing to score."
+    return Section("Calibration", texts=[about], tables=[ReportTable("", note, headers, measured)])
+
+
+def _covered(share: float | None) -> str:
+    return UNKNOWN if share is None else f"{share:.1%}"
+
+
+def _support(meta: Mapping[str, Any], schema: PanelSchema) -> Section:
+    support = Support.from_meta(meta)
+    items = []
+    if support:
+        items += [Item(f"Never given in training: {lack.told}", "red") for lack in support.unseen(schema.treatments)]
+        items += [Item(f"Never stopped in training: {name}", "amber") for name in support.absorbing(schema.treatments)]
+    practice = meta.get("practice")
+    reliability = _list(practice.get("reliability")) if isinstance(practice, Mapping) else []
+    names = ("treatment", "expected", "observed", "decisions")
+    rows = tuple(
+        (row.get("treatment"), percent(row.get("expected")), percent(row.get("observed")), row.get("decisions"))
+        for row in reliability
+        if isinstance(row, Mapping)
+    )
+    note = "How often held-out subjects were expected to be treated, and were: the model of practice behind the lights."
+    texts = [] if items or rows else ["Not recorded: which treatments the data support is not known."]
+    return Section("Support", texts=texts, tables=[ReportTable("", note, names, rows)], items=items)
+
+
+def _learnt(learnt: object) -> Section:
+    names = ("outcome", "what", "typical", "subjects", "carry_over")
+    rows = tuple(tuple(row.get(name) for name in names) for row in _list(learnt) if isinstance(row, Mapping))
+    headers = ("outcome", "what", "typical", "90 % of subjects", "carry-over")
+    return Section("What it learnt", tables=[ReportTable("", "", headers, rows)])
+
+
+def _limits(
+    meta: Mapping[str, Any],
+    rows: Sequence[tuple[EvaluationReport, ReportRow]],
+    data: DataReport | None,
+    *,
+    doses: bool,
+) -> Iterator[Item]:
+    """Yield what speaks against the model, as far as its file and its evaluations tell."""
+    for warning in _list(meta.get("warnings")):
+        yield Item(str(warning), "warning")
+    for report in {id(report): report for report, _ in rows}.values():
+        mine = {id(row) for _, row in rows}
+        for row, errors in report.losers():
+            if id(row) in mine:
+                yield Item(f"{row.setup}: worse than the last value carried forward ({errors})", "warning")
+    known = Reactions.from_meta(meta)
+    if known is not None and known.matter:
+        yield Item(known.sentence(METHODS.label(str(meta.get("method"))), doses=doses), "warning")
+    suspicions = [suspect.sentence() for suspect in Indication.from_meta(meta)]
+    yield from (Item(suspicion, "warning") for suspicion in suspicions)
+    if stopped := _list(meta.get("stopped_by_budget")):
+        yield Item(f"Training ended at its budget, not by patience, in {', '.join(map(str, stopped))}", "note")
+    if not isinstance(meta.get("calibration"), Mapping):
+        yield Item("No bands: how far single estimates may be off is not known", "warning")
+    if not rows:
+        yield Item("Not scored in any evaluation beside its file", "warning")
+    if meta.get("unlabelled_target_subjects"):
+        yield Item("Its encoder learned from histories of the target, also where it is called zero-shot", "note")
+    for finding in data.findings if data else ():
+        if finding.severity != "note" and finding.problem not in suspicions:
+            yield Item(f"Data: {finding.problem}", "warning")
+    yield Item("It cannot know of confounders that are not in the data", "note")
+
+
+def _lineage(content: Mapping[str, Any], evaluations: Mapping[str, EvaluationReport]) -> Section:
+    parents = {"model": str(content["digest"])} | {f"from {role}": str(d) for role, d in content["parents"].items()}
+    versions = [(f"written by {name}", str(version)) for name, version in content["versions"].items()]
+    return lineage(parents, [*(("evaluation", digest) for digest in evaluations), *versions])

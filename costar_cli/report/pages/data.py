@@ -1,0 +1,166 @@
+"""A data report as tables, and as one HTML page."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from costar_cli.data.findings import Finding, percent
+from costar_cli.data.indication import SEE
+from costar_cli.data.report import DataReport, LevelUse, OutcomeSummary
+from costar_cli.data.schema import labelled, steps_axis, steps_of
+from costar_cli.report.pages.page import Item, Page, ReportTable, Section, render, svg
+
+if TYPE_CHECKING:
+    from costar_cli.inference.overlap import Overlap
+
+__all__ = ["report_page", "report_tables"]
+
+LARGE = 0.25  # standardised differences beyond are usually thought to matter
+MOST_ROWS = 40
+MOMENTS = ("mean", "sd", "minimum", "5 %", "25 %", "median", "75 %", "95 %", "maximum")
+
+
+def report_tables(report: DataReport, overlap: "Overlap | None" = None) -> list[ReportTable]:
+    """Return the tables that have rows, in the order of a reader's questions."""
+    about = (_parts, _missing, _treatments, _doses, _indications, _outcomes, _shifts)
+    made = [table(report) for table in about]
+    made[4:4] = [_overlap(overlap)] if overlap and overlap.weights else []
+    return [table for table in made if table.rows]
+
+
+def _parts(report: DataReport) -> ReportTable:
+    names = list(dict.fromkeys(name for part in report.parts for name in part.queries))
+    headers = ("part", "subjects", "steps", "shortest", "median", "longest", *names)
+    rows = tuple(
+        (p.part, p.subjects, p.steps, p.shortest, p.median, p.longest, *(p.queries.get(name) for name in names))
+        for p in report.parts
+    )
+    note = f"Lengths in {steps_axis(report.step)}; further columns count queries."
+    return ReportTable("Subjects and lengths", note, headers, rows)
+
+
+def _missing(report: DataReport) -> ReportTable:
+    parts = list(dict.fromkeys(part for missing in report.missing for part in missing.by_part))
+    headers = ("variable", "missing", "from the past", "from source-train", *parts)
+    rows = tuple(
+        (m.variable, percent(m.share), m.carried, m.learned, *(percent(m.by_part.get(part)) for part in parts))
+        for m in report.missing
+    )
+    note = (
+        "Values that were missing and were filled in: with the subject's last value, else with source-train's mean. "
+        "Filled-in outcomes are not used as targets."
+    )
+    return ReportTable("Missing values", note, headers, rows)
+
+
+def _treatments(report: DataReport) -> ReportTable:
+    domains = list(dict.fromkeys(use.domain for use in report.treatments))
+    by_level: dict[tuple[str, str], dict[str, LevelUse]] = {}
+    for use in report.treatments:
+        by_level.setdefault((use.treatment, use.level), {})[use.domain] = use
+    rows = tuple(
+        (treatment, level, *(percent(uses[domain].share) if domain in uses else None for domain in domains))
+        for (treatment, level), uses in by_level.items()
+    )
+    note = "Share of the decisions (steps that have a next one) with each level; the first level is the reference."
+    return ReportTable("Treatments", note, ("treatment", "level", *domains), rows)
+
+
+def _overlap(overlap: "Overlap") -> ReportTable:
+    """Return the weights with which a marginal structural model would undo the policy, and what is said of them."""
+    rows = tuple(
+        (domain, h, step["mean"], step["largest"], percent(step["effective_share"]))
+        for domain, steps in overlap.weights.items()
+        for h, step in enumerate(steps, start=1)
+    )
+    note = (
+        "Inverse probability weights of the treatments in the training parts, by predicted step: a mean far from 1 or "
+        "large weights mean that some histories all but settle the treatment; the effective sample is the share of "
+        "equally weighted decisions that the clipped ones are worth."
+    )
+    never = [f"Never given in {domain}: {', '.join(what)}." for domain, what in overlap.never.items() if what]
+    warned = [f"In {domain}: {words}." for domain, lines in overlap.warnings.items() for words in lines]
+    headers = ("domain", "predicted step", "mean weight", "largest weight", "effective sample")
+    return ReportTable("Overlap", " ".join([note, *never, *warned]), headers, rows)
+
+
+def _indications(report: DataReport) -> ReportTable:
+    headers = ("treatment", "outcome", "begun by", "outcome before", "estimated effect", "the pattern")
+    rows = tuple(
+        (
+            i.treatment,
+            labelled(i.outcome, i.unit),
+            i.begun,
+            str(i.before),
+            str(i.effect),
+            "yes" if i.is_suspect else "no",
+        )
+        for i in report.indications
+    )
+    note = (
+        "By how much an outcome was higher where a treatment was begun than where it was not, before that, and by how "
+        "much on the next step given the history (linear regression); 99 % intervals, clustered. Where both have the "
+        f"same sign, that is the pattern of confounding by indication, not a proof of it (see {SEE})."
+    )
+    return ReportTable("Treatments and the outcome before them", note, headers, rows)
+
+
+def _doses(report: DataReport) -> ReportTable:
+    note = "Treatments that are numbers, at the decisions that give one: a share of all."
+    return ReportTable("Doses", note, ("dose", "unit", "domain", "given", *MOMENTS), _moments(report.doses))
+
+
+def _moments(summaries: Sequence[OutcomeSummary]) -> tuple[tuple[object, ...], ...]:
+    return tuple((o.outcome, o.unit, o.domain, percent(o.observed), o.mean, o.sd, *o.quantiles) for o in summaries)
+
+
+def _outcomes(report: DataReport) -> ReportTable:
+    note = "Over the steps where the outcome was observed; other steps are used neither for training nor for scoring."
+    return ReportTable("Outcomes", note, ("outcome", "unit", "domain", "observed", *MOMENTS), _moments(report.outcomes))
+
+
+def _shifts(report: DataReport) -> ReportTable:
+    headers = ("variable", "role", "source mean", "source sd", "target mean", "target sd", "difference")
+    rows = tuple(_shift_rows(report))
+    more = f" The {MOST_ROWS} largest of {len(report.shifts)}." if len(report.shifts) > MOST_ROWS else ""
+    note = (
+        "Standardised mean difference: target minus source, in pooled standard deviations, over all observed steps. "
+        f"Values beyond ±{LARGE} are usually considered large.{more}"
+    )
+    return ReportTable("Shift from source to target", note, headers, rows)
+
+
+def _shift_rows(report: DataReport) -> Iterator[tuple[object, ...]]:
+    for shift in report.shifts[:MOST_ROWS]:
+        difference = "not defined" if shift.difference is None else f"{shift.difference:+.2f}"
+        moments = (shift.source_mean, shift.source_sd, shift.target_mean, shift.target_sd)
+        yield (shift.variable, shift.role, *moments, difference)
+
+
+def report_page(report: DataReport, overlap: "Overlap | None" = None) -> str:
+    """Return the page; the same report gives the same text."""
+    from costar_cli.report.figures.data_report.charts import figures  # noqa: PLC0415 - matplotlib only where something is drawn
+
+    pictures = {title: svg(figure, name) for name, title, figure in figures(report, overlap)}
+    subjects = sum(part.subjects for part in report.parts)
+    digest = f", data set {report.digest[:12]}" if report.digest else ""
+    sections = [
+        Section(
+            table.title,
+            texts=[table.note],
+            pictures=[pictures[table.title]] if table.title in pictures else (),
+            tables=[replace(table, title="", note="")],
+        )
+        for table in report_tables(report, overlap)
+    ]
+    subtitle = f"{subjects:,} subjects, {steps_of(report.horizon, report.step)} predicted{digest}"
+    return render(Page(f"Data report: {report.name}", subtitle, [*sections, _findings(report.findings)]))
+
+
+def _findings(findings: Sequence[Finding]) -> Section:
+    about = (
+        "Findings of the check before training, on the training parts. Weak overlap means that a level is hardly ever "
+        "given in some range of the outcome: estimates there are extrapolations."
+    )
+    items = [Item(f"{f.where}: {f.problem}" if f.where else f.problem, f.severity, f.fix or "") for f in findings]
+    return Section("Findings", texts=[about, *([] if items else ["No findings."])], items=items)

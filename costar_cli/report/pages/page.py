@@ -1,0 +1,128 @@
+"""What a page consists of, and its HTML: no scripts, nothing loaded from elsewhere, every text escaped."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from costar_cli.reporting import plain
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from markupsafe import Markup
+    from matplotlib.figure import Figure
+
+__all__ = ["Item", "Page", "ReportTable", "Section", "lights_mean", "render", "svg"]
+
+LONG: Final = 48  # letters of a cell that may be broken into lines
+Tag = Literal["", "error", "warning", "note", "red", "amber", "green"]
+
+
+def lights_mean(what: str, *, precision: bool) -> str:
+    """Return what the lights of `what` mean, where precision is judged and where practice alone decides."""
+    often = "subjects like this one received such treatment often enough"
+    green, or_imprecise = f"{often}; precision is not judged", ""
+    if precision:
+        green, or_imprecise = f"the model says how far it may be off, and {often}", ", or the answer imprecise"
+    return f"Green: {green}. Amber: such treatment is rare{or_imprecise}. Red: the data do not support the {what}."
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTable:
+    """A table with its title, and a sentence on how to read it."""
+
+    title: str
+    note: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+
+    def style(self, column: int) -> "Markup":
+        """Return the attribute of a column's cells: numbers stand on the right, long texts take several lines."""
+        from markupsafe import Markup  # noqa: PLC0415 - only where a page is made
+
+        values = [row[column] for row in self.rows]
+        if all(map(_is_number, values)):
+            return Markup(' class="n"')
+        return Markup(' class="long"') if any(len(str(value)) > LONG for value in values) else Markup("")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A line of a list: what it is about (a severity or a light), its text, and what else to say."""
+
+    text: str
+    tag: Tag = ""
+    more: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a page: texts, pictures, tables and a list, in this order; what is empty is not shown."""
+
+    title: str
+    texts: Sequence[str] = ()
+    pictures: "Sequence[Markup]" = ()
+    tables: Sequence[ReportTable] = ()
+    items: Sequence[Item] = ()
+
+    @property
+    def anchor(self) -> str:
+        """Return what links call it."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page: its title, a line of facts below, and its sections."""
+
+    title: str
+    subtitle: str
+    sections: Sequence[Section]
+
+
+def render(page: Page) -> str:
+    """Return a page as HTML; the same page gives the same text."""
+    return f"{_template().render(page=page)}\n"
+
+
+def svg(drawn: "Figure", name: str) -> "Markup":
+    """Return a figure as an element of a page; `name` keeps its ids its own."""
+    from markupsafe import Markup  # noqa: PLC0415 - only where a page is made
+
+    from costar_cli.report.figures.style import as_svg  # noqa: PLC0415 - matplotlib
+
+    return Markup(as_svg(drawn, name))  # noqa: S704 - matplotlib's own, which escapes the texts in it
+
+
+@cache
+def _template() -> "Template":
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - only where a page is made
+
+    pages = Environment(
+        loader=PackageLoader("costar_cli.report.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return pages.get_template("page.html.jinja")
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a template writes
+    """Return a value as pages show it: without control characters, or any that turn the line around."""
+    if hasattr(value, "__html__"):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return plain(f"{value:,}" if isinstance(value, int) else value)
+
+
+def _is_number(value: object) -> bool:
+    text = "0" if value is None or isinstance(value, int | float) else str(value)
+    return text.lstrip("+-")[:1].isdigit() or text == "not defined"

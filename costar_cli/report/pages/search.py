@@ -1,0 +1,187 @@
+"""The page of a search: what was searched, the best plans, how sure it is which is best, and what was left out."""
+
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from typing import Final
+
+import numpy as np
+
+from costar_cli.data.findings import counted, percent
+from costar_cli.data.schema import labelled, step_word, steps_of
+from costar_cli.inference import RANGE
+from costar_cli.plans.words import in_words
+from costar_cli.questions.search import SearchReport
+from costar_cli.questions.search.report import SHOWN, Row
+from costar_cli.questions.tables import decimals_of, estimate_text
+from costar_cli.report.pages.page import Item, Page, ReportTable, Section, lights_mean, render, svg
+from costar_cli.report.pages.whatif import SIGNS, lineage
+
+__all__ = ["how_sure", "rank_table", "search_page"]
+
+NOTABLE: Final = 0.1  # probability of being best from which a plan is named that the table does not show
+BY = {
+    "estimate": "Plans are ranked by their estimate.",
+    "upper": "Plans are ranked by the upper limit of their interval.",
+    "lower": "Plans are ranked by the lower limit of their interval.",
+}
+ABOUT_CHANCES = (
+    "The probability of being best is among the plans that were compared, from joint draws: in each, the subject has "
+    "the same parameters and the same chance under all plans. It says nothing of plans that were not compared."
+)
+ABOUT_LUCK = (
+    "A plan that is best of many is partly best by luck, so that its estimate is rather too good. Estimates hold only "
+    "if everything that drives both treatment and outcome is in the data. This is not a guarantee for any one subject."
+)
+
+
+def search_page(report: SearchReport, parents: Mapping[str, str], figure_name: str = "search") -> str:
+    """Return the page of one subject's search; the same report gives the same text.
+
+    Args:
+        report: the answer.
+        parents: digests of the data set and the model, by role.
+        figure_name: keeps the ids of the figure its own.
+    """
+    from costar_cli.report.figures.search import draw_search  # noqa: PLC0415 - matplotlib only where something is drawn
+
+    answer, word = report.answers[0], step_word(report.schema.step)
+    part = f"{answer.part}, " if answer.part else ""
+    subtitle = f"{report.dataset}, {part}known up to {word} {answer.when} of {answer.length - 1}, by {report.label}"
+    sections = [
+        Section("Question", texts=list(_question(report))),
+        Section("Best plans", pictures=[svg(draw_search(report), figure_name)], tables=[_ranked(report)]),
+        Section("How sure is it?", texts=[*map(_sentence, how_sure(report)), *_meaning(report)]),
+        Section("What was left out, and why", texts=list(_left_out(report))),
+        _doubts(report),
+        lineage(parents),
+    ]
+    return render(Page(f"Search: subject {answer.name}", subtitle, sections))
+
+
+def rank_table(report: SearchReport) -> tuple[list[str], list[list[object]]]:
+    """Return a row per plan of the first subject: rank, plan in words, objective, difference, chance of being best."""
+    rows = report.rows(report.answers[0])
+    headers = ["", "plan", "objective", "difference", "best with"]
+    for at, limit, kind in ((2, "lower", report.objective_kind), (3, "difference_lower", report.difference_kind)):
+        what = kind if kind == RANGE else f"{100 * report.question.level:g} %"
+        headers[at] += f" ({what})" * any(row[limit] is not None for row in rows)
+    lines = [_line(row, report.reference, _decimals(report)) for row in rows]
+    survival = [percent(row.get("survival")) for row in rows]
+    if any(survival):
+        headers.append("survival")
+        lines = [[*line, text] for line, text in zip(lines, survival, strict=True)]
+    return headers, lines
+
+
+def how_sure(report: SearchReport) -> Iterator[str]:
+    """Yield margin, expected regret, and how many plans cannot be told from the best."""
+    best, decimals = report.answers[0].best, _decimals(report)
+    if not best.found:
+        yield f"{best.why}: add --unsupported to see the others"
+        return
+    margin, sd = best.margin
+    if best.found and best.difference_M[0] == 0 and np.array_equal(best.values_MHA[0], best.values_MHA[-1]):
+        yield f"no plan is estimated to be better than {report.reference}"
+    if best.found > 1:
+        spread = f" (sd {margin_text(sd, decimals)})" if isfinite(sd) else ""
+        yield f"the best is estimated to be better than the second by {margin_text(margin, decimals)}{spread}"
+    if isfinite(best.regret):
+        others = best.alike - 1
+        told = (
+            f"{others} other{'s' * (others > 1)} cannot be told from it" if others else "all others can be told from it"
+        )
+        if best.no_level:
+            told = "nothing measures which of the others can be told from it"
+        loses = f"choosing it loses {margin_text(best.regret, decimals)} on average"
+        yield f"of the {best.found} best plans, {told}; {loses}, by {report.question.draws:,} joint draws"
+        hidden_P = best.probability_P[SHOWN:]
+        if hidden_P.max(initial=0) >= NOTABLE:
+            likely = SHOWN + int(hidden_P.argmax())
+            words = in_words(report.schema, best.values_MHA[likely], report.answers[0].origin)
+            yield f"not among the first {SHOWN}, but best with {100 * best.probability_P[likely]:.0f} %: {words}"
+
+
+def margin_text(value: float, decimals: int) -> str:
+    """Return a number with so many decimals, or what is not 0 with as many as show it."""
+    text = f"{value:.{decimals}f}"
+    return text if value == 0 or float(text) else f"{value:.1g}"
+
+
+def _line(row: Row, reference: str, decimals: int) -> list[object]:
+    objective = {"estimate": row["objective"], **{name: row[name] for name in ("lower", "upper", "support")}}
+    apart = {"estimate": row["difference"], "lower": row["difference_lower"], "upper": row["difference_upper"]}
+    chance = row["probability_best"]
+    share = f"{100 * chance:.0f} %" if isinstance(chance, float) else None
+    difference = estimate_text(apart, decimals) if row["rank"] else None
+    return [row["rank"] or reference, row["plan"], estimate_text(objective, decimals), difference, share]
+
+
+def _decimals(report: SearchReport) -> int:
+    return decimals_of(row[name] for row in report.rows(report.answers[0]) for name in ("objective", "difference"))
+
+
+def _question(report: SearchReport) -> Iterator[str]:
+    question, schema = report.question, report.schema
+    steps = steps_of(question.candidates.steps, schema.step)
+    yield f"Which treatment plan over the next {steps} is best for this subject: {question.objective.text}?"
+    outcomes = [schema.outcomes[y] for y in sorted({y for _, y in question.objective.concerns})]
+    yield f"The objective reads {', '.join(labelled(one.name, one.unit) for one in outcomes)}. {BY[question.by]}"
+    if limits := question.candidates.constraints.texts:
+        words = (
+            " ".join([flag.strip("-").replace("-", " "), what]) for flag, what in (x.split(" ", 1) for x in limits)
+        )
+        yield f"Constraints: {', '.join(words)}."
+
+
+def _ranked(report: SearchReport) -> ReportTable:
+    headers, rows = rank_table(report)
+    ranked = report.rows(report.answers[0])
+    lights = [row["support"] for row in ranked]
+    unit = f"Objective in {report.question.objective.unit}." if report.question.objective.unit else ""
+    level = f"{100 * report.question.level:g} %"
+    why = report.why_no_intervals
+    limits = f"In brackets: the {level} interval." if report.objective_kind != RANGE else ""
+    limits = f"No intervals: {why}." if why else limits
+    if RANGE in (report.objective_kind, report.difference_kind):
+        of = "" if report.objective_kind == RANGE else ", of differences"
+        limits = f"{limits} In brackets{of}: the {RANGE}, which has no level.".strip()
+    signs = [meaning for light, meaning in SIGNS.items() if light in lights]
+    note = " ".join([unit, limits, f"Differences are from {report.reference}.", *signs]).strip()
+    lit = tuple((*row, light) for row, light in zip(rows, lights, strict=True))
+    return ReportTable("", note, ("rank", *headers[1:], "light"), lit)
+
+
+def _meaning(report: SearchReport) -> Iterator[str]:
+    best = report.answers[0].best
+    if best.found and isfinite(best.probability_P[0]):
+        yield ABOUT_CHANCES
+    if (best.light_M >= 0).any():
+        yield lights_mean("plan", precision=report.judges_precision)
+    yield ABOUT_LUCK
+
+
+def _left_out(report: SearchReport) -> Iterator[str]:
+    """Yield how many plans were looked at, and what kept the others out; the report's own notes say it."""
+    answer, question = report.answers[0], report.question
+    yield f"{counted(answer.best.considered, 'plan')} had their objective estimated for this subject."
+    if question.unsupported:
+        yield "Plans that the data do not support were considered, too (--unsupported)."
+    elif question.candidates.constraints.only is None:
+        yield "Treatments that no training subject received are not among the choices."
+    if answer.best.left_out and not question.unsupported:
+        left = counted(answer.best.left_out, "plan")
+        why = "the prediction is too imprecise, or " * report.judges_precision
+        why += "a step of them is one that practice hardly ever takes"
+        are = "is" if answer.best.left_out == 1 else "are"
+        yield f"{left} with a better estimate {are} left out, since the data do not support them: {why}."
+    compared = counted(answer.best.found, "plan")
+    yield f"Of what was left, the best {compared} were compared closely, and the table shows the first of them."
+
+
+def _doubts(report: SearchReport) -> Section:
+    items = [Item(warning, "warning") for warning in report.warnings] + [Item(note, "note") for note in report.notes]
+    return Section("Warnings and notes", texts=[] if items else ["None."], items=items)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

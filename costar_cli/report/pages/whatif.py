@@ -1,0 +1,217 @@
+"""The page of a what-if question: what was asked, the answer as figure and table, and how far to trust it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from costar_cli.config.version import VERSION
+from costar_cli.data.schema import labelled, step_axis, step_word, steps_of
+from costar_cli.inference import LIGHTS, RANGE
+from costar_cli.questions.answers import ModelAnswers
+from costar_cli.questions.notes import notes_on_bands, what_bands_cover
+from costar_cli.questions.report import WhatIfReport
+from costar_cli.questions.tables import answer_table, light_reasons, survival_table
+from costar_cli.report.figures.whatif import draw_whatif
+from costar_cli.report.pages.page import Item, Page, ReportTable, Section, Tag, lights_mean, render, svg
+
+__all__ = ["SIGNS", "lineage", "subjects_page", "whatif_page"]
+
+MOST_HISTORY: Final = 20  # steps before the origin that the page lists
+COVERS: Final = (
+    "A band of {level} covers {level} of new subjects on average, at each step, for subjects like those on whom it was "
+    "calibrated, under the treatments that such subjects were given. It is not a guarantee for any one subject, "
+    "and unreliable just before an absorbing event or without history."
+)
+BEYOND: Final = (
+    "For plans that nobody would have followed, for another population, and where something that is not in the data "
+    "drives both treatment and outcome, there is no such guarantee. Differences between plans compare one subject with "
+    "itself, at the same time."
+)
+NO_BANDS: Final = (
+    "No band is shown: {why}. How far the estimates may be off is not known from this page.",
+    "Estimates hold only if everything that drives both treatment and outcome is in the data.",
+)
+ABOUT_SURVIVAL: Final = (
+    "How likely the series is to go on through each step, from mean hazards over possible courses. Outcomes are those "
+    "of a subject whose series goes on: read the two together."
+)
+SIGNS: Final = {
+    "amber": "? behind a number: hardly supported by the data.",
+    "red": "! behind a number: not supported by the data.",
+}
+
+
+def whatif_page(report: WhatIfReport, parents: Mapping[str, str], figure_name: str = "answer") -> str:
+    """Return the page; the same report gives the same text.
+
+    Args:
+        report: the answer.
+        parents: digests of the data set and the models, by role.
+        figure_name: keeps the ids of the figure its own.
+    """
+    history, word = report.history, step_word(report.schema.step)
+    origin = history.when(history.origin)
+    subtitle = f"{report.dataset}, {history.part}, known up to {word} {origin} of {history.length - 1}"
+    sections = [
+        *_about(report, figure_name),
+        _bands(report),
+        _doubts([report]),
+        Section("History", texts=[f"What the models know: the last {MOST_HISTORY} steps."], tables=[_history(report)]),
+        lineage(parents),
+    ]
+    return render(Page(f"What if: subject {history.name}", subtitle, sections))
+
+
+def subjects_page(reports: Sequence[WhatIfReport]) -> str:
+    """Return one page about several subjects: of each question, answer and support, then what holds for all."""
+    sections: list[Section] = []
+    for i, report in enumerate(reports):
+        whose = f"Subject {report.history.name}"
+        whose += f" from {report.history.when(report.history.origin)}"
+        sections += [replace(part, title=f"{whose}: {part.title.lower()}") for part in _about(report, f"answer-{i}")]
+    first = reports[0]
+    sections += [_bands(first), _doubts(reports), lineage(first.parents)]
+    return render(Page(f"What if: {len(reports)} subjects", first.dataset, sections))
+
+
+def _about(report: WhatIfReport, figure_name: str) -> list[Section]:
+    """Return what is asked about a subject, the answer, and whether the data support it."""
+    return [
+        Section("Question", texts=_question(report), tables=[_plans(report), *_given(report)]),
+        Section("Answer", pictures=[svg(draw_whatif(report), figure_name)], tables=list(_answers(report))),
+        _support(report),
+    ]
+
+
+def lineage(parents: Mapping[str, str], rows: Sequence[tuple[str, str]] = ()) -> Section:
+    """Return the section that says of which files a page tells."""
+    own = (*parents.items(), *rows, ("costar", VERSION))
+    about = "Digests of the files that this page shows: `costar verify FILE` and `costar inspect FILE` print them."
+    return Section("Lineage", texts=[about], tables=[ReportTable("", "", ("what", "digest or version"), tuple(own))])
+
+
+def _question(report: WhatIfReport) -> list[str]:
+    outcomes = ", ".join(labelled(outcome.name, outcome.unit) for outcome in report.schema.outcomes)
+    steps = steps_of(max(len(plan) for plan in report.plans), report.schema.step)
+    asked = f"What would {outcomes} of this subject be over the next {steps} under each of these plans?"
+    compared = f"Differences are from plan {report.reference}." if len(report.plans) > 1 else ""
+    return [f"{asked} {compared}".strip()]
+
+
+def _plans(report: WhatIfReport) -> ReportTable:
+    return ReportTable("", "", ("plan", "in words"), tuple(report.plans_in_words().items()))
+
+
+def _given(report: WhatIfReport) -> Iterator[ReportTable]:
+    """Yield what rules gave on the courses of each model."""
+    for model in report.models:
+        by = f", by {model.label}" if len(report.models) > 1 else ""
+        given = tuple(report.rules_in_words(model).items())
+        yield ReportTable(f"What rules gave{by}" if given else "", "", ("rule", "gives"), given)
+
+
+def _answers(report: WhatIfReport) -> Iterator[ReportTable]:
+    """Yield estimates, then differences, of each model and outcome, and survival."""
+    truth = " Beside each estimate stands the simulator's truth." if report.truth is not None else ""
+    for model in report.models:
+        for outcome in report.schema.outcomes:
+            what = f"{labelled(outcome.name, outcome.unit)}, by {model.heading}"
+            for differences in (False, True)[: 1 + (len(report.plans) > 1)]:
+                title = f"{what}: difference from plan {report.reference}" if differences else what
+                headers, rows = answer_table(report, model, outcome.name, differences=differences)
+                limits = ", ".join(f"{100 * level:g} %" for level in report.shown_levels(model))
+                note = f"In brackets: the {limits} band." if limits else ""
+                of_range = f"In brackets: the {RANGE}, which has no level." * (model.difference_kind == RANGE)
+                ends = {str(cell)[-2:] for row in rows for cell in row}
+                signs = [meaning for meaning in SIGNS.values() if f" {meaning[0]}" in ends]
+                note = " ".join([of_range if differences else f"{note}{truth}", *signs]).strip()
+                yield ReportTable(title, note, tuple(headers), tuple(map(tuple, rows)))
+        if model.goes_on:
+            headers, rows = survival_table(report, model)
+            title = f"No {' or '.join(model.goes_on.names)} so far, by {model.heading}"
+            yield ReportTable(title, ABOUT_SURVIVAL, tuple(headers), tuple(map(tuple, rows)))
+
+
+def _is_lit(report: WhatIfReport) -> bool:
+    return any(model.plan_lights for model in report.models)
+
+
+def _support(report: WhatIfReport) -> Section:
+    """Return whether the data support the plans, and why not."""
+    title = "Do the data support the plans?"
+    if not _is_lit(report):
+        return Section(title, texts=["These models do not know which treatments the data support: fit them again."])
+    precision = any(lights.judges_precision for model in report.models for lights in model.plan_lights or ())
+    return Section(
+        title,
+        texts=[lights_mean("answer, which is an extrapolation", precision=precision)],
+        tables=[_lights(report, model) for model in report.models if model.plan_lights],
+        items=[Item(line, _tag(line)) for model in report.models for line in light_reasons(report, model)],
+    )
+
+
+def _lights(report: WhatIfReport, model: ModelAnswers) -> ReportTable:
+    horizon, origin = max(len(plan) for plan in report.plans), report.history.origin
+    word = step_word(report.schema.step)
+    headers = ("plan", "steps like practice", *(f"{word} {origin + h}" for h in range(horizon)))
+    rows = tuple(
+        (plan.name, f"{100 * lights.like_practice:.0f} %", *lights.worst, *[""] * (horizon - len(lights.worst)))
+        for plan, lights in zip(report.plans, model.plan_lights or (), strict=True)
+    )
+    return ReportTable(model.heading if len(report.models) > 1 else "", "", headers, rows)
+
+
+def _tag(line: str) -> Tag:
+    """Return the light that a reason speaks of."""
+    return "red" if f", {LIGHTS[2]} from " in line else "amber"
+
+
+def _bands(report: WhatIfReport) -> Section:
+    """Return what bands cover, and the notes on those of this report; or that there are none, and why."""
+    title = "What the bands mean"
+    particular = set(notes_on_bands(report)) - set(what_bands_cover(report))
+    own = [Item(note, "note") for note in report.notes if note in particular]
+    shown = _shown(report, report.levels) or _shown(
+        report, report.drawn_levels
+    )  # a figure may have its inner band alone
+    if shown:
+        levels = " or ".join(f"{100 * level:g} %" for level in shown)
+        return Section(title, texts=[COVERS.format(level=levels), BEYOND], items=own)
+    why = ", ".join(dict.fromkeys(report.interval_kind_of(model) for model in report.models))
+    return Section(title, texts=[text.format(why=why) for text in NO_BANDS], items=own)
+
+
+def _shown(report: WhatIfReport, levels: Sequence[float]) -> list[float]:
+    """Return the levels at which any model has a band."""
+    found = {level for model in report.models for level in report.shown_levels(model, levels)}
+    return [level for level in levels if level in found]
+
+
+def _doubts(reports: Sequence[WhatIfReport]) -> Section:
+    """Return warnings and notes, each once, but those on bands, which have a section of their own."""
+    warnings, notes = dict[str, None](), dict[str, None]()
+    for report in reports:
+        on_bands = set(notes_on_bands(report))
+        warnings |= dict.fromkeys(report.warnings)
+        notes |= dict.fromkeys(note for note in report.notes if note not in on_bands)
+    items = [*(Item(warning, "warning") for warning in warnings), *(Item(note, "note") for note in notes)]
+    return Section("Warnings and notes", texts=[] if items else ["None."], items=items)
+
+
+def _history(report: WhatIfReport) -> ReportTable:
+    history, encoding = report.history, report.schema.treatments
+    first = max(0, history.origin + 1 - MOST_HISTORY)
+    headers = (
+        step_axis(report.schema.step),
+        *(labelled(outcome.name, outcome.unit) for outcome in report.schema.outcomes),
+        "treatment given",
+    )
+    rows = tuple(
+        (
+            history.when(t),
+            *(None if value != value else float(value) for value in history.outcomes[t]),  # noqa: PLR0124 - NaN
+            encoding.describe(history.treatments[t]) if t < history.origin else "",
+        )
+        for t in range(first, history.origin + 1)
+    )
+    return ReportTable("", "", headers, rows)

@@ -1,0 +1,224 @@
+"""One sink for everything that costar says: results on stdout, all else on stderr, one document under `--json`."""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from costar_cli.errors import (
+    CostarError,
+    ExitCode,
+    InterruptedRunError,
+    TerminatedRunError,
+    Termination,
+    as_costar_error,
+)
+from costar_cli.reporting import launched, plain
+from costar_cli.reporting.tables import render_table
+from costar_cli.reporting.text import columns_of, dump_json, paint
+
+DOCUMENT_VERSION = "1.0"  # of schemas/documents.json: additions make it 1.1
+
+
+class Output:
+    """What one run of one verb says, to a person or to a script.
+
+    People read tables and `wrote` lines on stdout, and everything else on stderr. Under `--json` stdout holds exactly
+    one document, also on failure (stderr still has the message). Under `--quiet` stderr has only warnings and errors.
+
+    Args:
+        verb: the verb as typed, for example `simulate tumor`.
+        json: print one JSON document instead of text.
+        quiet: say nothing but results, warnings and errors.
+    """
+
+    def __init__(self, verb: str = "", *, json: bool = False, quiet: bool = False) -> None:
+        self.json = json
+        self.quiet = quiet
+        self.debug = False
+        self.finished = False
+        self.warnings: list[str] = []
+        self._closing: list[Callable[[], None]] = []
+        self._document: dict[str, Any] = {"verb": verb, "status": "failed", "workspace": None}
+        self._document |= {"inputs": {}, "outputs": {}, "config": {}, "result": None, "next": []}
+
+    def begin(self, verb: str, *, json: bool, quiet: bool, workspace: Path | None = None) -> None:
+        """Take the verb's own flags, once they are parsed."""
+        self.json = self.json or json
+        self.quiet = quiet
+        self._document |= {"verb": verb, "workspace": None if workspace is None else str(workspace)}
+
+    def config(self, values: Mapping[str, Any]) -> None:
+        """Record the resolved settings and who set them."""
+        self._document["config"] = dict(values)
+
+    def read(self, role: str, path: Path, digest: str = "", kind: str = "") -> None:
+        """Say which file the verb reads."""
+        self._document["inputs"][role] = {"path": str(path), "kind": kind or role, "digest": digest}
+        self._aside("read", f"{path}  {_identity(kind or role, digest)}", "dim")
+
+    def wrote(self, role: str, path: Path, digest: str = "", kind: str = "") -> None:
+        """Say which file the verb wrote; this is a result."""
+        self._document["outputs"][role] = {"path": str(path), "kind": kind or role, "digest": digest}
+        self._result(f"{paint('wrote', 'green', sys.stdout)}  {_line(path)}  {_identity(kind or role, digest)}")
+
+    def up_to_date(self, role: str, path: Path, digest: str = "") -> None:
+        """Say that the output is there already, made from the same inputs and settings."""
+        self._document["outputs"][role] = {"path": str(path), "kind": role, "digest": digest}
+        self._result(f"{paint('up to date', 'green', sys.stdout)}  {_line(path)}  {_identity(role, digest)}")
+
+    def text(self, *lines: str) -> None:
+        """Print lines of the result for people; nothing under `--json`."""
+        self._result(*map(plain, lines))
+
+    def _result(self, *lines: str) -> None:
+        """Print lines that are made of `plain` texts, painted or not."""
+        if not self.json:
+            _write(sys.stdout, "".join(f"{line}\n" for line in lines))
+
+    def table(
+        self,
+        headers: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        title: str = "",
+        *,
+        keys: int = 0,
+        together: int = 1,
+    ) -> None:
+        """Print a table of the result for people; nothing under `--json`.
+
+        With `keys`, the number of columns that say what a row is, a table too wide for the terminal is split in blocks,
+        where so many columns stay `together`.
+        """
+        first, *rest = render_table(headers, rows, width=columns_of(sys.stdout), keys=keys, together=together)
+        if title:
+            self._result(paint(_line(title), "bold", sys.stdout))
+        self._result(paint(first, "dim", sys.stdout), *rest)
+
+    def next(self, *commands: str) -> None:
+        """Suggest what to do next."""
+        self._document["next"].extend(commands)
+        for command in commands:
+            self._aside("next", f"{command}", "cyan")
+
+    def note(self, message: str) -> None:
+        """Say something that a person may want to know."""
+        self._aside("note", message, "dim")
+
+    def progress(self, message: str) -> None:
+        """Say how far the work is; under `--json`, too, so that a log shows that it goes on."""
+        if not self.quiet:
+            _write(sys.stderr, f"{paint('progress', 'dim', sys.stderr)}  {_line(message)}\n")
+
+    def at_close(self, stop: Callable[[], None]) -> None:
+        """Have something stopped when the run ends, however it ends."""
+        self._closing.append(stop)
+
+    def close(self) -> None:
+        """Stop what runs beside the verb."""
+        while self._closing:
+            self._closing.pop()()
+
+    def warn(self, message: str) -> None:
+        """Say something that may make the result wrong; it is also recorded in the document."""
+        self.warnings.append(message)
+        _write(sys.stderr, f"{paint('warning:', 'yellow', sys.stderr)} {_line(message)}\n")
+
+    def keep(self, result: object) -> None:
+        """Record what was found so far: it is in the document even if the verb ends with an error."""
+        self._document["result"] = result
+
+    def done(self, result: object, *, status: str = "done") -> None:
+        """End the verb: under `--json`, print the document."""
+        self._finish(status, result=result)
+
+    def fail(self, error: CostarError, *, verb: str = "", status: str = "failed") -> None:
+        """End the verb with an error: message on stderr, or the document on stdout."""
+        self._document["verb"] = self._document["verb"] or verb
+        _write(sys.stderr, "".join(f"{line}\n" for line in _explain(error)))
+        self._finish(status, error=error.to_json())
+
+    def _finish(self, status: str, *, result: object = None, error: Mapping[str, object] | None = None) -> None:
+        Termination.tell()
+        if self.json and not self.finished:
+            name = "error" if error else str(self._document["verb"]).replace(" ", ".")
+            schema = {"name": f"costar.{name}", "version": DOCUMENT_VERSION}
+            document = {"schema": schema, **self._document, "status": status, "warnings": self.warnings, "error": error}
+            if result is not None:
+                document["result"] = result
+            _write(sys.stdout, dump_json(document) + "\n")
+        self.finished = True
+        Termination.told(ExitCode.OK if error is None else cast(int, error["exit_code"]))
+
+    def _aside(self, label: str, message: str, style: str) -> None:
+        if not self.quiet and not self.json:
+            _write(sys.stderr, f"{paint(label, style, sys.stderr)}  {_line(message)}\n")
+
+
+def tell_failure(out: Output, error: CostarError, verb: str = "") -> int:
+    """Report the error and return its exit code; if even that cannot be written, the exit code still says it."""
+    stopped = isinstance(error, InterruptedRunError | TerminatedRunError)
+    if rank := launched("RANK"):
+        if stopped:  # as the first one is, which says so
+            return int(error.exit_code)
+        out.json = False  # the document is the first process's
+        _write(sys.stderr, f"process {rank}: ")
+    if out.debug:
+        with aside():
+            traceback.print_exc()
+    try:
+        out.fail(error, verb=verb, status="interrupted" if stopped else "failed")
+    except OSError as failure:
+        abandon(sys.stdout)
+        return int(as_costar_error(failure).exit_code)
+    return int(error.exit_code)
+
+
+def _line(text: object) -> str:
+    """Return text as one line: a name with a line end in it would look like another message."""
+    return plain(text).replace("\n", "\\n")
+
+
+def _identity(kind: str, digest: str) -> str:
+    return f"({kind} {digest[:8]})" if digest else f"({kind})"
+
+
+def _explain(error: CostarError) -> list[str]:
+    lines = [f"{paint('error:', 'red', sys.stderr)} {_line(error.problem)}"]
+    lines += [f"  - {_line(detail)}" for detail in error.details]
+    if error.where:
+        lines.append(f"  where: {_line(error.where)}")
+    if error.fix:
+        lines.append(f"  fix:   {_line(error.fix)}")
+    return lines
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Let what is written to stderr within the context be lost where it cannot be: results alone must arrive."""
+    try:
+        yield
+        sys.stderr.flush()
+    except OSError:
+        abandon(sys.stderr)
+
+
+def abandon(stream: TextIO) -> None:
+    """Let what a stream still holds, and all that follows, go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write and flush; a reader that has left (`| head`) is no error, the work goes on."""
+    if stream is sys.stderr:
+        with aside():
+            stream.write(text)
+        return
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        abandon(stream)

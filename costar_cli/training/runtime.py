@@ -1,0 +1,104 @@
+"""Where training computes: device, arithmetic, threads, memory, and how many members share a step."""
+
+import contextlib
+import ctypes
+import sys
+from dataclasses import dataclass
+
+import torch
+
+from costar_cli.config.memory import GB, total_memory
+from costar_cli.config.models import RuntimeConfig
+from costar_cli.errors import DeviceError
+from costar_cli.files.lineage import Making, making_here
+from costar_cli.methods.shared import processes
+from costar_cli.methods.shared.microbatches import keep_microbatches
+from costar_cli.reporting import Reporter
+
+__all__ = ["Runtime", "keep_freed_memory"]
+
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -2, -3, -8  # malloc.h
+MIB = 2**20
+
+
+def keep_freed_memory() -> bool:
+    """Tell the C library to reuse freed memory instead of returning it to the system; return whether it listened.
+
+    A training step allocates and frees tensors of megabytes. By default glibc maps and unmaps them each time, and the
+    kernel clears every page again: some ten thousand page faults per step. 32 MiB is the largest threshold it takes;
+    larger tensors are mapped as before. All thresholds are set together because setting one freezes the others at
+    their small defaults. One arena for all threads lets one use what another has freed, which lowers the peak. Other
+    systems and C libraries keep their own ways.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        libc = ctypes.CDLL(None)
+        libc.gnu_get_libc_version  # noqa: B018 - other C libraries lack it
+        mallopt = libc.mallopt
+    except (AttributeError, OSError):
+        return False
+    settings = ((M_ARENA_MAX, 1), (M_MMAP_THRESHOLD, 32 * MIB), (M_TRIM_THRESHOLD, 256 * MIB), (M_TOP_PAD, 64 * MIB))
+    return all(mallopt(option, value) == 1 for option, value in settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """A resolved `RuntimeConfig`."""
+
+    device: torch.device
+    dtype: torch.dtype
+    precision: str
+    group: int | None
+    graphs: bool = False
+
+    @classmethod
+    def resolve(cls, config: RuntimeConfig) -> "Runtime":
+        """Choose the device and set the process-wide arithmetic switches.
+
+        Raises:
+            DeviceError: CUDA was asked for and there is none, or the device lacks the precision.
+        """
+        has_cuda = torch.cuda.is_available()
+        if config.device == "cuda" and not has_cuda:
+            raise DeviceError(
+                "no CUDA device is available", where="--device cuda", fix="use `--device cpu`, or see `costar doctor`"
+            )
+        device = torch.device("cuda" if has_cuda and config.device != "cpu" else "cpu")
+        if config.precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
+            raise DeviceError(
+                "this GPU has no bfloat16 arithmetic", where="--precision bf16", fix="use `--precision float32`"
+            )
+        keep_freed_memory()
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
+        several = processes.here()
+        default_gb = total_memory(sharing=several).n_bytes / GB / 2
+        keep_microbatches(config.max_memory / several if config.max_memory else default_gb)
+        torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
+        dtype = torch.float64 if config.precision == "float64" else torch.float32
+        device = processes.join(device)
+        can_record = device.type == "cuda" and processes.count() == 1  # what waits for other processes is not recorded
+        graphs = can_record and config.graphs is not False
+        return cls(device=device, dtype=dtype, precision=config.precision, group=config.group, graphs=graphs)
+
+    def tell_of_graphs(self, config: RuntimeConfig, reporter: Reporter) -> None:
+        """Note that networks are trained without CUDA graphs where these were asked for."""
+        if config.graphs and not self.graphs:
+            why = "several processes train together" if self.device.type == "cuda" else "they need a GPU"
+            reporter.note(f"training goes on without CUDA graphs, which `runtime.graphs` asks for: {why}")
+
+    def making(self) -> Making:
+        """Return on what, and with which versions, this process trains: what its rounding depends on."""
+        return making_here(self.device.type, torch.get_num_threads())
+
+    def group_size(self, members: int) -> int:
+        """Return how many members share a step: all on a GPU, one on a CPU, unless told otherwise."""
+        default = members if self.device.type == "cuda" else 1
+        return min(self.group or default, members)
+
+    def autocast(self) -> contextlib.AbstractContextManager[object]:
+        """Return the context in which losses are computed."""
+        if self.precision == "bf16":
+            return torch.autocast(self.device.type, dtype=torch.bfloat16)
+        return contextlib.nullcontext()

@@ -1,0 +1,429 @@
+"""Pretraining, and fitting any method, from data set to artifact content."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.config.models import Config, FinetuneConfig, PretrainConfig, RuntimeConfig
+from costar_cli.data import Dataset, Domain, Panel, Part, Scaler
+from costar_cli.data.check import check_dataset, outliers
+from costar_cli.data.compatible import other_data, require_compatible, same_data
+from costar_cli.data.findings import shown
+from costar_cli.data.indication import META as INDICATION
+from costar_cli.data.indication import indications, suspects
+from costar_cli.data.panel import join_panels
+from costar_cli.data.stretches import STRETCH, Stretches, is_long
+from costar_cli.data.support import UNCHECKED, Support, never_together
+from costar_cli.data.tensors import PanelTensors
+from costar_cli.data.transforms import OutcomeTransforms
+from costar_cli.errors import MismatchError, TrainingError
+from costar_cli.inference import (
+    LEAST_MEMBERS,
+    OutcomeFacts,
+    Reactions,
+    calibrate,
+    facts_of,
+    halves,
+    held_out,
+    learn_support,
+    learn_survival,
+    survival_of,
+)
+from costar_cli.inference.reactions import META as REACTIONS
+from costar_cli.methods.base import FitTask, FittedModel
+from costar_cli.methods.costar.pretraining import PretrainStage
+from costar_cli.methods.registry import METHODS, REFERENCE, Method
+from costar_cli.methods.shared import processes
+from costar_cli.methods.shared.outcome_forms import choose_forms
+from costar_cli.methods.shared.trained import model_arrays
+from costar_cli.methods.shared.transformed import on_transforms
+from costar_cli.reporting import Reporter, warnings_of
+from costar_cli.training.checkpoint import Checkpoint, forget_runs
+from costar_cli.training.fit import FitRun, Selected
+from costar_cli.training.identity import RunIdentity
+from costar_cli.training.log import TrainingLog, no_log
+from costar_cli.training.loop import tell_of_epochs, train_members
+from costar_cli.training.runtime import Runtime
+from costar_cli.training.selection import ValidationWindows
+
+__all__ = ["Trained", "finetune", "pretrain"]
+
+
+UNLABELLED = "unlabelled_target_subjects"  # of meta: how many histories of the target an encoder learned from
+
+
+@contextmanager
+def _naming_outliers(dataset: Dataset) -> Iterator[None]:
+    """Have an error of training name the values that no unit explains, which are its likely cause."""
+    try:
+        yield
+    except TrainingError as error:
+        error.details += tuple(map(str, outliers(dataset)))
+        raise
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The content of an encoder or model artifact, as `write_artifact` takes it."""
+
+    arrays: dict[str, NDArray[np.generic]]
+    meta: dict[str, Any]
+    parents: dict[str, str]
+
+
+def pretrain(
+    dataset: Dataset,
+    config: PretrainConfig,
+    runtime_config: RuntimeConfig,
+    *,
+    checkpoint: Path,
+    identity: RunIdentity,
+    reporter: Reporter,
+    fresh: bool = False,
+    log: TrainingLog | None = None,
+    set_aside: int | None = None,
+) -> Trained:
+    """Pretrain encoders on the source domain's series, and on the target's if asked to (spec COSTAR-8 to 13, 28 to 31).
+
+    `set_aside` are the updates of a preset that chosen epochs put aside.
+
+    Raises:
+        MismatchError: the target's series are asked for, and the data set has none.
+    """
+    runtime = Runtime.resolve(runtime_config)
+    runtime.tell_of_graphs(runtime_config, reporter)
+    check_dataset(dataset, reporter)
+    support = Support.of(dataset.panel("source", "train"), dataset.schema)
+    _warn_of_unseen(support, dataset, reporter)
+    transforms = OutcomeTransforms.fit(dataset.panel("source", "train"), dataset.schema)
+    learned = transforms.dataset(dataset) if transforms else dataset
+    learnt = learned.panel("source", "train")
+    scaler = Scaler.fit(learnt, learned.schema)
+    counts = {"source/train": learnt.n_subjects}
+    if config.unlabelled_target:
+        target = _target_histories(learned)
+        counts["target/train"] = target.n_subjects
+        learnt = join_panels([learnt, target])
+    panels = [learnt, learned.panel("source", "val")]
+    if cut := is_long(learnt):
+        panels = [Stretches.of(panel).panel for panel in panels]
+    train, validation = (
+        PanelTensors.from_panel(panel, scaler, device=runtime.device, dtype=runtime.dtype) for panel in panels
+    )
+    relative = config.encoder.inputs == "relative"
+    needs_forms = relative or "next_step" in config.pretext
+    forms = choose_forms(learned.panel("source", "train"), learned.schema, scaler) if needs_forms else ()
+    stage = PretrainStage(dataset.schema.dims, config, train, validation, forms)
+    if fresh:
+        forget_runs(checkpoint)
+        processes.wait()
+    run = Checkpoint(checkpoint, identity, reporter=reporter, stage=stage, making=runtime.making())
+    tell_of_epochs(stage, set_aside, reporter)
+    with _naming_outliers(dataset):
+        trained = train_members(stage, config.members, runtime, run, reporter, log=log.of_part() if log else no_log)
+    meta = _meta(dataset, trained.history, config.members, identity.fingerprint, config, runtime)
+    meta |= {
+        "made_with": run.makings,
+        "encoder": config.encoder.model_dump(),
+        "method": REFERENCE,
+        "pretrained_on": counts,
+        "support": support.to_meta(),
+        "reference": stage.reference(),
+        "stages": [{"name": stage.name, **trained.meta}],
+    }
+    meta |= {"forms": [form.to_meta() for form in forms]} if relative else {}
+    meta |= {"stretch": STRETCH} if cut else {}
+    meta |= {UNLABELLED: counts["target/train"]} if config.unlabelled_target else {}
+    meta["log_n_reference"] = {
+        "log N, training": stage.reference(),
+        "log N, validation": stage.reference(validation=True),
+    }
+    given = Scaler.fit(dataset.panel("source", "train"), dataset.schema)
+    arrays = model_arrays(trained.params, given) | (transforms.to_arrays() if transforms else {})
+    return Trained(arrays, meta, {"dataset": dataset.digest})
+
+
+def finetune(
+    dataset: Dataset,
+    config: FinetuneConfig,
+    runtime_config: RuntimeConfig,
+    *,
+    domain: Domain,
+    start: FittedModel | None,
+    checkpoint: Path,
+    identity: RunIdentity,
+    reporter: Reporter,
+    fresh: bool = False,
+    method: Method | None = None,
+    settings: Config | None = None,
+    part_settings: Mapping[str, Config | None] | None = None,
+    log: TrainingLog | None = None,
+    judged: bool = True,
+    set_aside: int | None = None,
+) -> Trained:
+    """Fit a method to the labelled subjects of one domain (spec PANEL-12, NET-3).
+
+    Args:
+        dataset: where the subjects are; of the source's training subjects too if the method learns from them again.
+        config: settings of all methods.
+        runtime_config: device and arithmetic.
+        domain: `source` for the supervised stage, `target` for few-shot adaptation.
+        start: a pretrained encoder, or the source model for `target`; none trains from scratch.
+        checkpoint: file of the run state; later stages have files beside it.
+        identity: inputs, settings and version, which an interrupted run must share to be continued.
+        reporter: hears of progress.
+        fresh: start over instead of continuing an interrupted run.
+        method: what to fit; COSTAR by default.
+        settings: the method's own settings.
+        part_settings: those of the methods that it combines, by name; their defaults where there are none.
+        log: is told of every epoch.
+        judged: end with what held-out subjects say: calibrated intervals and the support of plans.
+        set_aside: the updates of a preset that chosen epochs put aside.
+
+    Raises:
+        MismatchError: `start` was trained on other variables or horizon, or has fewer members than asked for; an
+            interrupted run had other inputs or settings.
+        UsageError: settings that contradict what to start from.
+    """
+    runtime, method = Runtime.resolve(runtime_config), method or METHODS[REFERENCE]
+    check_dataset(dataset, reporter)
+    _check_start(dataset, start)
+    support = _support(dataset, domain, start, reporter)
+    scaler = start.scaler if start else Scaler.fit(dataset.panel("source", "train"), dataset.schema)
+    parts = method.parts(settings, start.meta if start else None)
+    closed_form = method.closed_form or (bool(parts) and all(METHODS[part].closed_form for part in parts))
+    if not closed_form:
+        runtime.tell_of_graphs(runtime_config, reporter)
+    members = 1 if closed_form else config.members or (start.members if start else 1)
+    validation, calibrated = dataset.panel(domain, "val"), closed_form or members >= LEAST_MEMBERS
+    halved = calibrated and config.calibrate_on == "half" and method.selects_on_validation
+    selecting, calibrating = halves(validation) if halved else (validation, validation)
+    panels = {**dataset.panels, Part(domain, "val"): selecting}
+    task = FitTask(
+        dataset.schema, dataset.horizon, domain, panels, scaler, config, settings, members, start,
+        runtime.device, runtime.dtype, part_settings or {},
+    )  # fmt: skip
+    if fresh:
+        forget_runs(checkpoint)
+        processes.wait()
+    windows = ValidationWindows.of(selecting, dataset.horizon, scaler)
+    run = FitRun(method, task, windows, checkpoint, identity, runtime, reporter, log=log, set_aside=set_aside)
+    with _naming_outliers(dataset):
+        selected = run.select(run.fit())
+    if start is not None and len(selected.kept_source_members) == members:
+        support = Support.from_meta(start.meta)  # these weights have learned nothing of the target's treatments
+    if selected.kept_source_members:
+        reporter.note(_kept_note(selected.kept_source_members, members))
+    warnings = _warn(dataset, run.method, start, selected, reporter)
+    parents = {"dataset": dataset.digest}
+    if start is not None:
+        parents["model" if run.few_shot else "encoder"] = start.digest
+    meta = _meta(dataset, run.history, members, identity.fingerprint, config, runtime)
+    meta |= _fit_meta(dataset, run, selected)
+    if selecting is not calibrating:
+        meta |= {"calibrated_on": {f"{domain}/val": calibrating.n_subjects}}
+    apart = (selecting is not calibrating or not method.selects_on_validation) and not _pretrained_on(start, domain)
+    if any(outcome.transform for outcome in dataset.schema.outcomes):
+        for said in on_transforms(run.model(selected.fitted, meta["settings"])):
+            reporter.note(said)
+    attached, facts, doubt = _judge(dataset, run, selected, meta, calibrating, apart=apart) if judged else ({}, {}, "")
+    if doubt:
+        reporter.warn(doubt)
+        warnings.append(doubt)
+    meta |= facts
+    meta |= {"support": support.to_meta()} if support else {}
+    doubtful = suspects(indications(dataset.panel(domain, "train"), dataset.schema))
+    meta |= {INDICATION: [known.to_meta() for known in doubtful]} if doubtful else {}
+    meta |= {"warnings": warnings} if warnings else {}
+    return Trained(run.arrays(selected.fitted) | attached, meta, parents)
+
+
+def _pretrained_on(start: FittedModel | None, domain: Domain) -> bool:
+    """Return whether the domain's validation subjects decided which weights of an encoder to start from are kept."""
+    if start is None or start.horizon or domain != "source":
+        return False
+    stopped = any("patience" in stage.get("ended_by", ()) for stage in start.meta.get("stages", ()))
+    return stopped or start.meta["config"]["keep"] == "best"
+
+
+def _judge(
+    dataset: Dataset, run: FitRun, selected: Selected, meta: Mapping[str, Any], panel: Panel, *, apart: bool
+) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any], str]:
+    """Return what held-out subjects say of what a fit ends with: arrays and facts of its file, and what is doubtful.
+
+    They are the calibration of its intervals (spec BAND-3), the support of plans (spec SUPPORT-6) and the hazards of
+    ends (spec SURV-2, SURV-11). Facts about outcomes stand in the calibration, where there is none in the support, and
+    where there is neither by themselves.
+    Beside them stands whether differences between plans are effects (spec SUPPORT-10).
+    """
+    task = run.task
+    facts = facts_of(task.start) if task.start else None
+    if facts is None:  # source-train is not at hand in few-shot, unless the method learns from it again
+        train = dataset.panels.get(Part("source", "train"), task.panels[task.train])
+        facts = OutcomeFacts.of(train, dataset.schema, task.scaler)
+    model = run.model(selected.fitted, meta["settings"])
+    held = held_out(model, panel, facts)
+    support = learn_support(model, task.panels[task.train], held, facts, domain=task.domain)
+    practice = support.practice if support else None
+    calibration = calibrate(model, held, facts, domain=task.domain, apart=apart, practice=practice)
+    same_ends = task.start is not None and task.start.schema.ends == dataset.schema.ends
+    start = survival_of(task.start) if task.start and same_ends and run.few_shot else None
+    survival, doubt = learn_survival(model, task.panels[task.train], panel, facts, domain=task.domain, start=start)
+    arrays: dict[str, NDArray[np.generic]] = {}
+    for found in (calibration, support, survival):
+        arrays |= found.to_arrays() if found else {}
+    told = {REACTIONS: Reactions.of(model, task.panels[task.train]).to_meta()}
+    told |= {"calibration": calibration.to_meta()} if calibration else {}
+    if support:
+        told["practice"] = support.to_meta() | ({} if calibration else {"facts": facts.to_meta()})
+    if not (calibration or support):
+        told["outcome_facts"] = {"facts": facts.to_meta()}
+    if survival:
+        told["survival"] = survival.to_meta()
+    return arrays, told, doubt
+
+
+def _fit_meta(dataset: Dataset, run: FitRun, selected: Selected) -> dict[str, Any]:
+    """Return what the file of a model tells beyond that of an encoder."""
+    task, start = run.task, run.task.start
+    # counts of another data set say nothing of this one's
+    before = start.meta if start is not None and same_data(start.parents, dataset) is not False else {}
+    n_train, n_validation = (task.panels[part].n_subjects for part in (task.train, task.validation))
+    return {
+        **task.stretch_meta,
+        **selected.fitted.meta,
+        "method": run.method.name,
+        "init": _init(run.method, start),
+        "domain": task.domain,
+        "horizon": task.horizon,
+        "stages": run.stages,
+        "made_with": run.makings or [run.runtime.making()],
+        "stopped_by_budget": [stage["name"] for stage in run.stages if "budget" in stage["ended_by"]],
+        "settings": _settings(task.settings, start, is_source=selected.is_source),
+        "trained_on": {**before.get("trained_on", {}), f"{task.domain}/train": n_train},
+        "selected_on": {**before.get("selected_on", {}), f"{task.domain}/val": n_validation},
+        **({UNLABELLED: start.meta[UNLABELLED]} if start is not None and UNLABELLED in start.meta else {}),
+        **({"validation": selected.validation.to_meta()} if selected.validation else {}),
+        **({"kept_source_members": list(selected.kept_source_members)} if run.few_shot else {}),
+    }
+
+
+def _warn(
+    dataset: Dataset, method: Method, start: FittedModel | None, selected: Selected, reporter: Reporter
+) -> list[str]:
+    """Say what makes a model doubtful: what it started from, its fit, and how it does on validation.
+
+    Returns:
+        These warnings, and the one about other data, which the verbs have given before they trained.
+    """
+    inherited = warnings_of("what it started from", start.meta) if start else []
+    loses = selected.validation.warning if selected.validation else None
+    of_method = method.doubts(dataset.schema, selected.fitted.meta.get("decoder"))
+    doubts = [doubt for doubt in of_method if not any(doubt in one for one in inherited)]
+    warnings = [*inherited, *doubts, *selected.fitted.warnings, *([loses] if loses else [])]
+    for warning in warnings:
+        reporter.warn(warning)
+    other = other_data("what it started from", start.parents, dataset) if start else None
+    return [*warnings, *([other] if other else [])]
+
+
+def _kept_note(kept: Sequence[int], members: int) -> str:
+    whose = "" if len(kept) == members else f" for member{'s' * (len(kept) > 1)} {', '.join(map(str, kept))}"
+    return f"few-shot training does not improve on the source model in validation{whose}: the source weights are kept"
+
+
+def _settings(settings: Config | None, start: FittedModel | None, *, is_source: bool) -> dict[str, Any]:
+    """Return the method's own settings, those of the source's model where it was kept as it is."""
+    if is_source and start is not None:
+        return dict(start.meta.get("settings", {}))
+    return settings.model_dump(mode="json") if settings else {}
+
+
+def _target_histories(dataset: Dataset) -> Panel:
+    """Return the target's training subjects.
+
+    Raises:
+        MismatchError: there are none.
+    """
+    part = Part("target", "train")
+    if part not in dataset.panels:
+        raise MismatchError(
+            "the data set has no target subjects to learn histories from",
+            where="pretrain.unlabelled_target",
+            fix="leave it out, or use a data set with the part target/train",
+        )
+    return dataset.panels[part]
+
+
+def _check_start(dataset: Dataset, start: FittedModel | None) -> None:
+    if start is None:
+        return
+    what = "the model to start from" if start.horizon else "the encoder to start from"
+    require_compatible(dataset, start.schema, model=what, horizon=start.horizon or None, exactly=True)
+
+
+def _support(dataset: Dataset, domain: Domain, start: FittedModel | None, reporter: Reporter) -> Support | None:
+    """Return what the training subjects of all stages were given, None where the source's are unknown."""
+    support: Support | None = Support.of(dataset.panel(domain, "train"), dataset.schema)
+    if start is not None and domain == "target":
+        source = Support.from_meta(start.meta)
+        support = support | source if support and source else None
+    if support is not None:
+        _warn_of_unseen(support, dataset, reporter)
+    return support
+
+
+def _warn_of_unseen(support: Support, dataset: Dataset, reporter: Reporter) -> None:
+    """Name the treatments that no training subject was given, or not by themselves."""
+    if support.seen is None:
+        reporter.note(f"training subjects received {UNCHECKED}")
+    unseen, refused = support.unseen(dataset.schema.treatments), "and `whatif` refuses plans that"
+    never, alone = ([lack.what for lack in unseen if lack.kind == kind] for kind in ("never", "others"))
+    lacking = [f"no training subject received {shown(never)}"] if never else []
+    for what in (*lacking, never_together(unseen, "a training subject")):
+        if what:
+            reporter.warn(f"{what}: its effect cannot be learned, {refused} include it")
+    for group in support.always_together(dataset.schema.treatments):
+        reporter.warn(
+            f"effects of {shown(group)} cannot be told apart: training subjects always received them together, "
+            f"{refused} give one without the rest"
+        )
+    if alone:
+        reporter.warn(
+            f"no training subject received {shown(alone)} without other treatments: what it does alone was not "
+            f"observed, {refused} give it so"
+        )
+
+
+def _init(method: Method, start: FittedModel | None) -> str:
+    """Return where the weights started; `none` for methods that have no pretraining."""
+    if not method.pretrained:
+        return "none"
+    return "scratch" if start is None else str(start.meta.get("init", "pretrained"))
+
+
+def _meta(
+    dataset: Dataset,
+    history: dict[str, list[object]],
+    members: int,
+    fingerprint: str,
+    config: Config,
+    runtime: Runtime,
+) -> dict[str, Any]:
+    how = dataset.config.get("preprocessing")  # of a table, so that new subjects can be read as it was
+    return {
+        "fingerprint": fingerprint,
+        "dataset_name": dataset.name,
+        **({"preprocessing": how} if how else {}),
+        "schema": dataset.schema.model_dump(mode="json"),
+        "config": config.model_dump(),
+        "members": members,
+        "precision": runtime.precision,
+        "device": runtime.device.type,
+        "history": history,
+    }
