@@ -16,6 +16,8 @@ from costar_cli.questions import Cohort, answer_cohort
 from costar_cli.questions.answers import ask_plans
 from tests.feedback_worlds import LINEAR
 from tests.fits import fit_method, model_of
+from tests.habit_worlds import TRAIN, asked, fitted, mean_at
+from tests.habit_worlds import data as goods
 from tests.whatif.whatif_worlds import request_of
 
 ORIGIN, STEPS = 2, 3
@@ -83,6 +85,19 @@ def test_what_diverged_is_not_hidden_by_bounds(ridge: FittedModel) -> None:
     wild = np.array([np.inf, np.nan, -3.0, 2.0]).reshape(1, 4, 1, 1)
     np.testing.assert_array_equal(possible(facts_of(ridge), wild).ravel(), [np.inf, np.nan, 0.0, 2.0])
     assert possible(None, wild) is wild
+
+
+def test_a_first_origin_is_answered_within_what_was_ever_counted_and_near_the_truth() -> None:
+    """Goods whose elasticities hardly have a mean: without bounds, the dearest sold 33 on average, of at most 23."""
+    test, wild = Part("source", "test"), fitted(2.0)
+    largest = goods(2.0).panels[TRAIN].outcomes.max()
+    for price in (0.7, 1.0, 2.0, 4.0):
+        found = estimate(wild, goods(2.0).panels[test], asked(0, price)).mean_QHY
+        assert found.min() >= 0
+        assert found.max() <= largest
+    for price in (1.0, 2.0):
+        found = estimate(fitted(), goods().panels[test], asked(0, price)).mean_QHY
+        assert found == pytest.approx(mean_at(price), rel=0.25)
 
 
 def test_means_of_logarithms_that_stay_within_bounds_are_those_of_draws() -> None:

@@ -116,13 +116,11 @@ class _Words:
         if not law.logit:
             noise = self._change(self.effects.noise).lstrip("+")
             yield {"what": f"chance per {self.step}", "typical": f"sd {noise}", "subjects": "", "carry_over": ""}
+        acts = f"act on {'the odds' if law.logit else 'growth'}"
         if law.linked:
-            yield {
-                "what": "covariates and other outcomes",
-                "typical": f"act on {'the odds' if law.logit else 'growth'}",
-                "subjects": "",
-                "carry_over": "",
-            }
+            yield {"what": "covariates and other outcomes", "typical": acts, "subjects": "", "carry_over": ""}
+        if law.habits:
+            yield {"what": "doses that are usual for the subject", "typical": acts, "subjects": "", "carry_over": ""}
 
     def _row(self, what: str, weights_Z: Floats) -> dict[str, str]:
         typical = float(weights_Z @ self.mean_P[: len(weights_Z)])

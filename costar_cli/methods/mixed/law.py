@@ -33,6 +33,7 @@ SHIFT: Final = 1e-8  # of an sd, added to positive outcomes; a larger one ruins 
 NEAR: Final = 1e-6  # between two rates, below which they are told apart by this much
 LEAST_LEFT: Final = 0.05  # of a level after a step
 LEAST_WEIGHT: Final = 1e-6  # of a transition whose probability is nearly 0 or 1
+LEAST_STEPS, MOST_STEPS = 1e-3, 1e3  # that the mean doses of all count beside those of a subject
 LARGEST: Final = 5.0  # change per step, in units of the scale; larger ones are left out and never predicted
 
 
@@ -75,6 +76,24 @@ class Series:
     def take(self, rows_M: NDArray[np.int64]) -> "Series":
         """Return some subjects."""
         return _taken(self, rows_M)
+
+    @property
+    def before_NTL(self) -> Floats:
+        """Return the sums of all doses before each step `[N,T,L+1]`, and last how many steps these are."""
+        dose_NTL = np.pad(self.dose_NTL, [(0, 0), (0, 0), (0, 1)], constant_values=1.0)
+        return np.asarray(dose_NTL.cumsum(axis=1) - dose_NTL)
+
+    def habits(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return the mean of doses, and the steps whose mean varies as much about a subject's as these do about it."""
+        steps_N = (self.length_N - 1).clip(1)  # nothing is given at a last row
+        there_NT1 = (np.arange(self.dose_NTL.shape[1]) < steps_N[:, None])[..., None]
+        own_NL = (self.dose_NTL * there_NT1).sum(axis=1) / steps_N[:, None]
+        mean_L = steps_N @ own_NL / steps_N.sum()
+        within_L = np.square((self.dose_NTL - own_NL[:, None]) * there_NT1).sum(axis=(0, 1))
+        within_L /= max(int((steps_N - 1).sum()), 1)
+        between_L = np.square(own_NL - mean_L).mean(axis=0) - within_L * (1 / steps_N).mean()
+        steps_L = within_L / np.maximum(between_L, within_L / MOST_STEPS + np.finfo(np.float64).tiny)
+        return tuple(mean_L.tolist()), tuple(steps_L.clip(LEAST_STEPS).tolist())
 
 
 def carried(dose_NTL: Floats, decay_CL: Floats, gap_NT: Floats | None = None) -> Floats:
@@ -194,6 +213,8 @@ class GrowthLaw:
         local: amounts and levels are in units of the subject's usual size (`Series.usual_NTY`), not of one sd.
         reversion: what is left, after a step, of a difference in the level; where steps are uneven (spec MIXED-12).
         logit: the outcome is 0 or 1, and growth is the logit of the next one's probability (spec MIXED-14).
+        habits: mean doses of all, and how many steps these count, where the doses that a subject usually had act on
+            growth (spec MIXED-15).
     """
 
     outcome: int
@@ -207,6 +228,7 @@ class GrowthLaw:
     local: bool = False
     reversion: float = 1.0
     logit: bool = False
+    habits: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
     @classmethod
     def of(cls, series: Series, outcome: int, *, relative: bool, basis: Basis, linked: bool) -> Self:
@@ -291,12 +313,20 @@ class GrowthLaw:
         left = 1 + effect.get("log", 0.0) / LEVEL_UNIT + effect.get("raw", 0.0) * raw
         return float(np.clip(left, LEAST_LEFT, 1.0))
 
-    def links(self, y_NTY: Floats, x_NTX: Floats, mean_Y: Floats, sd_Y: Floats) -> Floats:
-        """Return the columns `[...,F]` of covariates and of the other outcomes, none where they do not act."""
-        if not self.linked:
-            return np.zeros((*y_NTY.shape[:-1], 0))
-        others = [o for o in range(y_NTY.shape[-1]) if o != self.outcome]
-        return np.concatenate([x_NTX, ((y_NTY - mean_Y) / sd_Y)[..., others]], axis=-1)
+    def links(self, y_NTY: Floats, x_NTX: Floats, mean_Y: Floats, sd_Y: Floats, before_NTL: Floats) -> Floats:
+        """Return the columns `[...,F]` of covariates, of the other outcomes, and of habits, none where they do not act.
+
+        The doses that a subject usually had are drawn to those of all as if some more steps had shown these.
+        """
+        columns = [np.zeros((*y_NTY.shape[:-1], 0))]
+        if self.linked:
+            others = [o for o in range(y_NTY.shape[-1]) if o != self.outcome]
+            columns += [x_NTX, ((y_NTY - mean_Y) / sd_Y)[..., others]]
+        if self.habits is not None:
+            total_NTL, steps_NT1 = np.split(before_NTL, [-1], axis=-1)
+            usual_L, steps_L = np.array(self.habits)
+            columns.append((total_NTL - steps_NT1 * usual_L) / (steps_NT1 + steps_L))
+        return np.concatenate(columns, axis=-1)
 
     def design(self, series: Series, mean_Y: Floats, sd_Y: Floats, *, filled_too: bool = False) -> Design:
         """Return the transitions of a panel's subjects.
@@ -318,7 +348,7 @@ class GrowthLaw:
         scale_NT = self.scale(now_NT, usual_NT)
         response_NT = (then_NT - now_NT) / scale_NT
         gap_NT = None if series.gap_NT is None else np.where(there_NT, series.gap_NT[:, :-1], 1.0)
-        links_NTF = self.links(series.y_NTY[:, :-1], series.x_NTX[:, :-1], mean_Y, sd_Y)
+        links_NTF = self.links(series.y_NTY[:, :-1], series.x_NTX[:, :-1], mean_Y, sd_Y, series.before_NTL[:, :-1])
         level_NTB = np.stack([np.ones_like(now_NT), *self.level(now_NT, usual_NT)], axis=-1)
         links_NTF = np.where(inside_NT[..., None], links_NTF, 0.0)
         if self.logit:

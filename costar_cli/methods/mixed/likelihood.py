@@ -420,7 +420,7 @@ def effects_shapes(
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape of each array of an outcome's effects, without the axis of members."""
     z = 1 + len(law.levels) + carry_overs * factors
-    p = z + (dx + dy - 1 if law.linked else 0)
+    p = z + (dx + dy - 1 if law.linked else 0) + (len(law.habits[0]) if law.habits else 0)
     shapes = {"mean": (p,), "spread": (z, z), "noise": (), "decay": (carry_overs, factors), OPEN: (p, p)}
     shapes |= {"hidden": (hidden, dv), "bias": (hidden,), "output": (z, hidden), "reach": (2, dv)}
     return {f"outcome{law.outcome}.{name}": shape for name, shape in shapes.items()}

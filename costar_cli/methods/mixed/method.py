@@ -49,7 +49,7 @@ TOO_FEW: Final = (  # of the columns of one dose, as the next
 RARE: Final = "{0} was given in {2}{1}: how its effect bends rests on these"
 FEW_APART: Final = 20  # subjects: with so many, bands of what one of two treatments does alone held
 ALMOST_NONE: Final = 1e-3  # weight in a direction
-LEFT_OUT: Final = {"reversion": 1.0, "logit": False}  # of a law's record
+LEFT_OUT: Final = {"reversion": 1.0, "logit": False, "habits": None}  # of a law's record
 REVERSIONS: Final = 3  # fits after which the reversion in a gap is the one that is estimated
 
 
@@ -117,9 +117,10 @@ class _Fit:
         laws = GrowthLaw.choices(self.source, outcome, relative=relative, binary=binary)
         law, found = self._likeliest(series, laws)
         n_links = self.source.x_NTX.shape[-1] + len(self.sd_Y) - 1
-        if self.config.covariates == "none" or not n_links:
-            return law, found
-        return self._likeliest(series, (law, replace(law, linked=True)))
+        if self.config.covariates != "none" and n_links:
+            law, found = self._likeliest(series, (law, replace(law, linked=True)))
+        of_habits = self._likeliest(series, (law, replace(law, habits=self.source.habits())))
+        return (law, found) if of_habits[0] == law else of_habits
 
     def _may_be_relative(self, outcome: int) -> tuple[bool, float]:
         return may_be_relative(self.source.y_NTY[..., outcome], self.source.seen_NTY[..., outcome])

@@ -50,6 +50,7 @@ class Histories:
     y_YM: Floats
     usual_YM: Floats
     x_XM: Floats
+    before_LM: Floats
     effects: list[Floats]
     exposure: list[Floats]
     own_sd: list[Floats]
@@ -134,7 +135,7 @@ class MixedModel(EncodingModel[Histories]):
                 return [np.concatenate(parts, axis=1) for parts in zip(*values, strict=True)]
             return np.concatenate(values, axis=1)
 
-        names = ("y_YM", "usual_YM", "x_XM", "effects", "exposure", "own_sd")
+        names = ("y_YM", "usual_YM", "x_XM", "before_LM", "effects", "exposure", "own_sd")
         return Histories(panel.n_steps, **{name: join(name) for name in names})
 
     def jobs(self, states: Histories, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
@@ -144,7 +145,7 @@ class MixedModel(EncodingModel[Histories]):
     def _predict(self, states: Histories, queries: Queries) -> Floats:
         """Return the scaled outcomes `[1,Q,H,Y]` under the expected effects."""
         at_Q = queries.subject.astype(np.int64) * states.steps + queries.origin
-        start = State(states.y_YM, states.usual_YM, states.x_XM, states.exposure).take(at_Q)
+        start = State(states.y_YM, states.usual_YM, states.x_XM, states.before_LM, states.exposure).take(at_Q)
         effects, own_sd = ([np.take(values, at_Q, axis=1) for values in of] for of in (states.effects, states.own_sd))
         given = [*map(self._given, queries.plan.swapaxes(0, 1))]
         steps = self._rollout.steps(start, given, effects, chance_HYQ=self._chances(start, given, effects, own_sd))
@@ -201,6 +202,7 @@ class MixedModel(EncodingModel[Histories]):
             series.y_NTY[row_Q, step_Q].T,
             series.usual_NTY[row_Q, step_Q].T,
             series.x_NTX[row_Q, step_Q].T,
+            series.before_NTL[row_Q, step_Q].T,
             [found.exposure_NTJ[row_Q, step_Q].T for found in sums],
         )
         return start, [Known.at(found, row_Q, step_Q) for found in sums]
@@ -396,10 +398,11 @@ class MixedModel(EncodingModel[Histories]):
             effects.append(np.ascontiguousarray(mean_MP.T))
             own_sd.append(factor_MZZ[None, : len(row_M) * law.logit, 0, 0].reshape(-1, len(row_M)))
             exposures.append(np.ascontiguousarray(found.exposure_NTJ.reshape(n * steps, -1).T))
-        y_YM, usual_YM, x_XM = (
-            values.reshape(n * steps, -1).T.copy() for values in (series.y_NTY, series.usual_NTY, series.x_NTX)
+        y_YM, usual_YM, x_XM, before_LM = (
+            values.reshape(n * steps, -1).T.copy()
+            for values in (series.y_NTY, series.usual_NTY, series.x_NTX, series.before_NTL)
         )
-        return Histories(steps, y_YM, usual_YM, x_XM, effects, exposures, own_sd)
+        return Histories(steps, y_YM, usual_YM, x_XM, before_LM, effects, exposures, own_sd)
 
     def _distribution(self, panel: Panel, queries: Queries, summed_Y: NDArray[np.bool_]) -> Floats:
         """Return means, and the sds that parameters and noise share `[3,Q,H,Y]`, of outcomes or of their sums.

@@ -19,20 +19,22 @@ class State:
     """Where a rollout stands: outcomes and covariates `[Y,Q]`, `[X,Q]`, what is left of doses `[CL,Q]` per outcome.
 
     It is left of earlier doses, before the step's own.
-    The usual size of outcomes `[Y,Q]` stays that of the origin.
+    The usual size of outcomes `[Y,Q]`, and the doses before the origin `[L+1,Q]` (`Series`), stay those of the origin.
     """
 
     y_YQ: Floats
     usual_YQ: Floats
     x_XQ: Floats
+    before_LQ: Floats
     exposure: list[Floats]
 
     def take(self, at_M: NDArray[np.integer]) -> "State":
         """Return the states of some queries."""
-        y_YM, usual_YM, x_XM, *exposure = (
-            np.take(values, at_M, axis=1) for values in (self.y_YQ, self.usual_YQ, self.x_XQ, *self.exposure)
+        y_YM, usual_YM, x_XM, before_LM, *exposure = (
+            np.take(values, at_M, axis=1)
+            for values in (self.y_YQ, self.usual_YQ, self.x_XQ, self.before_LQ, *self.exposure)
         )
-        return State(y_YM, usual_YM, x_XM, exposure)
+        return State(y_YM, usual_YM, x_XM, before_LM, exposure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +126,7 @@ class Rollout:
             for law, span, exposure_JQ, effects_PQ in zip(self.laws, spans, exposures, effects, strict=True):
                 y_Q, usual_Q = state.y_YQ[law.outcome], state.usual_YQ[law.outcome]
                 phi = [*law.level(y_Q, usual_Q), *exposure_JQ]
-                if law.linked:
-                    phi += list(law.links(state.y_YQ.T, state.x_XQ.T, mean_Y, sd_Y).T)
+                phi += list(law.links(state.y_YQ.T, state.x_XQ.T, mean_Y, sd_Y, state.before_LQ.T).T)
                 growth_Q = effects_PQ[0].copy()
                 if gap_Q is not None and not law.logit:
                     phi, growth_Q = span.over(phi, len(law.levels)), span.level_Q * growth_Q
@@ -154,7 +155,7 @@ class Rollout:
                 x_XQ = np.clip(x_XQ, self.equations.low[:, None], self.equations.high[:, None])
             pairs = zip(self.effects, exposures, strict=True)
             left = [remaining(learnt.decay.reshape(-1, 1), gap_Q, axis=0) * e_JQ for learnt, e_JQ in pairs]
-            after = State(y_YQ, state.usual_YQ, x_XQ, left)
+            after = State(y_YQ, state.usual_YQ, x_XQ, state.before_LQ, left)
             yield Step(state, after, columns, growths, spans, gap_Q)
             state = after
 
@@ -193,7 +194,8 @@ class Rollout:
             if law.linked:
                 others = [*range(n, n_state), *(other for other in range(n) if other != o)]
                 units = np.concatenate([np.ones(n_state - n), sd_Y[[other for other in range(n) if other != o]]])
-                for other, unit, effect_Q in zip(others, units, effects_PQ[learnt.n_random :], strict=True):
+                own = effects_PQ[learnt.n_random :][: len(others)]  # without those of habits, which stay what they are
+                for other, unit, effect_Q in zip(others, units, own, strict=True):
                     slope_QSS[:, o, other] = scale_Q * effect_Q / unit * moves_Q
         if self.equations is not None:
             weight_XG = self.equations.over(step.gap_Q)
