@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable, as_plans
+from costar_cli.data.dose import Dose
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.mixed.settings import MixedConfig
-from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable, as_plans
-from costar_cli.panel.dose import Dose
 from tests.fits import fit_method, model_of
 
 __all__ = ["ELASTICITY", "TEST", "TRAIN", "asked", "data", "fitted", "goods", "mean_at"]

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Queries
@@ -18,17 +19,24 @@ from tests.whatif.whatif_worlds import request_of
 
 PLANS: Final = {"never": 0, "always": 1}
 ORIGIN, STEPS, SUBJECTS = 1, 5, 1500
+DATA_SETS: Final = 40
 
 # Largest error of a mean probability over steps and plans, averaged over data sets.
 ADJUSTS: Mapping[str, float] = {"mixed": 0.02, "msm": 0.05}
 # These regress a later outcome on history and plan, and so take reactions inside the plan for its effect.
 FORECASTS: Mapping[str, float] = {"ridge": 0.15, "boosting": 0.2}
 PLAN_BLIND = ("last-value", "mean", "seasonal-naive")
-# Of one member and few epochs. G-Net rolls covariates out; the others learn outcomes under plans that were followed.
-NETWORKS: Mapping[str, float] = {
-    "gnet": 0.1, "growth": 0.15, "costar": 0.15, "ct": 0.15, "ct-erm": 0.2, "crn": 0.25, "crn-erm": 0.25,
-    "rmsn": 0.25, "edct": 0.25,
+# Largest error, and least share of the effect (always less never, mean over steps): an answer that ignores the plan has
+# none. Of one member and few epochs, one data set. G-Net and `growth` roll covariates out; the others learn outcomes
+# under plans that were followed: what they do not find is the reason that they are called forecasts.
+NETWORKS: Mapping[str, tuple[float, float]] = {
+    "gnet": (0.1, 0.8), "growth": (0.15, 0.75), "costar": (0.15, 0.6), "ct": (0.15, 0.6), "ct-erm": (0.2, 0.6),
+    "crn": (0.25, 0.1), "crn-erm": (0.25, 0.25), "rmsn": (0.25, 0.1), "edct": (0.25, 0.15),
 }  # fmt: skip
+MOST_SHARE: Final = 1.1
+CLOSE: Final = 0.9  # share of the effect, below which a method must not claim to adjust for all reactions
+# Claims it and is 12 to 24 % short of binary outcomes: the effect of one step is shrunk, which no rollout mends.
+SHRUNK = ("growth",)
 
 
 @cache
@@ -36,9 +44,9 @@ def truth() -> dict[str, np.ndarray]:
     return {name: BINARY.mean_under([given] * STEPS, origin=ORIGIN) for name, given in PLANS.items()}
 
 
-def fitted(method: str, seed: int) -> FittedModel:
+def fitted(method: str, seed: int, n: int = 1000) -> FittedModel:
     config = FinetuneConfig(epochs=30, patience=10, members=1)
-    data = BINARY.dataset(n=1000, horizon=STEPS, seed=seed)
+    data = BINARY.dataset(n=n, horizon=STEPS, seed=seed)
     return model_of(fit_method(data, method, METHODS[method].default_settings(), config))
 
 
@@ -60,6 +68,11 @@ def largest_error(found: Mapping[str, np.ndarray]) -> float:
     return float(max(np.abs(found[name] - truth()[name]).max() for name in PLANS))
 
 
+def share_of_effect(found: Mapping[str, np.ndarray]) -> float:
+    effect, true_effect = ((of["always"] - of["never"]).mean() for of in (found, truth()))
+    return float(effect / true_effect)
+
+
 def test_every_method_has_its_place() -> None:
     installed = {method.name for method in METHODS.installed.found}
     built_in = {name for name, method in METHODS.items() if not method.combines and name not in installed}
@@ -68,7 +81,9 @@ def test_every_method_has_its_place() -> None:
 
 @pytest.mark.parametrize("method", ADJUSTS)
 def test_methods_that_adjust_find_the_average_probabilities(method: str) -> None:
-    assert largest_error(averages(method, range(4))) < ADJUSTS[method]
+    found = averages(method, range(4))
+    assert largest_error(found) < ADJUSTS[method]
+    assert share_of_effect(found) == pytest.approx(1, abs=0.1)
 
 
 @pytest.mark.parametrize("method", FORECASTS)
@@ -88,22 +103,37 @@ def test_naive_methods_say_the_same_of_all_plans(method: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", NETWORKS)
 def test_networks_answer_probabilities_within_what_they_can_learn(method: str) -> None:
-    assert largest_error(averages(method, range(1))) < NETWORKS[method]
+    (largest, least), found = NETWORKS[method], averages(method, range(1))
+    assert largest_error(found) < largest
+    assert least < share_of_effect(found) < MOST_SHARE
+
+
+@pytest.mark.parametrize(
+    "method", [*FORECASTS, *PLAN_BLIND, *(m for m, (_, least) in NETWORKS.items() if least < CLOSE and m not in SHRUNK)]
+)
+def test_methods_that_miss_effects_are_called_forecasts(method: str) -> None:
+    assert METHODS[method].adjusts != "all"
 
 
 @pytest.mark.slow
 def test_intervals_of_averages_by_mixed_hold_the_truth() -> None:
-    """Of 90 %, outcomes and differences: 20 of 20 data sets; those of a linear probability held none."""
+    """Of 90 %, outcomes and differences, pooled over data sets, plans and steps; a linear probability held none.
+
+    The steps of a plan are taken to hold together, as if they were one.
+    """
+    trials = len(PLANS) * DATA_SETS
+    least = int(binom.ppf(0.05, trials, 0.9))
+    assert binom.sf(least - 1, trials, 0.75) < 0.05
     request = request_of({"never": [{}] * STEPS, "always": [{"a": 1}] * STEPS}, ORIGIN, BINARY.schema, STEPS)
     held = []
-    for seed in range(20):
+    for seed in range(DATA_SETS):
         panel = BINARY.panel(500, ORIGIN + 1, seed=1000 + seed)
-        cohort, model = Cohort.of(panel, panel.subject_id.tolist()), fitted("mixed", 50 + seed)
+        cohort, model = Cohort.of(panel, panel.subject_id.tolist()), fitted("mixed", 50 + seed, n=400)
         averager = Averager(cohort, request, *groups_of(cohort, BINARY.schema, None))
         for answers in answer_cohort("mixed", model, cohort, request):
             averager.add(answers)
         rows, true = list(averager.finish("mixed", model, (0.9,)).to_rows()), {**truth(), None: np.zeros(STEPS)}
         assert {row["quantity"] for row in rows} == {"outcome", "difference"}
         of = [(row, row["step"] - 1) for row in rows]
-        held.append([row["lower"] <= true[row["plan"]][h] - true[row["reference"]][h] <= row["upper"] for row, h in of])
-    assert np.sum(held, axis=0).min() >= 15
+        held += [row["lower"] <= true[row["plan"]][h] - true[row["reference"]][h] <= row["upper"] for row, h in of]
+    assert np.mean(held) >= least / trials

@@ -6,8 +6,6 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from costar_cli.cohort.answers import warnings_about
-from costar_cli.whatif import estimate_outcomes
 from scipy.special import expit
 
 from costar_cli.config.models import FinetuneConfig
@@ -17,7 +15,7 @@ from costar_cli.methods.mixed.likelihood import Effects
 from costar_cli.methods.mixed.logit import GRID, LogitPosterior, marginal
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.stack.settings import StackConfig
-from costar_cli.questions import Cohort
+from costar_cli.questions import Cohort, estimate_outcomes, warnings_about
 from costar_cli.reporting import warnings_of
 from tests.feedback_worlds import BINARY, LINEAR
 from tests.fits import fit_method, model_of
@@ -227,4 +225,4 @@ def test_files_with_a_linear_law_for_a_binary_outcome_warn_when_they_are_opened(
     request = request_of({"never": [{}, {}]}, 2, BINARY.schema, 2)
     assert warning in estimate_outcomes(data, {"m": model_of(old)}, request, subject=subject).warnings
     cohort = Cohort.of(data.panels[Part("source", "test")], [*range(20)], origin=2)
-    assert warning in [*warnings_about(data, {"m": model_of(old)}, cohort, request)]
+    assert warning in [*warnings_about({"m": model_of(old)}, cohort, request, dataset=data)]

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from costar_cli.data import Scaler
+from costar_cli.inference import estimate
 from costar_cli.methods.mixed.law import Series
 from costar_cli.methods.mixed.model import MixedModel
-from costar_cli.panel import Scaler
-from costar_cli.uncertainty import estimate
 from tests.habit_worlds import ELASTICITY, TEST, TRAIN, asked, data, fitted, goods, mean_at
 from tests.methods.mixed_worlds import model
 
