@@ -50,13 +50,18 @@ def simulate_garden(config: GardenConfig, reporter: Reporter) -> Dataset:
     return Dataset("garden", SCHEMA, config.horizon, panels, queries, truth, config.model_dump(mode="json"))
 
 
-def garden_truth(dataset: Dataset, part: Part, row: int, origin: int, plan_values: ArrayLike) -> Floats:
-    """Return the moisture `[tau]` after each day of a plan `[tau,1]`, had a bed been watered so from a day on."""
+def garden_truth(dataset: Dataset, part: Part, row: ArrayLike, origin: ArrayLike, plan_values: ArrayLike) -> Floats:
+    """Return the moisture `[H]` after each day of a plan `[H,1]`, had a bed been watered so from a day on.
+
+    Of several questions, `row`, `origin` and plans have a leading axis, and so has what is returned.
+    """
     config, panel = GardenConfig.model_validate(dict(dataset.config)), dataset.panels[part]
-    plan_1H = np.asarray(plan_values, dtype=np.float64)[None, :, 0]
-    rain_1D = np.asarray(dataset.truth[part]["rain"][[row]], dtype=np.float64)
-    (moisture_H,) = _followed(config, panel.outcomes[[row], origin, 0], plan_1H, rain_1D[:, origin:])
-    return np.asarray(moisture_H)
+    plan_QH = np.atleast_2d(np.asarray(plan_values, dtype=np.float64)[..., 0])
+    row_Q, origin_Q = np.atleast_1d(row), np.atleast_1d(origin)
+    ahead_QH = origin_Q[:, None] + np.arange(plan_QH.shape[1])
+    rain_QH = np.asarray(dataset.truth[part]["rain"], dtype=np.float64)[row_Q[:, None], ahead_QH]
+    moisture_QH = _followed(config, panel.outcomes[row_Q, origin_Q, 0], plan_QH, rain_QH)
+    return np.asarray(moisture_QH if np.ndim(row) else moisture_QH[0])
 
 
 def _beds(config: GardenConfig, gamma: float, rng: np.random.Generator, *, first_id: int) -> tuple[Panel, Floats]:
