@@ -72,10 +72,10 @@ def benchmark(
 
     Every cell (data set, method, domain) is kept: interrupted, the same command continues.
     """
-    from costar_cli.cli.benchmarking.contenders import choose_data
-    from costar_cli.cli.benchmarking.run import open_bench, run_benchmark
+    from costar_cli.cli.benchmarking.methods import choose_data
+    from costar_cli.cli.benchmarking.pool import choose_pool
+    from costar_cli.cli.benchmarking.run import open_benchmark, run_benchmark
     from costar_cli.cli.benchmarking.sweep import open_sweep, run_sweep
-    from costar_cli.cli.benchmarking.workers import choose_crew
     from costar_cli.config.models import BenchmarkConfig, EvaluateConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
     from costar_cli.errors import UsageError
     from costar_cli.files.shards import Shard
@@ -100,19 +100,19 @@ def benchmark(
     folder = folder or Workspace(workspace).benchmark(f"{data.stem}-{settings.preset}")
     Workspace(folder).refuse_links()
     part = None if shard is None else Shard.parse(shard)
-    bench = open_bench(out, settings, data, folder if part is None else folder / part.name)
+    benchmark = open_benchmark(out, settings, data, folder if part is None else folder / part.name)
     how: Any = {
         "overwrite": overwrite,
-        "crew": choose_crew(workers, ray),
+        "pool": choose_pool(workers, ray),
         "plots": not no_plots,
         "list_only": list_cells,
         "given": repeated_flags(ctx),
     }
     if gamma is None:
-        run_benchmark(out, bench, shard=part, **how)
+        run_benchmark(out, benchmark, shard=part, **how)
     elif part is not None:
         raise UsageError(
             "sweeps have no parts", where="--shard", fix="make each strength's parts with `--gamma` left out"
         )
     else:
-        run_sweep(out, bench, open_sweep(bench, gamma), **how)
+        run_sweep(out, benchmark, open_sweep(benchmark, gamma), **how)

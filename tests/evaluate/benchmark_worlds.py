@@ -6,10 +6,10 @@ import numpy as np
 
 from costar_cli.cli.benchmarking import (
     ABLATIONS,
+    BenchmarkMethod,
     BenchmarkReport,
-    CellCost,
-    Contender,
     Failure,
+    JobCost,
     Score,
     build_tables,
 )
@@ -39,8 +39,8 @@ def noisy_errors(mean, *, subjects=60, members=2, horizon=3, seed=0, sd=0.2):
     return SquaredErrors(squared, squared.mean(axis=0), np.ones((subjects, horizon), dtype=np.int64))
 
 
-def contender(name):
-    return next((ablation for ablation in ABLATIONS if ablation.name == name), Contender(name, name))
+def method(name):
+    return next((ablation for ablation in ABLATIONS if ablation.name == name), BenchmarkMethod(name, name))
 
 
 def score(name, errors, *, seed=10, setup="zero-shot", truth="counterfactual", factor=1.0):
@@ -56,7 +56,7 @@ def score(name, errors, *, seed=10, setup="zero-shot", truth="counterfactual", f
         truth=truth,
         test=part,
     )
-    return Score(seed, contender(name), row, errors)
+    return Score(seed, method(name), row, errors)
 
 
 def limit(errors, *, seed=10, setup="zero-shot"):
@@ -70,11 +70,11 @@ def tables(scores, *, name="tumor", horizon=6, setups=SETUPS, config=CONFIG, lim
 
 
 def report(made, *, dataset="tumor", unit="% of V_max", horizon=6):
-    cost = CellCost(
+    cost = JobCost(
         "costar/source/10", "costar", "COSTAR", 10, "source", 12.5, False, 512.0, None, "cpu", 2, 20_657, 11.0,
         {"finetune": 8.0, "more": 3.0},
     )  # fmt: skip
-    unknown = CellCost("crn/source/10", "crn", "CRN", 10, "source", *[None, True, *[None] * 6])
+    unknown = JobCost("crn/source/10", "crn", "CRN", 10, "source", *[None, True, *[None] * 6])
     failure = Failure("ct/source/10", "CT, source, seed 10", {"problem": "the loss | is not finite"})
     return BenchmarkReport(
         dataset=dataset,

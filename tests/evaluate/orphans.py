@@ -1,4 +1,4 @@
-"""Workers of a benchmark whose parent is killed: a script that starts one, and what it does meanwhile.
+"""ProcessPool of a benchmark whose parent is killed: a script that starts one, and what it does meanwhile.
 
 python -m tests.evaluate.orphans NAME
 """
@@ -11,24 +11,25 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
-from costar_cli.cli.benchmarking import Contender, plan_cells, workers
-from costar_cli.cli.benchmarking.cells import Cell
+from costar_cli.cli.benchmarking import BenchmarkMethod, plan_jobs
+from costar_cli.cli.benchmarking import pool as pools
+from costar_cli.cli.benchmarking.jobs import Job
 
 
 @dataclass
-class Bench:
-    """What a maker of cells is told."""
+class BenchmarkWorkspace:
+    """What a maker of jobs is told."""
 
     reporter: Any = None
 
 
-def idle(bench: Bench, cell: Cell, ledger: object) -> float:
-    """Have made a cell, so that the worker waits for the next one."""
+def idle(benchmark: BenchmarkWorkspace, job: Job, cost_log: object) -> float:
+    """Have made a job, so that the worker waits for the next one."""
     return 0.0
 
 
-def leaving(bench: Bench, cell: Cell, ledger: object) -> float:
-    """Have made a cell, and take a while to end; what ends a worker with its parent comes meanwhile."""
+def leaving(benchmark: BenchmarkWorkspace, job: Job, cost_log: object) -> float:
+    """Have made a job, and take a while to end; what ends a worker with its parent comes meanwhile."""
     kill = os.kill
 
     def late(process: int, number: int) -> None:
@@ -40,15 +41,15 @@ def leaving(bench: Bench, cell: Cell, ledger: object) -> float:
     return 0.0
 
 
-def telling(bench: Bench, cell: Cell, ledger: object) -> float:
+def telling(benchmark: BenchmarkWorkspace, job: Job, cost_log: object) -> float:
     """Tell the parent something again and again."""
     while True:
-        bench.reporter.note("on")
+        benchmark.reporter.note("on")
 
 
-def working(bench: Bench, cell: Cell, ledger: object) -> float:
+def working(benchmark: BenchmarkWorkspace, job: Job, cost_log: object) -> float:
     """Work, in a library that makes an error of its own of what a signal raises."""
-    bench.reporter.note("begun")
+    benchmark.reporter.note("begun")
     try:
         time.sleep(60)
     except KeyboardInterrupt:
@@ -61,13 +62,13 @@ MAKERS = {maker.__name__: maker for maker in (idle, leaving, telling, working)}
 if __name__ == "__main__":
     from tests.evaluate import orphans
 
-    workers.told = lambda *_: cast("Any", orphans.Bench())
-    reporter = SimpleNamespace(note=lambda _: None, cell=None)
-    ledger = cast("Any", None)
-    bench = cast("Any", SimpleNamespace(reporter=reporter))
-    crew = workers.Workers(bench, ledger, cast("Any", orphans.MAKERS[sys.argv[1]]), 1)
-    crew.begin(plan_cells([10], [Contender("ridge", "ridge")], few_shot=False)[0])
+    pools.prepared = lambda *_: cast("Any", orphans.BenchmarkWorkspace())
+    reporter = SimpleNamespace(note=lambda _: None, job=None)
+    cost_log = cast("Any", None)
+    benchmark = cast("Any", SimpleNamespace(reporter=reporter))
+    pool = pools.ProcessPool(benchmark, cost_log, cast("Any", orphans.MAKERS[sys.argv[1]]), 1)
+    pool.begin(plan_jobs([10], [BenchmarkMethod("ridge", "ridge")], few_shot=False)[0])
     for _ in range(2):  # that the worker is ready, and the first that it tells
-        crew.ends()
+        pool.ends()
     print("ready", flush=True)
     time.sleep(60)

@@ -188,7 +188,7 @@ def test_gain_is_explained_in_every_form_of_a_table(made, capsys):
 
 
 def test_without_costar_there_is_no_gain_in_any_form_of_a_table(capsys):
-    alone = [one for one in scores() if one.contender.name != REFERENCE]
+    alone = [one for one in scores() if one.method.name != REFERENCE]
     made = report(tables(alone, name="other"))
     show_report(Output("benchmark"), made)
     assert "Gain" not in capsys.readouterr().out + to_markdown(made) + to_latex(made)
@@ -311,7 +311,7 @@ def test_figures_are_drawn_whatever_is_there(tmp_path):
 
 def test_the_error_of_ensembles_stands_beside_that_of_their_members(made, capsys):
     (row,) = (row for row in read(results_csv(made)) if row["method"] == "COSTAR" and row["basis"] == "ours")
-    scored = next(s for s in scores() if s.contender.name == REFERENCE)
+    scored = next(s for s in scores() if s.method.name == REFERENCE)
     expected = scored.errors.ensemble_rmse().mean()
     assert float(row["avg_ensemble"]) == pytest.approx(expected)
     show_report(Output("benchmark"), made)

@@ -1,23 +1,23 @@
-"""Benchmarks: which cells they consist of, the paper's tables from their scores, paired tests, exports and figures."""
+"""Benchmarks: which jobs they consist of, the paper's tables from their scores, paired tests, exports and figures."""
 
-from costar_cli.cli.benchmarking.cells import Cell, plan_cells
-from costar_cli.cli.benchmarking.contenders import ABLATIONS, REFERENCE, Contender, choose_methods, choose_setups
-from costar_cli.cli.benchmarking.ledger import Ledger, Meter
-from costar_cli.cli.benchmarking.report import BenchmarkReport, CellCost, Failure, measure_model
+from costar_cli.cli.benchmarking.cost_log import CostLog, Meter
+from costar_cli.cli.benchmarking.jobs import Job, plan_jobs
+from costar_cli.cli.benchmarking.methods import ABLATIONS, REFERENCE, BenchmarkMethod, choose_methods, choose_setups
+from costar_cli.cli.benchmarking.report import BenchmarkReport, Failure, JobCost, measure_model
 from costar_cli.cli.benchmarking.statistics import Comparison, holm
 from costar_cli.cli.benchmarking.tables import DataSetFacts, ResultRow, ResultTable, Score, build_tables
 
 __all__ = [
     "ABLATIONS",
     "REFERENCE",
+    "BenchmarkMethod",
     "BenchmarkReport",
-    "Cell",
-    "CellCost",
     "Comparison",
-    "Contender",
+    "CostLog",
     "DataSetFacts",
     "Failure",
-    "Ledger",
+    "Job",
+    "JobCost",
     "Meter",
     "ResultRow",
     "ResultTable",
@@ -27,5 +27,5 @@ __all__ = [
     "choose_setups",
     "holm",
     "measure_model",
-    "plan_cells",
+    "plan_jobs",
 ]

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from costar_cli.api.calls import PathLikeText, reporting, resolved
-from costar_cli.cli.benchmarking.cells import ReporterOutput
-from costar_cli.cli.benchmarking.contenders import choose_data
+from costar_cli.cli.benchmarking.jobs import ReporterOutput
+from costar_cli.cli.benchmarking.methods import choose_data
+from costar_cli.cli.benchmarking.pool import choose_pool
 from costar_cli.cli.benchmarking.report import BenchmarkReport, Outcome
-from costar_cli.cli.benchmarking.run import complete_benchmark, failure_of_cells, open_bench, plan_benchmark
+from costar_cli.cli.benchmarking.run import complete_benchmark, failure_of_jobs, open_benchmark, plan_benchmark
 from costar_cli.cli.benchmarking.sweep import Sweep, complete_sweep, open_sweep
-from costar_cli.cli.benchmarking.workers import choose_crew
 from costar_cli.config.choices import PresetName, SetupName
 from costar_cli.errors import UsageError
 
@@ -80,15 +80,15 @@ def benchmark_methods(
     given["benchmark"] = compared | ({} if setups is None else {"setups": _joined(setups)})
     chosen = resolved(given, [*own, "runtime"], preset=preset, config=config, dataset=data.name)
     with reporting(progress) as reporter, closing(ReporterOutput(reporter, quiet=not progress)) as out:
-        bench = open_bench(out, chosen, data, Path(folder))
-        how: Any = {"overwrite": overwrite, "crew": choose_crew(workers, None), "plots": plots}
+        benchmark = open_benchmark(out, chosen, data, Path(folder))
+        how: Any = {"overwrite": overwrite, "pool": choose_pool(workers, None), "plots": plots}
         if gamma is None:
-            plan = plan_benchmark(bench)
+            plan = plan_benchmark(benchmark)
             made = complete_benchmark(out, plan, **how)
-            return _whole(made.report, made.outcome, len(plan.cells))
-        plans = {value: plan_benchmark(one) for value, one in open_sweep(bench, _joined(gamma)).items()}
-        swept = complete_sweep(out, bench, plans, **how)
-        return _whole(swept.sweep, swept.outcome, swept.cells)
+            return _whole(made.report, made.outcome, len(plan.jobs))
+        plans = {value: plan_benchmark(one) for value, one in open_sweep(benchmark, _joined(gamma)).items()}
+        swept = complete_sweep(out, benchmark, plans, **how)
+        return _whole(swept.sweep, swept.outcome, swept.jobs)
 
 
 def _check(dataset: object, workers: object) -> None:
@@ -104,14 +104,14 @@ def _check(dataset: object, workers: object) -> None:
         raise UsageError(f"{workers!r} workers", where="workers=", fix="give a whole number, 1 or larger")
 
 
-def _whole(report: Report, outcome: Outcome, cells: int) -> Report:
+def _whole(report: Report, outcome: Outcome, jobs: int) -> Report:
     """Return a report if all of its cells were made.
 
     Raises:
         CostarError: cells failed.
     """
     if outcome.failed:
-        raise failure_of_cells(outcome, cells)
+        raise failure_of_jobs(outcome, jobs)
     return report
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from costar_cli.api.outputs import check_places
-from costar_cli.cli.benchmarking.report import BenchmarkReport, CellCost
+from costar_cli.cli.benchmarking.report import BenchmarkReport, JobCost
 from costar_cli.cli.benchmarking.statistics import TEST, Comparison
 from costar_cli.cli.benchmarking.tables import (
     ABOUT_ENSEMBLE,
@@ -173,8 +173,8 @@ def _compared(report: BenchmarkReport, table: ResultTable, comparison: Compariso
     return flat | {"untested": comparison.untested, "caution": comparison.caution}
 
 
-def _cost(cost: CellCost) -> Record:
-    flat = {name: getattr(cost, name) for name in CellCost.__dataclass_fields__}
+def _cost(cost: JobCost) -> Record:
+    flat = {name: getattr(cost, name) for name in JobCost.__dataclass_fields__}
     flat |= {"warnings": "; ".join(cost.warnings)}
     by_stage = {"stages": cost.stages, "stage_updates": cost.stage_updates}
     return flat | {
@@ -286,7 +286,7 @@ def _about_costs(report: BenchmarkReport) -> str:
     return f"{_ABOUT_COSTS}{plus} {BUDGET_SIGN} {report.about_budget}."
 
 
-def _markdown_costs(costs: Sequence[CellCost]) -> list[str]:
+def _markdown_costs(costs: Sequence[JobCost]) -> list[str]:
     lines = [f"| {' | '.join(_COST_HEADS)} |", "|---|" + "---:|" * (len(_COST_HEADS) - 1)]
     for cost in costs:
         what = cost.label if cost.role == "data" else f"{cost.label}, {cost.role}"
@@ -294,8 +294,8 @@ def _markdown_costs(costs: Sequence[CellCost]) -> list[str]:
     return lines
 
 
-def cost_cells(costs: Sequence[CellCost]) -> list[str]:
-    """Return what cells of one contender cost as text: the mean over data sets, and the largest memory."""
+def cost_cells(costs: Sequence[JobCost]) -> list[str]:
+    """Return what cells of one method cost as text: the mean over data sets, and the largest memory."""
     wall_s, epochs, outcome, other = (
         _mean([getattr(cost, name) for cost in costs])
         for name in ("wall_s", "epochs", "outcome_updates", "other_updates")

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from costar_cli.cli.benchmarking.contenders import REFERENCE
+from costar_cli.cli.benchmarking.methods import REFERENCE
 from costar_cli.cli.benchmarking.report import BenchmarkReport
 from costar_cli.cli.benchmarking.statistics import Comparison
 from costar_cli.cli.benchmarking.tables import ResultRow, ResultTable
@@ -215,7 +215,7 @@ def _bar(row: ResultRow, mean_H: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _styles(names: Sequence[str]) -> dict[str, Style]:
-    """Return how each contender is drawn; the reference stands out."""
+    """Return how each method is drawn; the reference stands out."""
     others, colours = [name for name in names if name != REFERENCE], [c for c in COLOURS if c != BLUE] + [GREY]
     styles: dict[str, Style] = {
         name: {
@@ -236,7 +236,7 @@ def _array(values: PerStep, steps: int) -> NDArray[np.float64]:
 
 
 def plot_differences(report: BenchmarkReport, path: Path) -> Path | None:
-    """Draw each contender's average error minus the reference's with its interval; None where nothing is compared.
+    """Draw each method's average error minus the reference's with its interval; None where nothing is compared.
 
     Filled markers: the difference is significant after Holm's correction, at one minus the level of the intervals. An
     interval that reaches far beyond the others is cut at the edge, where a number says how far it goes.

@@ -1,4 +1,4 @@
-"""What a benchmark found, read from the files of its cells: tables, costs, and cells that could not be made."""
+"""What a benchmark found, read from the files of its jobs: tables, costs, and jobs that could not be made."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from costar_cli.cli.benchmarking.cells import Bench, Cell
-from costar_cli.cli.benchmarking.ledger import Ledger, Record
+from costar_cli.cli.benchmarking.cost_log import CostLog, CostRecord
+from costar_cli.cli.benchmarking.jobs import BenchmarkWorkspace, Job
 from costar_cli.cli.benchmarking.statistics import TEST
 from costar_cli.cli.benchmarking.tables import DataSetFacts, Limits, ResultTable, Score, build_tables
 from costar_cli.config.choices import SetupName
@@ -33,8 +33,8 @@ BOUND_BY_BUDGET = {
 
 
 @dataclass(frozen=True, slots=True)
-class CellCost:
-    """What one cell took, and the size of its model; None where it is not known.
+class JobCost:
+    """What one job took, and the size of its model; None where it is not known.
 
     `wall_s` is at least that where `partial` (an attempt was killed). `epochs` are those of all stages, the mean over
     members; `stages` has them one by one. So are `updates` (optimiser steps) and `stage_updates`; of `updates`,
@@ -65,18 +65,18 @@ class CellCost:
     other_updates: float | None = None
 
     @classmethod
-    def of(cls, cell: Cell, records: Sequence[Record], described: Mapping[str, Any]) -> "CellCost":
-        """Return a cell's costs from the records of its artifacts and what `describe` tells of its model, if any."""
+    def of(cls, job: Job, records: Sequence[CostRecord], described: Mapping[str, Any]) -> "JobCost":
+        """Return a job's costs from the records of its artifacts and what `describe` tells of its model, if any."""
         size = measure_model(described) if described else {"parameters": None, "epochs": None}
         meta = described.get("meta", {})
         memories = [record.memory_mb for record in records if record.memory_mb is not None]
         device_memories = [record.device_memory_mb for record in records if record.device_memory_mb is not None]
         return cls(
-            cell=cell.key,
-            contender=cell.contender.name if cell.contender else "",
-            label=cell.contender.label if cell.contender else "data set",
-            seed=cell.seed,
-            role=cell.role,
+            cell=job.key,
+            contender=job.method.name if job.method else "",
+            label=job.method.label if job.method else "data set",
+            seed=job.seed,
+            role=job.role,
             wall_s=sum(record.wall_s for record in records) if records else None,
             partial=any(record.partial for record in records),
             memory_mb=max(memories, default=None),
@@ -89,7 +89,7 @@ class CellCost:
 
 
 def measure_model(described: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how large a model or encoder is, and how long it was trained: the fields of `CellCost` that say so.
+    """Return how large a model or encoder is, and how long it was trained: the fields of `JobCost` that say so.
 
     Parameters are those of one member; epochs and updates of a stage are the mean over members. A model in closed form
     has no stages, and older files do not tell updates.
@@ -119,7 +119,7 @@ def is_auxiliary(stage: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A cell that could not be made, or (`blocked`) one that needs such a cell."""
+    """A job that could not be made, or (`blocked`) one that needs such a job."""
 
     cell: str
     what: str
@@ -140,7 +140,7 @@ class BenchmarkReport:
     horizon: int
     step: str
     tables: tuple[ResultTable, ...]
-    costs: tuple[CellCost, ...]
+    costs: tuple[JobCost, ...]
     failures: tuple[Failure, ...] = ()
 
     @property
@@ -214,106 +214,110 @@ class BenchmarkReport:
 
 @dataclass
 class Outcome:
-    """What became of the cells: how many were made now, and which could not be, by key."""
+    """What became of the jobs: how many were made now, and which could not be, by key."""
 
     made: int = 0
     failed: dict[str, CostarError] = field(default_factory=dict)
     blocked: dict[str, str] = field(default_factory=dict)
 
-    def blocked_by(self, cell: Cell) -> str | None:
-        """Return what a cell needs and could not be made."""
-        return next((need for need in cell.needs if need in self.failed or need in self.blocked), None)
+    def blocked_by(self, job: Job) -> str | None:
+        """Return what a job needs and could not be made."""
+        return next((need for need in job.needs if need in self.failed or need in self.blocked), None)
 
-    def is_there(self, cell: Cell) -> bool:
-        """Return whether a cell was made, now or before."""
-        return cell.key not in self.failed and cell.key not in self.blocked
-
-
-Evaluations = Mapping[Cell, EvaluationReport]
+    def is_there(self, job: Job) -> bool:
+        """Return whether a job was made, now or before."""
+        return job.key not in self.failed and job.key not in self.blocked
 
 
-def read_evaluations(bench: Bench, cells: Sequence[Cell], outcome: Outcome) -> Evaluations:
-    """Return the scores of every model that is there, by its cell."""
-    scored = [cell for cell in cells if cell.is_scored and outcome.is_there(cell)]
-    return {cell: read_evaluation(bench.pieces(cell)[-1].path) for cell in scored}
+Evaluations = Mapping[Job, EvaluationReport]
+
+
+def read_evaluations(benchmark: BenchmarkWorkspace, jobs: Sequence[Job], outcome: Outcome) -> Evaluations:
+    """Return the scores of every model that is there, by its job."""
+    scored = [job for job in jobs if job.is_scored and outcome.is_there(job)]
+    return {job: read_evaluation(benchmark.tasks(job)[-1].path) for job in scored}
 
 
 def build_report(
-    bench: Bench,
-    cells: Sequence[Cell],
+    benchmark: BenchmarkWorkspace,
+    jobs: Sequence[Job],
     outcome: Outcome,
     evaluations: Evaluations,
-    ledger: Ledger,
+    cost_log: CostLog,
     setups: Sequence[SetupName],
 ) -> BenchmarkReport:
-    """Return the benchmark's report from the files of the cells that are there."""
-    headers = {seed: read_header(bench.data_file(seed)) for seed in bench.seeds if bench.data_file(seed).exists()}
+    """Return the benchmark's report from the files of the jobs that are there."""
+    headers = {
+        seed: read_header(benchmark.data_file(seed)) for seed in benchmark.seeds if benchmark.data_file(seed).exists()
+    }
     published = all(is_published_data(h.meta["name"], h.meta["config"]) for h in headers.values())
     shared = next(iter(evaluations.values()), None)  # but for its rows, each says the same
     return BenchmarkReport(
-        dataset=shared.dataset if shared else bench.data.name,
-        seeds=bench.seeds,
+        dataset=shared.dataset if shared else benchmark.data.name,
+        seeds=benchmark.seeds,
         digests={str(seed): header.digest for seed, header in headers.items()},
-        preset=bench.settings.preset,
+        preset=benchmark.settings.preset,
         unit=shared.unit.label if shared else "",
-        level=bench.settings[EvaluateConfig].level,
+        level=benchmark.settings[EvaluateConfig].level,
         horizon=shared.horizon if shared else 0,
         step=shared.step if shared else "step",
-        tables=_tables(bench, evaluations, setups, published=published),
-        costs=tuple(_costs(bench, cells, outcome, ledger)),
-        failures=tuple(_failures(cells, outcome)),
+        tables=_tables(benchmark, evaluations, setups, published=published),
+        costs=tuple(_costs(benchmark, jobs, outcome, cost_log)),
+        failures=tuple(_failures(jobs, outcome)),
     )
 
 
 def _tables(
-    bench: Bench, evaluations: Evaluations, setups: Sequence[SetupName], *, published: bool
+    benchmark: BenchmarkWorkspace, evaluations: Evaluations, setups: Sequence[SetupName], *, published: bool
 ) -> tuple[ResultTable, ...]:
     scores = [
-        Score(cell.seed, cell.contender, row, errors)
-        for cell, report in evaluations.items()
+        Score(job.seed, job.method, row, errors)
+        for job, report in evaluations.items()
         for row, errors in zip(report.rows, report.errors, strict=True)
-        if cell.contender is not None and row.basis == "ours" and errors is not None
+        if job.method is not None and row.basis == "ours" and errors is not None
     ]
     shared = next(iter(evaluations.values()), None)
     if shared is None:
         return ()
     facts = DataSetFacts(shared.dataset, shared.horizon, shared.unit.factor, published=published)
-    config, limits = bench.settings[EvaluateConfig], _limits(evaluations)
-    return build_tables(scores, facts, config, setups=setups, limits=limits, reporter=bench.reporter)
+    config, limits = benchmark.settings[EvaluateConfig], _limits(evaluations)
+    return build_tables(scores, facts, config, setups=setups, limits=limits, reporter=benchmark.reporter)
 
 
 def _limits(evaluations: Evaluations) -> Limits:
-    """Return the bound on each data set once; every cell's scores have it, but for those of older versions."""
+    """Return the bound on each data set once; every job's scores have it, but for those of older versions."""
     return {
-        (cell.seed, row.setup, row.truth): row
-        for cell, report in evaluations.items()
+        (job.seed, row.setup, row.truth): row
+        for job, report in evaluations.items()
         for row in report.rows
         if row.basis == "limit"
     }
 
 
-def _costs(bench: Bench, cells: Sequence[Cell], outcome: Outcome, ledger: Ledger) -> Iterator[CellCost]:
-    """Yield what every cell took that is there, and pass on what its training warned of."""
-    for cell in cells:
-        pieces = bench.pieces(cell) if outcome.is_there(cell) else []
-        if not pieces:
+def _costs(
+    benchmark: BenchmarkWorkspace, jobs: Sequence[Job], outcome: Outcome, cost_log: CostLog
+) -> Iterator[JobCost]:
+    """Yield what every job took that is there, and pass on what its training warned of."""
+    for job in jobs:
+        tasks = benchmark.tasks(job) if outcome.is_there(job) else []
+        if not tasks:
             continue
-        prints = {piece.name: read_header(piece.path).meta["fingerprint"] for piece in pieces}
-        records = [ledger.get(f"{cell.key}/{name}", fingerprint) for name, fingerprint in prints.items()]
+        prints = {task.name: read_header(task.path).meta["fingerprint"] for task in tasks}
+        records = [cost_log.get(f"{job.key}/{name}", fingerprint) for name, fingerprint in prints.items()]
         known = [record for record in records if record is not None]
-        cost = CellCost.of(cell, known, {} if cell.role == "data" else describe(pieces[0].path))
-        bench.reporter.cell = cell
+        cost = JobCost.of(job, known, {} if job.role == "data" else describe(tasks[0].path))
+        benchmark.reporter.job = job
         for warning in cost.warnings:  # also of a model that an earlier run trained
-            bench.reporter.warn(warning)
+            benchmark.reporter.warn(warning)
         yield cost
-    bench.reporter.cell = None
+    benchmark.reporter.job = None
 
 
-def _failures(cells: Sequence[Cell], outcome: Outcome) -> Iterator[Failure]:
-    """Yield the cells that are not there, and why."""
-    for cell in cells:
-        if cell.key in outcome.failed:
-            yield Failure(cell.key, str(cell), outcome.failed[cell.key].to_json())
-        elif cell.key in outcome.blocked:
-            why = CostarError(f"needs {outcome.blocked[cell.key]}")
-            yield Failure(cell.key, str(cell), why.to_json(), blocked=True)
+def _failures(jobs: Sequence[Job], outcome: Outcome) -> Iterator[Failure]:
+    """Yield the jobs that are not there, and why."""
+    for job in jobs:
+        if job.key in outcome.failed:
+            yield Failure(job.key, str(job), outcome.failed[job.key].to_json())
+        elif job.key in outcome.blocked:
+            why = CostarError(f"needs {outcome.blocked[job.key]}")
+            yield Failure(job.key, str(job), why.to_json(), blocked=True)

@@ -1,4 +1,4 @@
-"""Parts of a benchmark for arrays of jobs: each makes some cells in a folder of its own, and all are merged."""
+"""Parts of a benchmark for arrays of jobs: each makes some jobs in a folder of its own, and all are merged."""
 
 import json
 from collections.abc import Sequence
@@ -6,25 +6,25 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-from costar_cli.cli.benchmarking.cells import Cell
-from costar_cli.cli.benchmarking.ledger import Ledger
+from costar_cli.cli.benchmarking.cost_log import CostLog
+from costar_cli.cli.benchmarking.jobs import Job
 from costar_cli.cli.workspace import Workspace
 from costar_cli.errors import MismatchError
 from costar_cli.files import read_header, verify_artifact, write_bytes
 from costar_cli.files.shards import Shard, check_parts, find_parts
 
-__all__ = ["cells_of", "merge_shards", "note_shard"]
+__all__ = ["jobs_of", "merge_shards", "note_shard"]
 
 NOTE: Final = "part.json"  # of a part's folder: which part it is, whatever the folder is called
 
 
-def cells_of(shard: Shard, cells: Sequence[Cell]) -> list[Cell]:
-    """Return a part's cells of a benchmark, in order: every N-th pair of data and method, with its needs."""
-    pairs = list(dict.fromkeys((cell.seed, cell.contender) for cell in cells if cell.is_scored))
+def jobs_of(shard: Shard, jobs: Sequence[Job]) -> list[Job]:
+    """Return a part's jobs of a benchmark, in order: every N-th pair of data and method, with its needs."""
+    pairs = list(dict.fromkeys((job.seed, job.method) for job in jobs if job.is_scored))
     own = set(pairs[shard.number - 1 :: shard.of])
-    needed = {need for cell in cells if (cell.seed, cell.contender) in own and cell.is_scored for need in cell.needs}
-    needed |= {need for cell in cells if cell.key in needed for need in cell.needs}
-    return [cell for cell in cells if cell.key in needed or ((cell.seed, cell.contender) in own and cell.is_scored)]
+    needed = {need for job in jobs if (job.seed, job.method) in own and job.is_scored for need in job.needs}
+    needed |= {need for job in jobs if job.key in needed for need in job.needs}
+    return [job for job in jobs if job.key in needed or ((job.seed, job.method) in own and job.is_scored)]
 
 
 def note_shard(folder: Path, shard: Shard) -> None:
@@ -84,7 +84,7 @@ def merge_shards(folder: Path) -> list[Path]:
         for target in copied:
             Workspace(target.parent).make()
             write_bytes(target, found[target][0].read_bytes())
-        ledger = Ledger(folder / "ledger.json")
+        cost_log = CostLog(folder / "ledger.json")
         for part in parts:
-            ledger.adopt(Ledger(part / "ledger.json"))
+            cost_log.adopt(CostLog(part / "ledger.json"))
     return copied

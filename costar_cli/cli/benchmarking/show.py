@@ -10,7 +10,7 @@ from costar_cli.cli.benchmarking.export import (
     other_heads,
     other_texts,
 )
-from costar_cli.cli.benchmarking.report import BenchmarkReport, CellCost
+from costar_cli.cli.benchmarking.report import BenchmarkReport, JobCost
 from costar_cli.cli.benchmarking.statistics import Comparison
 from costar_cli.cli.benchmarking.tables import ABOUT_ENSEMBLE, ABOUT_GAIN, ResultRow, ResultTable, ranked_cells
 from costar_cli.evaluation.rows import BUDGET_SIGN
@@ -77,9 +77,9 @@ def _show_comparisons(out: Output, comparisons: Sequence[Comparison], level: flo
     out.table(["error minus COSTAR's", "average", f"{level:.0%} interval", "p", "p (Holm)", "wins"], rows, keys=1)
 
 
-def _show_costs(out: Output, costs: Sequence[CellCost]) -> None:
-    """Print one line per contender and domain."""
-    groups: dict[tuple[str, str], list[CellCost]] = {}
+def _show_costs(out: Output, costs: Sequence[JobCost]) -> None:
+    """Print one line per method and domain."""
+    groups: dict[tuple[str, str], list[JobCost]] = {}
     for cost in costs:
         groups.setdefault((cost.label, cost.role), []).append(cost)
     rows: list[list[str | None]] = [

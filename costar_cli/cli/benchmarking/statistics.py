@@ -1,4 +1,4 @@
-"""Comparing contenders on the same test subjects: paired differences, and Holm's correction for making many of them."""
+"""Comparing methods on the same test subjects: paired differences, and Holm's correction for making many of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +19,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How much larger a contender's error is than the reference's, in the unit of the table.
+    """How much larger a method's error is than the reference's, in the unit of the table.
 
-    `difference` is contender minus reference, `lower` and `upper` bound it over test subjects; `p_holm` is `p_value`
+    `difference` is method minus reference, `lower` and `upper` bound it over test subjects; `p_holm` is `p_value`
     corrected for the number of comparisons in the table. `wins` is the share of pairs of members, one of each on the
     same data set, of which the reference's has the smaller average error: it says what training by chance does.
     `untested` says in words why there is neither interval nor p-value, where there are too few subjects or clusters,
@@ -62,9 +62,9 @@ def gain_percent(average: float | None, reference: float | None) -> float | None
     return 100 * (average - reference) / max(average, reference)
 
 
-def share_of_wins(contender: Sequence[float], reference: Sequence[float]) -> float:
+def share_of_wins(method: Sequence[float], reference: Sequence[float]) -> float:
     """Return the share of pairs in which the reference's number is the smaller one; ties count half."""
-    difference = np.subtract.outer(np.asarray(contender), np.asarray(reference))
+    difference = np.subtract.outer(np.asarray(method), np.asarray(reference))
     return float(((difference > 0) + 0.5 * (difference == 0)).mean())
 
 
@@ -78,7 +78,7 @@ def compare(
     replicates: int,
     seed: int,
 ) -> tuple[Comparison, ...]:
-    """Compare contenders with the reference, each on the data sets that both were scored on.
+    """Compare methods with the reference, each on the data sets that both were scored on.
 
     Scores are squared errors by name and by the seed of the data set; `factor` takes their roots to the unit of the
     table. With too few `replicates` of the bootstrap there are neither intervals nor p-values.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from costar_cli.cli.benchmarking.cells import Bench, with_values
 from costar_cli.cli.benchmarking.export import (
     LATEX_MARKS,
     MARKDOWN_MARKS,
@@ -24,12 +23,14 @@ from costar_cli.cli.benchmarking.export import (
     result_rows,
     table_cells,
 )
+from costar_cli.cli.benchmarking.jobs import BenchmarkWorkspace, with_values
+from costar_cli.cli.benchmarking.pool import PoolMaker
 from costar_cli.cli.benchmarking.report import BenchmarkReport, Outcome
 from costar_cli.cli.benchmarking.run import (
     Made,
     Planned,
-    cells_listed,
-    failure_of_cells,
+    failure_of_jobs,
+    listed_jobs,
     make_benchmark,
     next_commands,
     plan_benchmark,
@@ -38,7 +39,6 @@ from costar_cli.cli.benchmarking.run import (
 )
 from costar_cli.cli.benchmarking.show import DIGITS
 from costar_cli.cli.benchmarking.tables import Mark, ResultRow, ResultTable, ranked_cells
-from costar_cli.cli.benchmarking.workers import CrewMaker
 from costar_cli.cli.workspace import Workspace
 from costar_cli.config.models import BenchmarkConfig
 from costar_cli.data.registry import sources
@@ -146,7 +146,7 @@ def _named(rows: Sequence[ResultRow], name: str) -> ResultRow | None:
     return next((row for row in rows if row.name == name), None)
 
 
-def open_sweep(bench: Bench, text: str) -> dict[float, Bench]:
+def open_sweep(benchmark: BenchmarkWorkspace, text: str) -> dict[float, BenchmarkWorkspace]:
     """Return the benchmark of each strength in a text such as `0,2,4`, with the last value among the methods.
 
     That of the strength that the settings have anyway is the benchmark without a sweep; the others have folders in its.
@@ -154,27 +154,27 @@ def open_sweep(bench: Bench, text: str) -> dict[float, Bench]:
     Raises:
         UsageError: the text names no numbers, or the data set has no such setting or not these values.
     """
-    simulated = bench.data.simulated
+    simulated = benchmark.data.simulated
     if simulated is None or SETTING not in simulated.settings.model_fields:
         having = [name for name, source in sources().items() if SETTING in source.settings.model_fields]
         what = "a file holds one data set" if simulated is None else f"{simulated.name} has no confounding strength"
         fix = f"omit it, or choose one of {', '.join(having)}"
         raise UsageError(f"{what}, so that nothing can be swept", where="--gamma", fix=fix)
-    own = getattr(bench.settings.configs[simulated.section], SETTING)
-    methods = {"benchmark.methods": f"{bench.settings[BenchmarkConfig].methods},{LAST_VALUE}"}
-    benches, wrong = {}, []
+    own = getattr(benchmark.settings.configs[simulated.section], SETTING)
+    methods = {"benchmark.methods": f"{benchmark.settings[BenchmarkConfig].methods},{LAST_VALUE}"}
+    benchmarks, wrong = {}, []
     for value in _values(text):
         values = {**methods, f"{simulated.section}.{SETTING}": value}
         try:
-            settings = with_values(bench.settings, values)
+            settings = with_values(benchmark.settings, values)
         except ValidationError as error:
             wrong += [f"{exact(value)}: {complaint}" for complaint in complaints(error.errors())]
             continue
-        folder = bench.folder if value == own else bench.folder / f"{SETTING}-{exact(value)}"
-        benches[value] = replace(bench, settings=settings, folder=folder, at=f"{SETTING} {exact(value)}: ")
+        folder = benchmark.folder if value == own else benchmark.folder / f"{SETTING}-{exact(value)}"
+        benchmarks[value] = replace(benchmark, settings=settings, folder=folder, at=f"{SETTING} {exact(value)}: ")
     if wrong:
         raise UsageError.of(wrong, f"{len(wrong)} values are not possible", where="--gamma")
-    return benches
+    return benchmarks
 
 
 def exact(value: float) -> str:
@@ -200,11 +200,11 @@ SWEEP_FILES: Final = ("sweep.csv", "sweep.md", "sweep.tex", "plots/sweep.png")
 
 def run_sweep(
     out: Output,
-    base: Bench,
-    benches: Mapping[float, Bench],
+    base: BenchmarkWorkspace,
+    benchmarks: Mapping[float, BenchmarkWorkspace],
     *,
     overwrite: bool,
-    crew: CrewMaker | None,
+    pool: PoolMaker | None,
     plots: bool,
     list_only: bool,
     given: Mapping[str, str],
@@ -214,20 +214,20 @@ def run_sweep(
     Raises:
         CostarError: cells failed; what the others found is written, shown, and part of the `--json` document.
     """
-    plans = {value: plan_benchmark(bench) for value, bench in benches.items()}
+    plans = {value: plan_benchmark(benchmark) for value, benchmark in benchmarks.items()}
     if list_only:
         rows = [{**row, "cell": f"{SETTING}-{exact(value)}/{row['cell']}"}
-                for value, plan in plans.items() for row in cells_listed(plan)]  # fmt: skip
+                for value, plan in plans.items() for row in listed_jobs(plan)]  # fmt: skip
         show_list(out, rows, base.folder)
         return
-    made = complete_sweep(out, base, plans, overwrite=overwrite, crew=crew, plots=plots)
+    made = complete_sweep(out, base, plans, overwrite=overwrite, pool=pool, plots=plots)
     show_sweep(out, made.sweep)
     result = {**made.sweep.to_json(), "folder": str(base.folder), "made": made.outcome.made}
     if made.outcome.failed:
         out.keep(result)
-        raise failure_of_cells(made.outcome, made.cells)
+        raise failure_of_jobs(made.outcome, made.jobs)
     value, one = next(iter(made.benchmarks.items()))
-    out.next(*next_commands(benches[value], one.evaluations, given))
+    out.next(*next_commands(benchmarks[value], one.evaluations, given))
     out.done(result, status="done" if made.outcome.made else "up_to_date")
 
 
@@ -238,11 +238,17 @@ class MadeSweep:
     sweep: Sweep
     benchmarks: Mapping[float, Made]
     outcome: Outcome
-    cells: int
+    jobs: int
 
 
 def complete_sweep(
-    out: Output, base: Bench, plans: Mapping[float, Planned], *, overwrite: bool, crew: CrewMaker | None, plots: bool
+    out: Output,
+    base: BenchmarkWorkspace,
+    plans: Mapping[float, Planned],
+    *,
+    overwrite: bool,
+    pool: PoolMaker | None,
+    plots: bool,
 ) -> MadeSweep:
     """Make what is not there of every benchmark, and write how errors change; `out` is told which files are written.
 
@@ -250,21 +256,21 @@ def complete_sweep(
         MismatchError: cells or tables were made from something else, and `overwrite` is false.
     """
     require_fresh([*plans.values()], overwrite=overwrite)
-    for bench in (base, *(plan.bench for plan in plans.values())):
-        names = SWEEP_FILES if bench is base else REPORT_FILES
-        require_own(bench.folder, names, base.data.file, overwrite=overwrite)
+    for benchmark in (base, *(plan.benchmark for plan in plans.values())):
+        names = SWEEP_FILES if benchmark is base else REPORT_FILES
+        require_own(benchmark.folder, names, base.data.file, overwrite=overwrite)
     made: dict[float, Made] = {}
     for value, plan in plans.items():
-        base.reporter.at = plan.bench.at
+        base.reporter.at = plan.benchmark.at
         made[value] = make_benchmark(
-            plan.bench.silent, plan, overwrite=overwrite, crew=crew, plots=plots, debug=out.debug
+            plan.benchmark.silent, plan, overwrite=overwrite, pool=pool, plots=plots, debug=out.debug
         )
     base.reporter.at = ""
     sweep = Sweep({value: one.report for value, one in made.items()})
     with Workspace(base.folder).lock():
         write_sweep(out, sweep, base.folder, plots=plots)
-    outcome = _together({plans[value].bench.at: one.outcome for value, one in made.items()})
-    return MadeSweep(sweep, made, outcome, sum(len(plan.cells) for plan in plans.values()))
+    outcome = _together({plans[value].benchmark.at: one.outcome for value, one in made.items()})
+    return MadeSweep(sweep, made, outcome, sum(len(plan.jobs) for plan in plans.values()))
 
 
 def _together(outcomes: Mapping[str, Outcome]) -> Outcome:

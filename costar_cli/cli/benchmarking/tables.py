@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from costar_cli.cli.benchmarking.contenders import REFERENCE, Contender, in_order
+from costar_cli.cli.benchmarking.methods import REFERENCE, BenchmarkMethod, in_order
 from costar_cli.cli.benchmarking.statistics import Comparison, compare, gain_percent
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep, SquaredErrors
@@ -26,10 +26,10 @@ DIGITS = 4  # as the paper prints; values that look the same share their mark
 
 @dataclass(frozen=True)
 class Score:
-    """What one contender scored on one data set in one set-up."""
+    """What one method scored on one data set in one set-up."""
 
     seed: int
-    contender: Contender
+    method: BenchmarkMethod
     row: ReportRow
     errors: SquaredErrors
 
@@ -40,7 +40,7 @@ class Score:
 
 
 Limits = Mapping[tuple[int, SetupName, Truth | None], ReportRow]
-"""What knows the simulator scored, by the data set's seed, set-up and truth: bounds, no contenders (spec LIMIT-1)."""
+"""What knows the simulator scored, by the data set's seed, set-up and truth: bounds, no methods (spec LIMIT-1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """One set-up: our rows, the published ones of the same contenders, and how ours compare with the reference.
+    """One set-up: our rows, the published ones of the same methods, and how ours compare with the reference.
 
     `limit` is what knows the simulator, where the data sets have a truth: neither ranked nor tested.
     """
@@ -166,12 +166,12 @@ def _groups(scores: Sequence[Score], setups: Sequence[SetupName]) -> Iterator[tu
     """Yield the scores of each table, by kind, set-up and truth; the reference belongs to both kinds."""
     kinds: tuple[TableKind, ...] = ("methods", "ablations")
     for kind in kinds:
-        ours = [s for s in scores if s.contender.name == REFERENCE or s.contender.is_ablation == (kind == "ablations")]
+        ours = [s for s in scores if s.method.name == REFERENCE or s.method.is_ablation == (kind == "ablations")]
         for setup in (name for name in SETUPS if name in setups):
             of_setup = [score for score in ours if score.row.setup == setup]
             for truth in dict.fromkeys(score.row.truth for score in of_setup):
                 chosen = [score for score in of_setup if score.row.truth == truth]
-                if kind == "methods" or any(score.contender.is_ablation for score in chosen):
+                if kind == "methods" or any(score.method.is_ablation for score in chosen):
                     yield kind, chosen
 
 
@@ -184,11 +184,11 @@ def _table(
 ) -> ResultTable:
     setup, truth = scores[0].row.setup, scores[0].row.truth or "counterfactual"
     bounds = {seed: row for (seed, *about), row in limits.items() if about == [setup, truth]}
-    contenders = _contenders(scores, kind)
-    by_name = {c.name: {s.seed: s for s in scores if s.contender.name == c.name} for c in contenders}
+    methods = _methods(scores, kind)
+    by_name = {c.name: {s.seed: s for s in scores if s.method.name == c.name} for c in methods}
     reference = by_name.get(REFERENCE, {})
     comparisons = compare(
-        {c.name: c.label for c in contenders if c.name != REFERENCE},
+        {c.name: c.label for c in methods if c.name != REFERENCE},
         {name: {seed: score.errors for seed, score in runs.items()} for name, runs in by_name.items()},
         {seed: score.errors for seed, score in reference.items()},
         factor=facts.factor,
@@ -202,8 +202,8 @@ def _table(
         truth=truth,
         test=scores[0].row.test or "",
         steps=facts.shown,
-        rows=tuple(_row(c, by_name[c.name], reference, bounds) for c in contenders),
-        published=_published(contenders, facts, setup) if facts.published and truth == facts.paper_truth else (),
+        rows=tuple(_row(c, by_name[c.name], reference, bounds) for c in methods),
+        published=_published(methods, facts, setup) if facts.published and truth == facts.paper_truth else (),
         comparisons=comparisons,
         limit=_limit_row({seed: row for seed, row in bounds.items() if any(s.seed == seed for s in scores)}),
     )
@@ -229,14 +229,14 @@ def _standard_error(errors: Sequence[PerStep | None]) -> PerStep | None:
     return PerStep.of(total[:-1], float(total[-1]))
 
 
-def _contenders(scores: Sequence[Score], kind: TableKind) -> list[Contender]:
+def _methods(scores: Sequence[Score], kind: TableKind) -> list[BenchmarkMethod]:
     """Return who has scores, in the order of the table: the reference last among methods, first among ablations."""
-    found = list({score.contender.name: score.contender for score in scores}.values())
+    found = list({score.method.name: score.method for score in scores}.values())
     return sorted(found, key=lambda c: c.is_ablation) if kind == "ablations" else in_order(found)
 
 
 def _row(
-    contender: Contender,
+    method: BenchmarkMethod,
     runs: Mapping[int, Score],
     reference: Mapping[int, Score],
     bounds: Mapping[int, ReportRow],
@@ -245,18 +245,18 @@ def _row(
     bounded = [seed for seed in runs if seed in bounds]
     mean, sd, count = _spread([score.row for score in runs.values()])
     gain = None
-    if contender.name != REFERENCE and shared:
+    if method.name != REFERENCE and shared:
         own, other = (_spread([table[seed].row for seed in shared])[0].average for table in (runs, reference))
         gain = gain_percent(own, other)
     return ResultRow(
-        name=contender.name,
-        label=with_target_sign(contender.label, sum(score.unlabelled_target_subjects for score in runs.values())),
+        name=method.name,
+        label=with_target_sign(method.label, sum(score.unlabelled_target_subjects for score in runs.values())),
         basis="ours",
         mean=mean,
         sd=sd,
         gain_percent=gain,
-        component=contender.component,
-        choice=contender.choice,
+        component=method.component,
+        choice=method.choice,
         runs=count,
         data_sets=len(runs),
         stopped_by_budget=_any_known([score.row.stopped_by_budget for score in runs.values()]),
@@ -302,12 +302,12 @@ def _spread(rows: Sequence[ReportRow]) -> tuple[PerStep, PerStep | None, int]:
     return mean, PerStep.of(sd_H[:-1], float(sd_H[-1])), len(values_KH)
 
 
-def _published(contenders: Sequence[Contender], facts: DataSetFacts, setup: SetupName) -> tuple[ResultRow, ...]:
-    """Return the printed rows of these contenders, their gains recomputed from averages over tau = 1..6."""
-    if any(c.is_ablation for c in contenders):
-        rows = _published_ablations(contenders, facts) if setup == "zero-shot" else {}
+def _published(methods: Sequence[BenchmarkMethod], facts: DataSetFacts, setup: SetupName) -> tuple[ResultRow, ...]:
+    """Return the printed rows of these methods, their gains recomputed from averages over tau = 1..6."""
+    if any(c.is_ablation for c in methods):
+        rows = _published_ablations(methods, facts) if setup == "zero-shot" else {}
     else:
-        printed = {c: published_row(facts.name, setup, c.method) for c in contenders}
+        printed = {c: published_row(facts.name, setup, c.base) for c in methods}
         shown = {c: row for c, row in printed.items() if row is not None}
         rows = {c: ReportRow.published_row(row, setup, facts.horizon) for c, row in shown.items()}
     reference = next((row.mean.average for c, row in rows.items() if c.name == REFERENCE), None)
@@ -326,9 +326,9 @@ def _published(contenders: Sequence[Contender], facts: DataSetFacts, setup: Setu
     )
 
 
-def _published_ablations(contenders: Sequence[Contender], facts: DataSetFacts) -> dict[Contender, ReportRow]:
+def _published_ablations(methods: Sequence[BenchmarkMethod], facts: DataSetFacts) -> dict[BenchmarkMethod, ReportRow]:
     printed = {row.row: row for row in read_published("ablation") if row.dataset == facts.name}
-    names = {c: f"{c.component}|{c.choice}" if c.is_ablation else f"full|{c.label}" for c in contenders}
+    names = {c: f"{c.component}|{c.choice}" if c.is_ablation else f"full|{c.label}" for c in methods}
     return {
         c: ReportRow.published_row(printed[name], "zero-shot", facts.horizon)
         for c, name in names.items()

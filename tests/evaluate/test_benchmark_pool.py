@@ -13,27 +13,28 @@ from typing import Any, cast
 
 import pytest
 
-from costar_cli.cli.benchmarking import Contender, plan_cells, workers
-from costar_cli.cli.benchmarking.cells import Cell
-from costar_cli.cli.benchmarking.ray_tasks import require_room
+from costar_cli.cli.benchmarking import BenchmarkMethod, plan_jobs
+from costar_cli.cli.benchmarking import pool as pools
+from costar_cli.cli.benchmarking.jobs import Job
+from costar_cli.cli.benchmarking.pool import CONTEXT, JobEnd, ProcessPool, _Worker, run_jobs
+from costar_cli.cli.benchmarking.ray_pool import require_capacity
 from costar_cli.cli.benchmarking.report import Outcome
-from costar_cli.cli.benchmarking.shards import cells_of, merge_shards, note_shard
-from costar_cli.cli.benchmarking.workers import CONTEXT, CellEnd, Workers, _Worker, side_by_side
+from costar_cli.cli.benchmarking.shards import jobs_of, merge_shards, note_shard
 from costar_cli.cli.workspace import Workspace
 from costar_cli.errors import ArtifactError, CostarError, LockedError, MismatchError, UsageError
 from costar_cli.files.shards import Shard
 from tests.artifact.crafting import sample_arrays, write
 from tests.evaluate import orphans
 
-CELLS = plan_cells([10, 11], [Contender(name, name) for name in ("crn", "costar", "ridge")], few_shot=True)
+JOBS = plan_jobs([10, 11], [BenchmarkMethod(name, name) for name in ("crn", "costar", "ridge")], few_shot=True)
 
 
 class OneAfterAnother:
-    """A crew of a given size whose oldest cell ends first, some with an error, some by death."""
+    """A pool of a given size whose oldest job ends first, some with an error, some by death."""
 
     def __init__(self, size: int, *, failing: Sequence[str] = (), dying: Sequence[str] = ()) -> None:
         self.size, self.failing, self.dying = size, failing, list(dying)
-        self.running: list[Cell] = []
+        self.running: list[Job] = []
         self.begun: list[str] = []
         self.most, self.events = 0, ""
 
@@ -42,20 +43,20 @@ class OneAfterAnother:
         return len(self.running)
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         return self.busy < self.size
 
-    def begin(self, cell: Cell) -> None:
-        self.begun.append(cell.key)
-        self.running.append(cell)
+    def begin(self, job: Job) -> None:
+        self.begun.append(job.key)
+        self.running.append(job)
         self.most = max(self.most, self.busy)
 
-    def ends(self) -> list[CellEnd]:
-        cell = self.running.pop(0)
-        if cell.key in self.dying:
-            self.dying.remove(cell.key)
-            return [CellEnd(cell, error=CostarError("died"), died=True)]
-        return [CellEnd(cell, error=CostarError("failed") if cell.key in self.failing else None, took_s=1.0)]
+    def ends(self) -> list[JobEnd]:
+        job = self.running.pop(0)
+        if job.key in self.dying:
+            self.dying.remove(job.key)
+            return [JobEnd(job, error=CostarError("died"), died=True)]
+        return [JobEnd(job, error=CostarError("failed") if job.key in self.failing else None, took_s=1.0)]
 
     def interrupt(self) -> None:
         self.events += "interrupted "
@@ -64,29 +65,29 @@ class OneAfterAnother:
         self.events += "closed"
 
 
-def run(crew: OneAfterAnother) -> tuple[list[CellEnd], Outcome]:
+def run(pool: OneAfterAnother) -> tuple[list[JobEnd], Outcome]:
     outcome, ends = Outcome(), []
-    for end in side_by_side(crew, CELLS, outcome):  # type: ignore[arg-type] - it has all that is used
+    for end in run_jobs(pool, JOBS, outcome):  # type: ignore[arg-type] - it has all that is used
         ends.append(end)
         if end.error:
-            outcome.failed[end.cell.key] = end.error
+            outcome.failed[end.job.key] = end.error
         elif end.blocked:
-            outcome.blocked[end.cell.key] = end.blocked
+            outcome.blocked[end.job.key] = end.blocked
     return ends, outcome
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 50])
 def test_each_cell_is_made_once_and_after_what_it_needs(size: int) -> None:
-    crew = OneAfterAnother(size)
+    pool = OneAfterAnother(size)
     ended, done = [], set()
-    for end in side_by_side(crew, CELLS, Outcome()):  # type: ignore[arg-type]
-        assert set(end.cell.needs) <= done
-        done.add(end.cell.key)
-        ended.append(end.cell.key)
-    assert sorted(ended) == sorted(cell.key for cell in CELLS) == sorted(crew.begun)
-    assert 1 <= crew.most <= size
-    assert size == 1 or crew.most > 1
-    assert crew.events == "closed"
+    for end in run_jobs(pool, JOBS, Outcome()):  # type: ignore[arg-type]
+        assert set(end.job.needs) <= done
+        done.add(end.job.key)
+        ended.append(end.job.key)
+    assert sorted(ended) == sorted(job.key for job in JOBS) == sorted(pool.begun)
+    assert 1 <= pool.most <= size
+    assert size == 1 or pool.most > 1
+    assert pool.events == "closed"
 
 
 def test_a_failure_blocks_only_what_needs_it() -> None:
@@ -96,7 +97,7 @@ def test_a_failure_blocks_only_what_needs_it() -> None:
         "costar/source/10": "costar/encoder/10",
         "costar/target/10": "costar/source/10",
     }
-    assert len(ends) == len(CELLS)
+    assert len(ends) == len(JOBS)
 
 
 def test_a_cell_whose_process_dies_is_begun_once_more() -> None:
@@ -108,22 +109,22 @@ def test_a_cell_whose_process_dies_is_begun_once_more() -> None:
 
 
 def test_an_interruption_reaches_the_workers() -> None:
-    crew = OneAfterAnother(2)
-    ends = side_by_side(crew, CELLS, Outcome())  # type: ignore[arg-type]
+    pool = OneAfterAnother(2)
+    ends = run_jobs(pool, JOBS, Outcome())  # type: ignore[arg-type]
     next(ends)
     with pytest.raises(KeyboardInterrupt):
         ends.throw(KeyboardInterrupt())
-    assert crew.events == "interrupted closed"
+    assert pool.events == "interrupted closed"
 
 
 @pytest.mark.parametrize("of", [1, 2, 4, 6, 9])
 def test_parts_make_every_scored_cell_once_and_have_all_that_they_need(of: int) -> None:
-    parts = [cells_of(Shard(number, of), CELLS) for number in range(1, of + 1)]
-    scored = [cell.key for part in parts for cell in part if cell.is_scored]
-    assert sorted(scored) == sorted(cell.key for cell in CELLS if cell.is_scored)
+    parts = [jobs_of(Shard(number, of), JOBS) for number in range(1, of + 1)]
+    scored = [job.key for part in parts for job in part if job.is_scored]
+    assert sorted(scored) == sorted(job.key for job in JOBS if job.is_scored)
     for part in parts:
-        keys = [cell.key for cell in part]
-        assert all(set(cell.needs) <= set(keys[:place]) for place, cell in enumerate(part))
+        keys = [job.key for job in part]
+        assert all(set(job.needs) <= set(keys[:place]) for place, job in enumerate(part))
 
 
 NO_PARTS = ["0/2", "3/2", "1", "a/b", "1/0", "-1/2", "1/2/3", "01/2", "1/02", "\u0661/2", "1/9999999"]
@@ -136,29 +137,29 @@ def test_what_is_no_part_is_refused(text: str) -> None:
 
 
 def test_a_worker_that_died_before_it_was_given_a_cell_is_heard_of(tmp_path: Path) -> None:
-    crew = Workers(cast("Any", None), cast("Any", None), cast("Any", None), 1)
+    pool = ProcessPool(cast("Any", None), cast("Any", None), cast("Any", None), 1)
     ours, theirs = CONTEXT.Pipe()
     theirs.close()
-    crew._workers.append(_Worker(SimpleNamespace(join=lambda: None, exitcode=-9), ours))
-    crew.begin(CELLS[0])
-    (end,) = crew.ends()
-    assert (end.cell, end.died) == (CELLS[0], True)
-    assert not crew.busy
+    pool._workers.append(_Worker(SimpleNamespace(join=lambda: None, exitcode=-9), ours))
+    pool.begin(JOBS[0])
+    (end,) = pool.ends()
+    assert (end.job, end.died) == (JOBS[0], True)
+    assert not pool.busy
 
 
 @pytest.mark.skipif(not hasattr(os, "setsid"), reason="of terminals' groups of processes")
 def test_an_interrupt_while_a_worker_starts_ends_it_without_a_traceback(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "told", lambda *_: None)
-    crew = Workers(cast("Any", None), cast("Any", None), len, 1)
-    crew.begin(CELLS[0])
+    monkeypatch.setattr(pools, "prepared", lambda *_: None)
+    pool = ProcessPool(cast("Any", None), cast("Any", None), len, 1)
+    pool.begin(JOBS[0])
     time.sleep(0.4)
-    os.kill(crew._workers[0].process.pid, signal.SIGINT)  # as a terminal sends it to the whole group
+    os.kill(pool._workers[0].process.pid, signal.SIGINT)  # as a terminal sends it to the whole group
     time.sleep(0.2)
-    crew.interrupt()
-    crew.close()
-    assert not crew.busy
+    pool.interrupt()
+    pool.close()
+    assert not pool.busy
     assert capfd.readouterr().err == ""
 
 
@@ -176,10 +177,10 @@ def test_a_worker_whose_parent_is_killed_ends_without_a_word(name: str) -> None:
 def test_a_ray_cluster_whose_nodes_are_too_small_is_refused_in_the_place_of_waiting() -> None:
     nodes = [{"Alive": True, "Resources": {"CPU": 2.0}}, {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}}]
     ray = SimpleNamespace(nodes=lambda: nodes)
-    require_room(ray, {"CPU": 2, "GPU": 0})
+    require_capacity(ray, {"CPU": 2, "GPU": 0})
     for needs, asked in (({"CPU": 4, "GPU": 0}, "4 CPUs"), ({"CPU": 1, "GPU": 1}, "1 CPU and 1 GPU")):
         with pytest.raises(UsageError, match=f"no node of the Ray cluster has {asked} for a cell") as caught:
-            require_room(ray, needs)
+            require_capacity(ray, needs)
         assert list(caught.value.details) == ["2 CPUs, 0 GPUs"]
 
 

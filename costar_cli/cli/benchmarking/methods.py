@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ABLATIONS",
     "REFERENCE",
-    "BenchData",
-    "Contender",
+    "BenchmarkData",
+    "BenchmarkMethod",
     "choose_data",
     "choose_methods",
     "choose_setups",
@@ -31,7 +31,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class BenchmarkMethod:
     """One row of the tables: a method with its settings, or COSTAR with `changes` to them.
 
     `name` is what files and the command line call it; `component` and `choice` are what the paper's table of ablations
@@ -39,7 +39,7 @@ class Contender:
     """
 
     name: str
-    method: str
+    base: str
     component: str = ""
     choice: str = ""
     changes: Mapping[str, object] = field(default_factory=dict, hash=False)
@@ -53,12 +53,12 @@ class Contender:
     @property
     def label(self) -> str:
         """Return what tables call it."""
-        return f"{self.component} {self.choice}" if self.is_ablation else METHODS.label(self.method)
+        return f"{self.component} {self.choice}" if self.is_ablation else METHODS.label(self.base)
 
     @property
     def is_pretrained(self) -> bool:
         """Return whether it starts from a pretrained encoder."""
-        return METHODS[self.method].pretrained and self.init == "pretrained"
+        return METHODS[self.base].pretrained and self.init == "pretrained"
 
     @property
     def own_encoder(self) -> bool:
@@ -73,24 +73,24 @@ def _ablation(
     changes: Mapping[str, object] | None = None,
     *,
     init: InitName = "pretrained",
-) -> Contender:
-    return Contender(name, REFERENCE, component, choice, changes or {}, init)
+) -> BenchmarkMethod:
+    return BenchmarkMethod(name, REFERENCE, component, choice, changes or {}, init)
 
 
-def _encoder(name: str, choice: str, architecture: ArchitectureName) -> Contender:
+def _encoder(name: str, choice: str, architecture: ArchitectureName) -> BenchmarkMethod:
     """Return COSTAR with another encoder, to which the settings of tokens do not apply: they are the default's."""
     tokens = {f"pretrain.encoder.{key}": EncoderConfig.model_fields[key].default for key in TOKEN_SETTINGS}
     return _ablation(name, "Encoder", choice, {"pretrain.encoder.architecture": architecture, **tokens})
 
 
-def _pretext(choice: str, pretext: PretextName, *, target: bool = False) -> Contender:
+def _pretext(choice: str, pretext: PretextName, *, target: bool = False) -> BenchmarkMethod:
     """Return COSTAR whose encoder learned by another pretext, or of target histories, too (spec COSTAR-28 to 31)."""
     name = f"pretext-{choice}{' + target' * target}".replace(" + ", "-").replace(" ", "-")
     changes = {"pretrain.pretext": pretext} | ({"pretrain.unlabelled_target": True} if target else {})
     return _ablation(name, "Pretext", f"{choice}{', target' * target}", changes)
 
 
-def _optimiser(choice: str, **settings: object) -> Contender:
+def _optimiser(choice: str, **settings: object) -> BenchmarkMethod:
     """Return COSTAR whose fine-tuning has another optimiser (spec NET-18 to 20)."""
     name = choice.replace("w/o ", "no-").replace("w/ ", "").replace(" ", "-")
     return _ablation(
@@ -129,7 +129,7 @@ _ON_AND_OFF: Final = (
 )
 
 # Component and choice as the paper prints them; settings by their full name (docs/cli.md lists them).
-ABLATIONS: Final[tuple[Contender, ...]] = (
+ABLATIONS: Final[tuple[BenchmarkMethod, ...]] = (
     _encoder("encoder-vt", "w/ VT", "vt"),
     _encoder("encoder-vt-relative", "w/ VT, relative", "vt_relative"),
     _encoder("encoder-ct", "w/ CT", "ct"),
@@ -148,7 +148,7 @@ ABLATIONS: Final[tuple[Contender, ...]] = (
 )
 
 
-def choose_methods(wanted: str, known: Sequence[str]) -> tuple[list[Contender], list[Contender]]:
+def choose_methods(wanted: str, known: Sequence[str]) -> tuple[list[BenchmarkMethod], list[BenchmarkMethod]]:
     """Return the methods that a text names (`all`, or a comma-separated list), in the order of the tables.
 
     Returns:
@@ -159,7 +159,7 @@ def choose_methods(wanted: str, known: Sequence[str]) -> tuple[list[Contender], 
     """
     ablations = {ablation.name: ablation for ablation in ABLATIONS}
     names = _chosen(wanted, known, "--methods", also=list(ablations))
-    methods = in_order([Contender(name, name) for name in names if name not in ablations])
+    methods = in_order([BenchmarkMethod(name, name) for name in names if name not in ablations])
     return methods, [ablation for name, ablation in ablations.items() if name in names]
 
 
@@ -194,9 +194,9 @@ def _chosen(wanted: str, known: Sequence[str], flag: str, also: Sequence[str] = 
     return list(dict.fromkeys([*everything, *(name for name in names if name != "all")]))
 
 
-def in_order(contenders: Sequence[Contender]) -> list[Contender]:
+def in_order(methods: Sequence[BenchmarkMethod]) -> list[BenchmarkMethod]:
     """Return methods in the order of the tables, the reference last."""
-    return sorted(contenders, key=lambda contender: METHODS.place(contender.name))
+    return sorted(methods, key=lambda method: METHODS.place(method.name))
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
@@ -204,7 +204,7 @@ def _unknown(name: str, known: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class BenchData:
+class BenchmarkData:
     """The data set of a benchmark: one that is simulated, or the file of one. `name` is what it calls itself."""
 
     name: str
@@ -225,7 +225,7 @@ class BenchData:
         return [name for name, setup in SETUPS.items() if self.parts is None or setup.parts <= set(self.parts)]
 
 
-def choose_data(text: str) -> BenchData:
+def choose_data(text: str) -> BenchmarkData:
     """Return the data set that a word names, or the one in a file.
 
     Raises:
@@ -234,7 +234,7 @@ def choose_data(text: str) -> BenchData:
     """
     simulated = sources()
     if text in simulated:
-        return BenchData(simulated[text].dataset, text, simulated=simulated[text])
+        return BenchmarkData(simulated[text].dataset, text, simulated=simulated[text])
     path = Path(text)
     if not path.exists() and path.suffix != ".h5":
         choices = f"choose from {', '.join(simulated)}, or give the file of a data set"
@@ -243,4 +243,4 @@ def choose_data(text: str) -> BenchData:
     if not path.exists():
         raise ArtifactError("file not found", where=text, fix=MADE_BY["dataset"])
     header = read_kind("dataset", path)
-    return BenchData(str(header.meta["name"]), path.stem, file=path, parts=tuple(header.meta["parts"]))
+    return BenchmarkData(str(header.meta["name"]), path.stem, file=path, parts=tuple(header.meta["parts"]))

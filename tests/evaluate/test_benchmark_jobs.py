@@ -6,13 +6,13 @@ import pytest
 
 from costar_cli.cli.benchmarking import (
     ABLATIONS,
-    Contender,
-    Ledger,
+    BenchmarkMethod,
+    CostLog,
     Meter,
     choose_methods,
     choose_setups,
     measure_model,
-    plan_cells,
+    plan_jobs,
 )
 from costar_cli.errors import TrainingError, UsageError
 from costar_cli.evaluation.published import read_published
@@ -21,31 +21,31 @@ from costar_cli.settings.keys import all_keys
 KNOWN = ["costar", "msm", "crn", "crn-erm", "new-method"]
 
 
-def keys(*contenders, seeds=(10,), few_shot=True):
-    return [cell.key for cell in plan_cells(seeds, contenders, few_shot=few_shot)]
+def keys(*methods, seeds=(10,), few_shot=True):
+    return [job.key for job in plan_jobs(seeds, methods, few_shot=few_shot)]
 
 
 def method(name):
-    return Contender(name, name)
+    return BenchmarkMethod(name, name)
 
 
 def test_every_cell_comes_after_what_it_needs():
-    contenders = [method("crn"), method("costar"), *ABLATIONS]
-    cells = plan_cells([10, 11], contenders, few_shot=True)
-    assert len({cell.key for cell in cells}) == len(cells)
-    for place, cell in enumerate(cells):
-        assert set(cell.needs) <= {earlier.key for earlier in cells[:place]}
-        assert all(need.endswith(f"/{cell.seed}") for need in cell.needs)
+    methods = [method("crn"), method("costar"), *ABLATIONS]
+    jobs = plan_jobs([10, 11], methods, few_shot=True)
+    assert len({job.key for job in jobs}) == len(jobs)
+    for place, job in enumerate(jobs):
+        assert set(job.needs) <= {earlier.key for earlier in jobs[:place]}
+        assert all(need.endswith(f"/{job.seed}") for need in job.needs)
 
 
 def test_only_costar_is_pretrained_and_models_of_the_target_start_from_the_sources():
-    cells = {cell.key: cell for cell in plan_cells([10], [method("crn"), method("costar")], few_shot=True)}
-    assert list(cells) == [
+    jobs = {job.key: job for job in plan_jobs([10], [method("crn"), method("costar")], few_shot=True)}
+    assert list(jobs) == [
         "data/10", "crn/source/10", "crn/target/10", "costar/encoder/10", "costar/source/10", "costar/target/10",
     ]  # fmt: skip
-    assert cells["crn/target/10"].needs == ("data/10", "crn/source/10")
-    assert cells["costar/source/10"].needs == ("data/10", "costar/encoder/10")
-    assert [cell.is_scored for cell in cells.values()] == [False, True, True, False, True, True]
+    assert jobs["crn/target/10"].needs == ("data/10", "crn/source/10")
+    assert jobs["costar/source/10"].needs == ("data/10", "costar/encoder/10")
+    assert [job.is_scored for job in jobs.values()] == [False, True, True, False, True, True]
 
 
 def test_without_few_shot_nothing_is_trained_on_the_target():
@@ -54,11 +54,11 @@ def test_without_few_shot_nothing_is_trained_on_the_target():
 
 def test_ablations_share_the_encoder_unless_they_change_it_and_are_not_adapted():
     chosen = [a for a in ABLATIONS if a.name in {"ssl-none", "ssl-no-components", "weights-uniform"}]
-    cells = {cell.key: cell for cell in plan_cells([10], [method("costar"), *chosen], few_shot=True)}
-    assert [key for key in cells if "encoder" in key] == ["costar/encoder/10", "ssl-no-components/encoder/10"]
-    assert [key for key in cells if "target" in key] == ["costar/target/10"]
-    assert cells["weights-uniform/source/10"].needs == ("data/10", "costar/encoder/10")
-    assert cells["ssl-none/source/10"].needs == ("data/10",)
+    jobs = {job.key: job for job in plan_jobs([10], [method("costar"), *chosen], few_shot=True)}
+    assert [key for key in jobs if "encoder" in key] == ["costar/encoder/10", "ssl-no-components/encoder/10"]
+    assert [key for key in jobs if "target" in key] == ["costar/target/10"]
+    assert jobs["weights-uniform/source/10"].needs == ("data/10", "costar/encoder/10")
+    assert jobs["ssl-none/source/10"].needs == ("data/10",)
 
 
 def test_ablations_without_costar_still_pretrain_the_encoder_that_they_share():
@@ -121,33 +121,33 @@ def spent(seconds, memory=100.0):
 
 def test_the_ledger_adds_the_time_of_attempts_at_the_same_artifact(tmp_path):
     path = tmp_path / "ledger.json"
-    ledger = Ledger(path)
-    ledger.begin("a", "print")
-    ledger.end("a", "interrupted", spent(3, 500))
-    ledger = Ledger(path)  # another process
-    ledger.begin("a", "print")
-    ledger.end("a", "done", spent(4, 200))
-    record = Ledger(path).get("a", "print")
+    cost_log = CostLog(path)
+    cost_log.begin("a", "print")
+    cost_log.end("a", "interrupted", spent(3, 500))
+    cost_log = CostLog(path)  # another process
+    cost_log.begin("a", "print")
+    cost_log.end("a", "done", spent(4, 200))
+    record = CostLog(path).get("a", "print")
     assert (record.status, record.wall_s, record.memory_mb, record.partial) == ("done", 7, 500, False)
-    assert Ledger(path).get("a", "other") is None
-    ledger.begin("a", "other")
-    ledger.end("a", "done", spent(1, 50))
-    assert (ledger.get("a").wall_s, ledger.get("a").memory_mb) == (1, 50)
+    assert CostLog(path).get("a", "other") is None
+    cost_log.begin("a", "other")
+    cost_log.end("a", "done", spent(1, 50))
+    assert (cost_log.get("a").wall_s, cost_log.get("a").memory_mb) == (1, 50)
 
 
 def test_the_time_of_a_killed_attempt_is_known_to_be_missing(tmp_path):
-    Ledger(tmp_path / "ledger.json").begin("a", "print")
-    ledger = Ledger(tmp_path / "ledger.json")
-    ledger.begin("a", "print")
-    ledger.end("a", "done", spent(2))
-    assert ledger.get("a").partial
+    CostLog(tmp_path / "ledger.json").begin("a", "print")
+    cost_log = CostLog(tmp_path / "ledger.json")
+    cost_log.begin("a", "print")
+    cost_log.end("a", "done", spent(2))
+    assert cost_log.get("a").partial
 
 
 def test_why_a_cell_failed_is_remembered_until_it_is_tried_again(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.json")
-    ledger.begin("a", "print")
-    ledger.end("a", "failed", spent(1), TrainingError("the loss is not finite", where="epoch 3"))
-    again = Ledger(tmp_path / "ledger.json")
+    cost_log = CostLog(tmp_path / "ledger.json")
+    cost_log.begin("a", "print")
+    cost_log.end("a", "failed", spent(1), TrainingError("the loss is not finite", where="epoch 3"))
+    again = CostLog(tmp_path / "ledger.json")
     assert again.get("a").error["problem"] == "the loss is not finite"
     again.begin("a", "print")
     assert again.get("a").error is None
@@ -157,9 +157,9 @@ def test_why_a_cell_failed_is_remembered_until_it_is_tried_again(tmp_path):
 def test_a_ledger_that_cannot_be_understood_counts_as_empty(content, tmp_path):
     path = tmp_path / "ledger.json"
     path.write_text(content)
-    ledger = Ledger(path)
-    assert ledger.get("a") is None
-    ledger.begin("a", "print")
+    cost_log = CostLog(path)
+    assert cost_log.get("a") is None
+    cost_log.begin("a", "print")
     assert json.loads(path.read_text())["records"]["a"]["status"] == "running"
 
 

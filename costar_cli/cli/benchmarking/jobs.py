@@ -1,4 +1,4 @@
-"""The cells of a benchmark: each is one artifact, or a model with its scores, made by the bodies of the verbs."""
+"""The jobs of a benchmark: each is one artifact, or a model with its scores, made by the bodies of the verbs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from costar_cli.cli.benchmarking.contenders import REFERENCE, BenchData, Contender
+from costar_cli.cli.benchmarking.methods import REFERENCE, BenchmarkData, BenchmarkMethod
 from costar_cli.cli.evaluation import EvaluationInputs, make_report, plan_report
 from costar_cli.cli.model import FinetuneFiles, make_model, plan_model
 from costar_cli.cli.session import BuildStep, Session
@@ -26,73 +26,73 @@ Role = Literal["data", "encoder", "source", "target"]
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """What is made of one data set for one contender: the data, an encoder, or a model of one domain with its scores.
+class Job:
+    """What is made of one data set for one method: the data, an encoder, or a model of one domain with its scores.
 
-    `seed` is the data set's. `needs` names the cells that come first.
+    `seed` is the data set's. `needs` names the jobs that come first.
     """
 
     seed: int
     role: Role
-    contender: Contender | None = None
+    method: BenchmarkMethod | None = None
     needs: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
-        """Return the cell's name, `crn/target/10`."""
-        return "/".join([*([self.contender.name] if self.contender else []), self.role, str(self.seed)])
+        """Return the job's name, `crn/target/10`."""
+        return "/".join([*([self.method.name] if self.method else []), self.role, str(self.seed)])
 
     @property
     def is_scored(self) -> bool:
-        """Return whether the cell ends with scores."""
+        """Return whether the job ends with scores."""
         return self.role in ("source", "target")
 
     def __str__(self) -> str:
-        what = f"{self.contender.label}, {self.role}" if self.contender else "data set"
+        what = f"{self.method.label}, {self.role}" if self.method else "data set"
         return f"{what}, seed {self.seed}"
 
 
-def plan_cells(seeds: Sequence[int], contenders: Sequence[Contender], *, few_shot: bool) -> list[Cell]:
-    """Return the cells of a benchmark, each after those that it needs.
+def plan_jobs(seeds: Sequence[int], methods: Sequence[BenchmarkMethod], *, few_shot: bool) -> list[Job]:
+    """Return the jobs of a benchmark, each after those that it needs.
 
     Zero-shot and supervised scores are those of one model, trained on the source; a model of the target is few-shot's.
     Ablations are tested in zero-shot and supervised alone: the paper has no other.
     """
-    return [cell for seed in seeds for cell in _of_seed(seed, contenders, few_shot=few_shot)]
+    return [job for seed in seeds for job in _of_seed(seed, methods, few_shot=few_shot)]
 
 
-def _of_seed(seed: int, contenders: Sequence[Contender], *, few_shot: bool) -> list[Cell]:
-    data = Cell(seed, "data")
-    cells = [data]
-    for contender in contenders:
+def _of_seed(seed: int, methods: Sequence[BenchmarkMethod], *, few_shot: bool) -> list[Job]:
+    data = Job(seed, "data")
+    jobs = [data]
+    for method in methods:
         needs = [data.key]
-        if contender.is_pretrained:
-            encoder = _encoder(seed, contender, data)
-            cells += [] if encoder in cells else [encoder]
+        if method.is_pretrained:
+            encoder = _encoder(seed, method, data)
+            jobs += [] if encoder in jobs else [encoder]
             needs.append(encoder.key)
-        source = Cell(seed, "source", contender, tuple(needs))
-        cells.append(source)
-        if few_shot and not contender.is_ablation:
-            cells.append(Cell(seed, "target", contender, (data.key, source.key)))
-    return cells
+        source = Job(seed, "source", method, tuple(needs))
+        jobs.append(source)
+        if few_shot and not method.is_ablation:
+            jobs.append(Job(seed, "target", method, (data.key, source.key)))
+    return jobs
 
 
-def _encoder(seed: int, contender: Contender, data: Cell) -> Cell:
-    """Return the cell of a contender's encoder: its own, or the one that all others share."""
-    owner = contender if contender.own_encoder else Contender(REFERENCE, REFERENCE)
-    return Cell(seed, "encoder", owner, (data.key,))
+def _encoder(seed: int, method: BenchmarkMethod, data: Job) -> Job:
+    """Return the job of a method's encoder: its own, or the one that all others share."""
+    owner = method if method.own_encoder else BenchmarkMethod(REFERENCE, REFERENCE)
+    return Job(seed, "encoder", owner, (data.key,))
 
 
 State = Literal["done", "started", "to do", "stale"]
 
 
-class BenchReporter(OutputReporter):
-    """The reporter of a benchmark: what it says names the cell, and notes are not repeated for every cell."""
+class JobReporter(OutputReporter):
+    """The reporter of a benchmark: what it says names the job, and notes are not repeated for every job."""
 
     def __init__(self, out: Output) -> None:
         super().__init__(out)
-        self.cell: Cell | None = None
-        self.at = ""  # in front of each cell of a sweep
+        self.job: Job | None = None
+        self.at = ""  # in front of each job of a sweep
         self._said: set[str] = set()
 
     def note(self, message: str) -> None:
@@ -109,13 +109,13 @@ class BenchReporter(OutputReporter):
             super().warn(self._placed(message))
 
     def warn_of_loss(self, message: str) -> None:
-        """Pass on that the model of a cell loses to the last value carried forward, wherever it does."""
+        """Pass on that the model of a job loses to the last value carried forward, wherever it does."""
         super().warn(f"{self.at}{message}")
 
     @contextmanager
     def task(self, title: str, *, total: int | None = None, done: int = 0, unit: str = "step") -> Iterator[Task]:
-        """Show a task, named after the cell."""
-        placed = f"{self.at}{self.cell.key.rpartition('/')[0]}: {title}" if self.cell else title
+        """Show a task, named after the job."""
+        placed = f"{self.at}{self.job.key.rpartition('/')[0]}: {title}" if self.job else title
         with super().task(placed, total=total, done=done, unit=unit) as task:
             yield task
 
@@ -125,11 +125,11 @@ class BenchReporter(OutputReporter):
         return new
 
     def _placed(self, message: str) -> str:
-        return f"{self.at}{self.cell}: {message}" if self.cell else message
+        return f"{self.at}{self.job}: {message}" if self.job else message
 
 
 class ReporterOutput(Output):
-    """A sink without results: of one cell, as the benchmark's tables are the result, or of a call from Python.
+    """A sink without results: of one job, as the benchmark's tables are the result, or of a call from Python.
 
     Warnings are the reporter's.
     """
@@ -147,8 +147,8 @@ class ReporterOutput(Output):
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One artifact of a cell: what it is made from, and how it is made."""
+class JobTask:
+    """One artifact of a job: what it is made from, and how it is made."""
 
     name: str
     path: Path
@@ -172,16 +172,16 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Bench:
+class BenchmarkWorkspace:
     """The folder, data and settings of a benchmark.
 
     `seeds` are those of the data sets. Data set number i is simulated and trained on with the i-th seed after the
-    settings' own. `at` says in front of each cell which benchmark of a sweep it belongs to; `held`, that the process
+    settings' own. `at` says in front of each job which benchmark of a sweep it belongs to; `held`, that the process
     which started this one holds the workspaces.
     """
 
-    data: BenchData
-    reporter: BenchReporter
+    data: BenchmarkData
+    reporter: JobReporter
     settings: "Settings"
     folder: Path
     seeds: tuple[int, ...]
@@ -201,26 +201,26 @@ class Bench:
         """Return a data set's file."""
         return self.data.file or self.workspace(seed).data
 
-    def state(self, cell: Cell) -> State:
-        """Return the state of a cell: that of its first piece that is not done."""
-        states: list[State] = [piece.state for piece in self.pieces(cell)]
+    def state(self, job: Job) -> State:
+        """Return the state of a job: that of its first task that is not done."""
+        states: list[State] = [task.state for task in self.tasks(job)]
         return next((state for state in states if state != "done"), "done")
 
-    def pieces(self, cell: Cell) -> list[Piece]:
-        """Return what a cell consists of, in the order in which it is made."""
-        session = self._session(cell)
-        if cell.role == "data":
-            return self._data_pieces(session, cell)
-        assert cell.contender is not None  # noqa: S101 - only data are nobody's
-        if cell.role == "encoder":
-            return [self._encoder_piece(session, cell.seed, cell.contender)]
-        return self._model_pieces(session, cell.seed, cell.contender, cell.role)
+    def tasks(self, job: Job) -> list[JobTask]:
+        """Return what a job consists of, in the order in which it is made."""
+        session = self._session(job)
+        if job.role == "data":
+            return self._data_tasks(session, job)
+        assert job.method is not None  # noqa: S101 - only data are nobody's
+        if job.role == "encoder":
+            return [self._encoder_task(session, job.seed, job.method)]
+        return self._model_tasks(session, job.seed, job.method, job.role)
 
-    def _data_pieces(self, session: Session, cell: Cell) -> list[Piece]:
+    def _data_tasks(self, session: Session, job: Job) -> list[JobTask]:
         simulated = self.data.simulated
         if simulated is None:
             return []
-        path, config = self.data_file(cell.seed), session.settings.configs[simulated.section]
+        path, config = self.data_file(job.seed), session.settings.configs[simulated.section]
         plan = partial(session.step, "dataset", path, parents={}, config=config.model_dump(mode="json"))
 
         def make(step: BuildStep, overwrite: bool) -> None:
@@ -230,20 +230,20 @@ class Bench:
                 dataset = replace(simulated.simulate(config, self.reporter), fingerprint=step.fingerprint)
                 write_dataset(path, dataset, overwrite=overwrite)
 
-        return [Piece("data", path, session, plan, make)]
+        return [JobTask("data", path, session, plan, make)]
 
-    def _encoder_piece(self, session: Session, seed: int, contender: Contender) -> Piece:
-        data, path = self.data_file(seed), self._encoder(seed, contender)
+    def _encoder_task(self, session: Session, seed: int, method: BenchmarkMethod) -> JobTask:
+        data, path = self.data_file(seed), self._encoder(seed, method)
 
         def make(step: BuildStep, overwrite: bool) -> None:
             with _apart_from_other_runs(session, step, overwrite=overwrite):
                 make_encoder(session, data, step, overwrite=overwrite, fresh=False)
 
-        return Piece("encoder", path, session, partial(plan_encoder, session, data, path), make)
+        return JobTask("encoder", path, session, partial(plan_encoder, session, data, path), make)
 
-    def _model_pieces(self, session: Session, seed: int, contender: Contender, domain: DomainName) -> list[Piece]:
-        files = self._files(seed, contender, domain)
-        plan = partial(plan_model, session, files, contender.method, domain)
+    def _model_tasks(self, session: Session, seed: int, method: BenchmarkMethod, domain: DomainName) -> list[JobTask]:
+        files = self._files(seed, method, domain)
+        plan = partial(plan_model, session, files, method.base, domain)
         report = files.out.with_name(files.out.name.replace("model", "scores", 1))
 
         def make(step: BuildStep, overwrite: bool) -> None:
@@ -258,34 +258,34 @@ class Bench:
                 make_report(session, inputs(), None, step, overwrite=overwrite)
 
         return [
-            Piece("model", files.out, session, lambda: plan().step, make),
-            Piece("scores", report, session, lambda: plan_report(session, inputs(), report, None), score),
+            JobTask("model", files.out, session, lambda: plan().step, make),
+            JobTask("scores", report, session, lambda: plan_report(session, inputs(), report, None), score),
         ]
 
-    def _encoder(self, seed: int, contender: Contender) -> Path:
+    def _encoder(self, seed: int, method: BenchmarkMethod) -> Path:
         path = self.workspace(seed).encoder
-        return path.with_name(f"{path.stem}-{contender.name}{path.suffix}") if contender.own_encoder else path
+        return path.with_name(f"{path.stem}-{method.name}{path.suffix}") if method.own_encoder else path
 
-    def _files(self, seed: int, contender: Contender, domain: DomainName) -> FinetuneFiles:
+    def _files(self, seed: int, method: BenchmarkMethod, domain: DomainName) -> FinetuneFiles:
         """Return the files of a model: those of `costar finetune`, but for ablations, which it has no names for."""
         place, data = self.workspace(seed), self.data_file(seed)
-        if not contender.is_ablation:
-            method: Any = contender.method
-            return FinetuneFiles.choose(place, method, None, domain, data=data, start=None, out=None)
-        start = self._encoder(seed, contender) if contender.is_pretrained else None
-        return FinetuneFiles(data, start, "encoder", "", place.root / f"model-{contender.name}.h5")
+        if not method.is_ablation:
+            base: Any = method.base
+            return FinetuneFiles.choose(place, base, None, domain, data=data, start=None, out=None)
+        start = self._encoder(seed, method) if method.is_pretrained else None
+        return FinetuneFiles(data, start, "encoder", "", place.root / f"model-{method.name}.h5")
 
-    def _session(self, cell: Cell) -> Session:
-        number = self.seeds.index(cell.seed)
+    def _session(self, job: Job) -> Session:
+        number = self.seeds.index(job.seed)
         values: dict[str, object] = {}
         for stage in ("pretrain", "finetune"):
             values[f"{stage}.seed"] = getattr(self.settings.configs[stage], "seed") + number  # noqa: B009 - by name
         if self.data.simulated is not None:
-            values[f"{self.data.simulated.section}.seed"] = cell.seed
+            values[f"{self.data.simulated.section}.seed"] = job.seed
         settings = with_values(self.settings, values)
-        if cell.contender is not None:
-            settings = with_values(settings, cell.contender.changes)
-        return Session(self.silent, self.workspace(cell.seed), settings, self.reporter)
+        if job.method is not None:
+            settings = with_values(settings, job.method.changes)
+        return Session(self.silent, self.workspace(job.seed), settings, self.reporter)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What the cells of a benchmark take: measured while one is made, remembered in a file, expected of those left."""
+"""What the jobs of a benchmark take: measured while one is made, remembered in a file, expected of those left."""
 
 import ctypes
 import gc
@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 import psutil
 from pydantic import TypeAdapter
 
-from costar_cli.cli.benchmarking.cells import Cell
+from costar_cli.cli.benchmarking.jobs import Job
 from costar_cli.errors import CostarError
 from costar_cli.files import write_bytes
 from costar_cli.reporting.text import in_words
@@ -78,7 +78,7 @@ class Meter(Cost):
 def give_memory_back() -> None:
     """Return freed memory to the system, which training keeps for reuse (`keep_freed_memory`, training/runtime.py).
 
-    What one cell leaves behind would otherwise count as the next one's, as far as the C library can tell.
+    What one job leaves behind would otherwise count as the next one's, as far as the C library can tell.
     """
     gc.collect()
     if sys.platform.startswith("linux"):
@@ -96,7 +96,7 @@ def _on_gpu(call: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CostRecord:
     """What is known of the making of one artifact.
 
     `wall_s` is the time spent on it, over all attempts; `memory_mb` and `device_memory_mb` are the highest peaks.
@@ -113,7 +113,7 @@ class Record:
     error: dict[str, Any] | None = None
 
 
-class Ledger:
+class CostLog:
     """The records of a benchmark's artifacts by key, in one JSON file that is replaced whole after each change.
 
     A file that cannot be understood counts as empty.
@@ -123,19 +123,19 @@ class Ledger:
         self._path = path
         self._records = _read(path)
 
-    def get(self, key: str, fingerprint: str | None = None) -> Record | None:
+    def get(self, key: str, fingerprint: str | None = None) -> CostRecord | None:
         """Return the record of an artifact, if it is of this fingerprint, where one is given."""
         record = self._records.get(key)
         return record if record and fingerprint in (None, record.fingerprint) else None
 
-    def wall_s(self, cell: str) -> float | None:
-        """Return how long the artifacts of a cell took together, None if one is not known to be done."""
-        records = [record for key, record in self._records.items() if key.startswith(f"{cell}/")]
+    def wall_s(self, job: str) -> float | None:
+        """Return how long the artifacts of a job took together, None if one is not known to be done."""
+        records = [record for key, record in self._records.items() if key.startswith(f"{job}/")]
         done = bool(records) and all(record.status == "done" for record in records)
         return sum(record.wall_s for record in records) if done else None
 
-    def adopt(self, other: "Ledger") -> None:
-        """Take over the records of another ledger, but for artifacts that were known to be made here."""
+    def adopt(self, other: "CostLog") -> None:
+        """Take over the records of another cost_log, but for artifacts that were known to be made here."""
         for key, record in other._records.items():
             known = self._records.get(key)
             if known is None or known.status != "done":
@@ -145,7 +145,7 @@ class Ledger:
         """Remember that work begins; the time of earlier attempts at the same artifact counts."""
         before = self.get(key, fingerprint)
         if before is None or before.status == "done":
-            before = Record(fingerprint=fingerprint)
+            before = CostRecord(fingerprint=fingerprint)
         elif before.status == "running":
             before = replace(before, partial=True)  # it was killed: nobody wrote how it ended
         self._set(key, replace(before, status="running", error=None))
@@ -165,7 +165,7 @@ class Ledger:
             ),
         )
 
-    def _set(self, key: str, record: Record) -> None:
+    def _set(self, key: str, record: CostRecord) -> None:
         self._records[key] = record
         document = {"records": {name: asdict(known) for name, known in self._records.items()}}
         write_bytes(self._path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
@@ -176,42 +176,42 @@ def _larger(first: float | None, second: float | None) -> float | None:
     return max(known) if known else None
 
 
-def _read(path: Path) -> dict[str, Record]:
+def _read(path: Path) -> dict[str, CostRecord]:
     try:
         records = json.loads(path.read_bytes())["records"]
-        return TypeAdapter(dict[str, Record]).validate_python(records)
+        return TypeAdapter(dict[str, CostRecord]).validate_python(records)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 
 class Clock:
-    """Counts cells, and expects each to take what its like took.
+    """Counts jobs, and expects each to take what its like took.
 
-    A cell's likes are those of the same contender and domain on other data sets (in the ledger, or made just now); for
-    the first of a kind, all cells of the same domain; and if there is none, all cells.
+    A job's likes are those of the same method and domain on other data sets (in the cost_log, or made just now); for
+    the first of a kind, all jobs of the same domain; and if there is none, all jobs.
 
-    Of the `cells` of a benchmark, those `left` are to be made.
+    Of the `jobs` of a benchmark, those `left` are to be made.
     """
 
-    def __init__(self, cells: Sequence[Cell], left: Sequence[Cell], ledger: Ledger) -> None:
+    def __init__(self, jobs: Sequence[Job], left: Sequence[Job], cost_log: CostLog) -> None:
         self._left = list(left)
-        self._took: list[tuple[Cell, float]] = []
-        for cell in cells:
-            took = None if cell in self._left else ledger.wall_s(cell.key)
+        self._took: list[tuple[Job, float]] = []
+        for job in jobs:
+            took = None if job in self._left else cost_log.wall_s(job.key)
             if took is not None:
-                self._took.append((cell, took))
+                self._took.append((job, took))
 
     @property
     def left(self) -> int:
-        """Return how many cells are left."""
+        """Return how many jobs are left."""
         return len(self._left)
 
-    def finish(self, cell: Cell, took_s: float | None = None) -> None:
-        """Count a cell, and remember how long it took, if it was made."""
-        if cell in self._left:
-            self._left.remove(cell)
+    def finish(self, job: Job, took_s: float | None = None) -> None:
+        """Count a job, and remember how long it took, if it was made."""
+        if job in self._left:
+            self._left.remove(job)
         if took_s is not None:
-            self._took.append((cell, took_s))
+            self._took.append((job, took_s))
 
     def outlook(self) -> str:
         """Return `7 more, about 4 min`, without the time where nothing is known yet; empty at the end."""
@@ -220,8 +220,8 @@ class Clock:
         more = f"{len(self._left)} more"
         return f"{more}, about {in_words(sum(map(self._expected, self._left)))}" if self._took else more
 
-    def _expected(self, cell: Cell) -> float:
-        same_role = [(other, took_s) for other, took_s in self._took if other.role == cell.role]
-        likes = [took_s for other, took_s in same_role if other.contender == cell.contender]
+    def _expected(self, job: Job) -> float:
+        same_role = [(other, took_s) for other, took_s in self._took if other.role == job.role]
+        likes = [took_s for other, took_s in same_role if other.method == job.method]
         known = likes or [took_s for _, took_s in same_role] or [took_s for _, took_s in self._took]
         return sum(known) / len(known)
