@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cli_world import TINY_COHORT, Run
 
-from costar_cli.cli.benchmarking.show import show_report
+from costar_cli.cli.benchmarking.export import show_report
 from costar_cli.data import store
 from costar_cli.data.store import read_dataset
 from costar_cli.methods import METHODS

@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 
 from costar_cli.cli.benchmarking import REFERENCE, figures, measure_model
-from costar_cli.cli.benchmarking.export import cells_csv, comparisons_csv, results_csv, to_latex, to_markdown
+from costar_cli.cli.benchmarking.export import (
+    cells_csv,
+    comparisons_csv,
+    results_csv,
+    show_report,
+    to_latex,
+    to_markdown,
+)
 from costar_cli.cli.benchmarking.figures import plot_differences, plot_horizons
-from costar_cli.cli.benchmarking.show import show_report
 from costar_cli.evaluation.rows import Provenance
 from costar_cli.reporting.output import Output
 from tests.evaluate.benchmark_worlds import constant_errors, noisy_errors, report, score, tables

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.cli.benchmarking.export import comparisons_csv, results_csv, to_latex, to_markdown
+from costar_cli.cli.benchmarking.export import comparisons_csv, results_csv, show_report, to_latex, to_markdown
 from costar_cli.cli.benchmarking.figures import plot_horizons
-from costar_cli.cli.benchmarking.show import show_report
 from costar_cli.evaluation.metrics import PerStep
 from costar_cli.reporting.output import Output
 from tests.evaluate.benchmark_worlds import BOUND, constant_errors, limit, report, score, tables

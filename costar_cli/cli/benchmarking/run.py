@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 
 from costar_cli.cli.benchmarking.cost_log import Clock, CostLog, Meter, give_memory_back
-from costar_cli.cli.benchmarking.export import REPORT_FILES, require_own, write_report
+from costar_cli.cli.benchmarking.export import REPORT_FILES, require_own, show_report, write_report
 from costar_cli.cli.benchmarking.jobs import (
     BenchmarkWorkspace,
     Job,
@@ -31,7 +31,6 @@ from costar_cli.cli.benchmarking.methods import (
 from costar_cli.cli.benchmarking.pool import JobEnd, PoolMaker, run_jobs
 from costar_cli.cli.benchmarking.report import BenchmarkReport, Evaluations, Outcome, build_report, read_evaluations
 from costar_cli.cli.benchmarking.shards import jobs_of, note_shard
-from costar_cli.cli.benchmarking.show import show_report
 from costar_cli.cli.hints import ASKED, after_loss, next_command
 from costar_cli.cli.session import BuildStep
 from costar_cli.cli.workspace import Workspace

@@ -1,7 +1,7 @@
 """Sweeps: a benchmark at each of several confounding strengths, and how errors change with it (`--gamma 0,2,4`)."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from costar_cli.cli.benchmarking.export import (
-    LATEX_MARKS,
-    MARKDOWN_MARKS,
     REPORT_FILES,
+    SHOWN_DIGITS,
     Record,
-    block_name,
     blocks_of,
     csv_text,
     escaped,
-    fixed,
     latex,
+    latex_table,
+    markdown_table,
     require_own,
     result_rows,
-    table_cells,
+    text_blocks,
 )
 from costar_cli.cli.benchmarking.jobs import BenchmarkWorkspace, with_values
 from costar_cli.cli.benchmarking.pool import PoolMaker
@@ -37,8 +36,7 @@ from costar_cli.cli.benchmarking.run import (
     require_fresh,
     show_list,
 )
-from costar_cli.cli.benchmarking.show import DIGITS
-from costar_cli.cli.benchmarking.tables import Mark, ResultRow, ResultTable, ranked_cells
+from costar_cli.cli.benchmarking.tables import DIGITS, ResultRow, ResultTable
 from costar_cli.cli.workspace import Workspace
 from costar_cli.config.models import BenchmarkConfig
 from costar_cli.data.registry import sources
@@ -49,7 +47,7 @@ from costar_cli.files import write_bytes
 from costar_cli.files.frames import FrameName, frame_of_rows
 from costar_cli.methods.registry import LAST_VALUE
 from costar_cli.reporting.output import Output
-from costar_cli.reporting.tables import Cell, legend, show_styled
+from costar_cli.reporting.tables import legend, show_styled
 
 if TYPE_CHECKING:
     from costar_cli.files.frames import Frame
@@ -127,7 +125,7 @@ class Sweep:
         rows = [
             {"kind": t.kind, "setup": t.setup, "truth": t.truth, "name": row.name, "label": row.label,
              "basis": row.basis, "mean": list(row.mean.steps), "sd": list(row.sd.steps) if row.sd else None}
-            for t in self.tables for block in blocks_of(t) for row in block
+            for t in self.tables for block in blocks_of(t).values() for row in block
         ]  # fmt: skip
         shared = self.report
         return {
@@ -304,11 +302,7 @@ def sweep_markdown(sweep: Sweep) -> str:
     lines = [f"# Sweep on {sweep.report.dataset}", "", ". ".join(escaped(line) for line in _about(sweep)) + ".", ""]
     heads = ["Method", *(f"{SETTING} = {exact(value)}" for value in sweep.values)]
     for table in sweep.tables:
-        lines += [f"## {table.title}", "", f"| {' | '.join(heads)} |", "|---|" + "---:|" * len(sweep.values)]
-        for row, cells in _table_rows(table, "±"):
-            label = escaped(row.marked_label) + ("" if row.basis == "ours" else f" ({block_name(row)})")
-            lines.append(f"| {' | '.join([label, *(MARKDOWN_MARKS[mark].format(text) for text, mark in cells)])} |")
-        lines.append("")
+        lines += [f"## {table.title}", "", *markdown_table(heads, text_blocks(table, DIGITS, averaged=False)), ""]
     return "\n".join(lines)
 
 
@@ -318,23 +312,10 @@ def sweep_latex(sweep: Sweep) -> str:
     heads = ["Method", *(rf"$\gamma={exact(value)}$" for value in sweep.values)]
     about = latex(". ".join(_about(sweep))).replace("±", r"$\pm$").replace("τ", r"$\tau$")
     for table in sweep.tables:
-        caption = rf"\caption{{{latex(table.title)}. {about}. \textbf{{Bold}}: best; \underline{{underline}}: second.}}"
-        lines += [r"\begin{table*}[htbp]", r"\centering", caption.replace(BUDGET_SIGN, r"$^{\dagger}$")]
-        lines += [rf"\begin{{tabular}}{{l{'c' * len(sweep.values)}}}", r"\toprule", " & ".join(heads) + r" \\"]
-        for row, cells in _table_rows(table, r"$\pm$"):
-            if row in (table.rows[0], table.limit):
-                lines.append(r"\midrule")
-            name = latex(row.label) + r"$^{\dagger}$" * bool(row.stopped_by_budget)
-            lines.append(" & ".join([name, *(LATEX_MARKS[mark] % text for text, mark in cells)]) + r" \\")
-        lines += [r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""]
+        caption = rf"{latex(table.title)}. {about}. \textbf{{Bold}}: best; \underline{{underline}}: second."
+        caption = caption.replace(BUDGET_SIGN, r"$^{\dagger}$")
+        lines += latex_table(caption, heads, text_blocks(table, DIGITS, averaged=False), named=False)
     return "\n".join(lines)
-
-
-def _table_rows(table: ResultTable, pm: str) -> Iterator[tuple[ResultRow, list[tuple[str, Mark]]]]:
-    """Yield the rows with their cells, one per strength."""
-    for block in blocks_of(table):
-        for row, cells in zip(block, table_cells(block, table.steps, pm=pm), strict=True):
-            yield row, list(cells[:-1])  # without an average over strengths
 
 
 def _about(sweep: Sweep) -> list[str]:
@@ -353,16 +334,7 @@ def show_sweep(out: Output, sweep: Sweep) -> None:
         return
     first, *rest = _about(sweep)
     out.text(f"{first}; {legend()}", *rest, "")
+    heads = ["Method", *(f"{SETTING}={exact(value)}" for value in sweep.values)]
     for table in sweep.tables:
-        blocks: dict[str, list[list[Cell | str | None]]] = {}
-        for rows in blocks_of(table):
-            name = "" if rows[0].basis == "ours" else block_name(rows[0])
-            blocks[name] = [
-                [
-                    row.marked_label,
-                    *(Cell(fixed(m, DIGITS), fixed(sd, DIGITS), mark) for m, sd, mark in of_row[:-1]),
-                ]
-                for row, of_row in zip(rows, ranked_cells(rows, table.steps), strict=True)
-            ]
-        show_styled(out, table.title, ["Method", *(f"{SETTING}={exact(value)}" for value in sweep.values)], blocks)
+        show_styled(out, table.title, heads, text_blocks(table, SHOWN_DIGITS, averaged=False))
         out.text("")

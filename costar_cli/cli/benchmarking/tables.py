@@ -351,17 +351,3 @@ def marks(rows: Sequence[ResultRow], step: int | None) -> list[Mark]:
 
 
 _MARKS: tuple[Mark, Mark] = ("best", "second")
-
-
-def ranked_cells(rows: Sequence[ResultRow], steps: int) -> list[list[tuple[float | None, float | None, Mark]]]:
-    """Return mean, sd and mark of each row, at each of the first steps and on average."""
-    marked = zip(*(marks(rows, step) for step in (*range(steps), None)), strict=True)
-    return [
-        list(zip(_first(row.mean, steps), _first(row.sd, steps), of_row, strict=True))
-        for row, of_row in zip(rows, marked, strict=True)
-    ]
-
-
-def _first(values: PerStep | None, steps: int) -> tuple[float | None, ...]:
-    """Return the values of the first steps, and the average."""
-    return (*values.steps[:steps], values.average) if values else (None,) * (steps + 1)
