@@ -1,7 +1,7 @@
 """`costar benchmark`: the paper's tables, ours beside the published ones."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -74,8 +74,7 @@ def benchmark(
     """
     from costar_cli.cli.benchmarking.methods import choose_data
     from costar_cli.cli.benchmarking.pool import choose_pool
-    from costar_cli.cli.benchmarking.run import open_benchmark, run_benchmark
-    from costar_cli.cli.benchmarking.sweep import open_sweep, run_sweep
+    from costar_cli.cli.benchmarking.run import open_benchmark, plan_benchmarks, run_benchmarks
     from costar_cli.config.models import BenchmarkConfig, EvaluateConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
     from costar_cli.errors import UsageError
     from costar_cli.files.shards import Shard
@@ -100,19 +99,19 @@ def benchmark(
     folder = folder or Workspace(workspace).benchmark(f"{data.stem}-{settings.preset}")
     Workspace(folder).refuse_links()
     part = None if shard is None else Shard.parse(shard)
-    benchmark = open_benchmark(out, settings, data, folder if part is None else folder / part.name)
-    how: Any = {
-        "overwrite": overwrite,
-        "pool": choose_pool(workers, ray),
-        "plots": not no_plots,
-        "list_only": list_cells,
-        "given": repeated_flags(ctx),
-    }
-    if gamma is None:
-        run_benchmark(out, benchmark, shard=part, **how)
-    elif part is not None:
+    if gamma is not None and part is not None:
         raise UsageError(
             "sweeps have no parts", where="--shard", fix="make each strength's parts with `--gamma` left out"
         )
-    else:
-        run_sweep(out, benchmark, open_sweep(benchmark, gamma), **how)
+    base = open_benchmark(out, settings, data, folder if part is None else folder / part.name)
+    run_benchmarks(
+        out,
+        base,
+        plan_benchmarks(base, gamma, part),
+        overwrite=overwrite,
+        pool=choose_pool(workers, ray),
+        plots=not no_plots,
+        list_only=list_cells,
+        given=repeated_flags(ctx),
+        shard=part,
+    )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from costar_cli.cli.benchmarking import BenchmarkMethod, CostLog, Meter, plan_jobs
-from costar_cli.cli.benchmarking.cost_log import Clock, in_words
+from costar_cli.cli.benchmarking import BenchmarkMethod, CostLog, plan_jobs
+from costar_cli.cli.benchmarking.cost_log import Clock, Cost, in_words
 
 METHODS = [BenchmarkMethod(name, name) for name in ("ridge", "crn")]
 
@@ -15,10 +15,8 @@ def cost_log(tmp_path):
 
 def record(cost_log, job, *seconds, status="done"):
     for i, wall_s in enumerate(seconds):
-        meter = Meter()
-        meter.wall_s = wall_s
         cost_log.begin(f"{job.key}/piece {i}", "f")
-        cost_log.end(f"{job.key}/piece {i}", status, meter)
+        cost_log.end(f"{job.key}/piece {i}", status, Cost(wall_s))
 
 
 def test_nothing_is_promised_before_anything_is_known(cost_log):
@@ -63,7 +61,7 @@ def test_cells_that_fail_are_counted_but_say_nothing_of_the_others(cost_log):
     clock = Clock(jobs, jobs, cost_log)
     clock.finish(jobs[0])
     clock.finish(jobs[0])
-    assert (clock.left, clock.outlook()) == (2, "2 more")
+    assert (len(clock.left), clock.outlook()) == (2, "2 more")
 
 
 @pytest.mark.parametrize(

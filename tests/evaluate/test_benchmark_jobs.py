@@ -8,12 +8,12 @@ from costar_cli.cli.benchmarking import (
     ABLATIONS,
     BenchmarkMethod,
     CostLog,
-    Meter,
     choose_methods,
     choose_setups,
     measure_model,
     plan_jobs,
 )
+from costar_cli.cli.benchmarking.cost_log import Cost, measured
 from costar_cli.errors import TrainingError, UsageError
 from costar_cli.evaluation.published import read_published
 from costar_cli.settings.keys import all_keys
@@ -114,9 +114,7 @@ def test_setups_are_those_that_the_data_allow():
 
 
 def spent(seconds, memory=100.0):
-    meter = Meter()
-    meter.wall_s, meter.memory_mb = seconds, memory
-    return meter
+    return Cost(seconds, memory)
 
 
 def test_the_ledger_adds_the_time_of_attempts_at_the_same_artifact(tmp_path):
@@ -165,15 +163,15 @@ def test_a_ledger_that_cannot_be_understood_counts_as_empty(content, tmp_path):
 
 def test_the_meter_sees_memory_that_is_held_for_a_while_and_time_that_passes():
     begun = time.perf_counter()
-    with Meter() as idle:
+    with measured() as idle:
         pass
     idle_s, begun = time.perf_counter() - begun, time.perf_counter()
-    with Meter() as busy, mmap.mmap(-1, 200_000_000) as held:  # pages of its own: `malloc` may reuse freed ones
+    with measured() as busy, mmap.mmap(-1, 200_000_000) as held:  # pages of its own: `malloc` may reuse freed ones
         for page in range(0, len(held), mmap.PAGESIZE):
             held[page] = 1
         time.sleep(0.06)
     busy_s = time.perf_counter() - begun
-    with Meter() as after:
+    with measured() as after:
         pass
     assert busy.memory_mb - min(idle.memory_mb, after.memory_mb) > 150  # what came before may be freed meanwhile
     assert 0.06 < busy.wall_s < busy_s

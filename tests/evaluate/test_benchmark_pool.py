@@ -15,10 +15,9 @@ import pytest
 
 from costar_cli.cli.benchmarking import BenchmarkMethod, plan_jobs
 from costar_cli.cli.benchmarking import pool as pools
-from costar_cli.cli.benchmarking.jobs import Job
-from costar_cli.cli.benchmarking.pool import CONTEXT, JobEnd, ProcessPool, _Worker, run_jobs
+from costar_cli.cli.benchmarking.jobs import Job, JobEnd, Outcome
+from costar_cli.cli.benchmarking.pool import CONTEXT, ProcessPool, _Worker, run_jobs
 from costar_cli.cli.benchmarking.ray_pool import require_capacity
-from costar_cli.cli.benchmarking.report import Outcome
 from costar_cli.cli.benchmarking.shards import jobs_of, merge_shards, note_shard
 from costar_cli.cli.workspace import Workspace
 from costar_cli.errors import ArtifactError, CostarError, LockedError, MismatchError, UsageError

@@ -1,6 +1,6 @@
 """Benchmarks: which jobs they consist of, the paper's tables from their scores, paired tests, exports and figures."""
 
-from costar_cli.cli.benchmarking.cost_log import CostLog, Meter
+from costar_cli.cli.benchmarking.cost_log import CostLog
 from costar_cli.cli.benchmarking.jobs import Job, plan_jobs
 from costar_cli.cli.benchmarking.methods import ABLATIONS, REFERENCE, BenchmarkMethod, choose_methods, choose_setups
 from costar_cli.cli.benchmarking.report import BenchmarkReport, Failure, JobCost, measure_model
@@ -18,7 +18,6 @@ __all__ = [
     "Failure",
     "Job",
     "JobCost",
-    "Meter",
     "ResultRow",
     "ResultTable",
     "Score",

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,15 +11,13 @@ from costar_cli.api.calls import PathLikeText, reporting, resolved
 from costar_cli.cli.benchmarking.jobs import ReporterOutput
 from costar_cli.cli.benchmarking.methods import choose_data
 from costar_cli.cli.benchmarking.pool import choose_pool
-from costar_cli.cli.benchmarking.report import BenchmarkReport, Outcome
-from costar_cli.cli.benchmarking.run import complete_benchmark, failure_of_jobs, open_benchmark, plan_benchmark
-from costar_cli.cli.benchmarking.sweep import Sweep, complete_sweep, open_sweep
+from costar_cli.cli.benchmarking.report import BenchmarkReport
+from costar_cli.cli.benchmarking.run import complete_benchmarks, open_benchmark, plan_benchmarks
+from costar_cli.cli.benchmarking.sweep import Sweep
 from costar_cli.config.choices import PresetName, SetupName
 from costar_cli.errors import UsageError
 
 __all__ = ["benchmark_methods"]
-
-Report = TypeVar("Report", BenchmarkReport, Sweep)
 
 
 def benchmark_methods(
@@ -72,7 +69,12 @@ def benchmark_methods(
         MismatchError: cells were made from something else, and `overwrite` is false.
         CostarError: cells failed; what the others found is written.
     """
-    _check(dataset, workers)
+    named: object = dataset  # whatever the annotation says
+    if not isinstance(named, str | PathLike):
+        fix = "give its name or its file; `dataset.save(path)` writes one"
+        raise UsageError(f"{type(named).__name__} is neither a name nor a file", where="dataset=", fix=fix)
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise UsageError(f"{workers!r} workers", where="workers=", fix="give a whole number, 1 or larger")
     data = choose_data(str(dataset))
     own = [data.simulated.section] if data.simulated else []
     compared = {"methods": _joined(methods), "data_seeds": _seeds(data_seeds), "ablations": ablations}
@@ -80,39 +82,12 @@ def benchmark_methods(
     given["benchmark"] = compared | ({} if setups is None else {"setups": _joined(setups)})
     chosen = resolved(given, [*own, "runtime"], preset=preset, config=config, dataset=data.name)
     with reporting(progress) as reporter, closing(ReporterOutput(reporter, quiet=not progress)) as out:
-        benchmark = open_benchmark(out, chosen, data, Path(folder))
-        how: Any = {"overwrite": overwrite, "pool": choose_pool(workers, None), "plots": plots}
-        if gamma is None:
-            plan = plan_benchmark(benchmark)
-            made = complete_benchmark(out, plan, **how)
-            return _whole(made.report, made.outcome, len(plan.jobs))
-        plans = {value: plan_benchmark(one) for value, one in open_sweep(benchmark, _joined(gamma)).items()}
-        swept = complete_sweep(out, benchmark, plans, **how)
-        return _whole(swept.sweep, swept.outcome, swept.jobs)
-
-
-def _check(dataset: object, workers: object) -> None:
-    """See that a data set is named, and workers are counted.
-
-    Raises:
-        UsageError: they are not.
-    """
-    if not isinstance(dataset, str | PathLike):
-        fix = "give its name or its file; `dataset.save(path)` writes one"
-        raise UsageError(f"{type(dataset).__name__} is neither a name nor a file", where="dataset=", fix=fix)
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise UsageError(f"{workers!r} workers", where="workers=", fix="give a whole number, 1 or larger")
-
-
-def _whole(report: Report, outcome: Outcome, jobs: int) -> Report:
-    """Return a report if all of its cells were made.
-
-    Raises:
-        CostarError: cells failed.
-    """
-    if outcome.failed:
-        raise failure_of_jobs(outcome, jobs)
-    return report
+        base = open_benchmark(out, chosen, data, Path(folder))
+        plans = plan_benchmarks(base, None if gamma is None else _joined(gamma))
+        pool = choose_pool(workers, None)
+        result = complete_benchmarks(out, base, plans, overwrite=overwrite, pool=pool, plots=plots)
+        result.require_all()
+        return result.report
 
 
 def _seeds(data_seeds: int | Sequence[int]) -> str:

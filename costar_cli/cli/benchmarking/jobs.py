@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from costar_cli.cli.benchmarking.methods import REFERENCE, BenchmarkData, BenchmarkMethod
 from costar_cli.cli.evaluation import EvaluationInputs, make_report, plan_report
@@ -14,7 +14,7 @@ from costar_cli.cli.session import BuildStep, Session
 from costar_cli.cli.training import make_encoder, plan_encoder
 from costar_cli.cli.workspace import Workspace
 from costar_cli.config.choices import DomainName
-from costar_cli.errors import ArtifactError, MismatchError
+from costar_cli.errors import ArtifactError, CostarError, MismatchError
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE, Reporter, Task
 from costar_cli.reporting.output import Output
 from costar_cli.reporting.progress import OutputReporter
@@ -81,6 +81,36 @@ def _encoder(seed: int, method: BenchmarkMethod, data: Job) -> Job:
     """Return the job of a method's encoder: its own, or the one that all others share."""
     owner = method if method.own_encoder else BenchmarkMethod(REFERENCE, REFERENCE)
     return Job(seed, "encoder", owner, (data.key,))
+
+
+class JobEnd(NamedTuple):
+    """How a job ended: the seconds that it took if it was made, or an error, or the job that it lacks.
+
+    `died` says that the process that made it has ended.
+    """
+
+    job: Job
+    took_s: float | None = None
+    error: CostarError | None = None
+    blocked: str | None = None
+    died: bool = False
+
+
+@dataclass
+class Outcome:
+    """What became of the jobs: how many were made now, and which could not be, by key."""
+
+    made: int = 0
+    failed: dict[str, CostarError] = field(default_factory=dict)
+    blocked: dict[str, str] = field(default_factory=dict)
+
+    def blocked_by(self, job: Job) -> str | None:
+        """Return what a job needs and could not be made."""
+        return next((need for need in job.needs if need in self.failed or need in self.blocked), None)
+
+    def is_there(self, job: Job) -> bool:
+        """Return whether a job was made, now or before."""
+        return job.key not in self.failed and job.key not in self.blocked
 
 
 State = Literal["done", "started", "to do", "stale"]

@@ -16,18 +16,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 from costar_cli.cli.benchmarking.cost_log import Cost, CostLog, Status
-from costar_cli.cli.benchmarking.jobs import BenchmarkWorkspace, Job, JobReporter, with_values
-from costar_cli.cli.benchmarking.report import Outcome
+from costar_cli.cli.benchmarking.jobs import BenchmarkWorkspace, Job, JobEnd, JobReporter, Outcome, with_values
 from costar_cli.config.models import RuntimeConfig
 from costar_cli.errors import CostarError, Termination, UsageError, as_costar_error
 from costar_cli.reporting import NullTask, Task
 from costar_cli.reporting.output import Output
 
 __all__ = [
-    "JobEnd",
     "JobMaker",
     "Pool",
     "PoolMaker",
@@ -45,19 +43,6 @@ JobMaker = Callable[
 ]  # makes a job; returns the seconds that it took, None if it was there
 CONTEXT = multiprocessing.get_context("spawn")  # a fork of a process with threads may wait for ever
 ENDS_WITHIN_S = 60.0  # an interrupted worker: it saves its state between two steps
-
-
-class JobEnd(NamedTuple):
-    """How a job ended: the seconds that it took if it was made, or an error, or the job that it lacks.
-
-    `died` says that the process that made it has ended.
-    """
-
-    job: Job
-    took_s: float | None = None
-    error: CostarError | None = None
-    blocked: str | None = None
-    died: bool = False
 
 
 class Pool(Protocol):

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import costar_cli
 from costar_cli.cli.benchmarking.cost_log import CostLog
-from costar_cli.cli.benchmarking.jobs import BenchmarkWorkspace, Job
-from costar_cli.cli.benchmarking.pool import ENDS_WITHIN_S, JobEnd, JobMaker, attempt, deliver, prepared
+from costar_cli.cli.benchmarking.jobs import BenchmarkWorkspace, Job, JobEnd
+from costar_cli.cli.benchmarking.pool import ENDS_WITHIN_S, JobMaker, attempt, deliver, prepared
 from costar_cli.cli.workspace import Workspace
 from costar_cli.config.models import RuntimeConfig
 from costar_cli.errors import STOPS, CostarError, MismatchError, StorageError, Termination, UsageError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from costar_cli.cli.benchmarking.cost_log import CostLog, CostRecord
-from costar_cli.cli.benchmarking.jobs import BenchmarkWorkspace, Job
+from costar_cli.cli.benchmarking.jobs import BenchmarkWorkspace, Job, Outcome
 from costar_cli.cli.benchmarking.statistics import TEST
 from costar_cli.cli.benchmarking.tables import DataSetFacts, Limits, ResultTable, Score, build_tables
 from costar_cli.config.choices import SetupName
@@ -210,23 +210,6 @@ class BenchmarkReport:
         """Return the report as a JSON document; numbers that are not finite are null."""
         document: dict[str, Any] = json_values(asdict(self))
         return document | {"averaged_steps": self.steps, "test": TEST, "warnings": self.cautions}
-
-
-@dataclass
-class Outcome:
-    """What became of the jobs: how many were made now, and which could not be, by key."""
-
-    made: int = 0
-    failed: dict[str, CostarError] = field(default_factory=dict)
-    blocked: dict[str, str] = field(default_factory=dict)
-
-    def blocked_by(self, job: Job) -> str | None:
-        """Return what a job needs and could not be made."""
-        return next((need for need in job.needs if need in self.failed or need in self.blocked), None)
-
-    def is_there(self, job: Job) -> bool:
-        """Return whether a job was made, now or before."""
-        return job.key not in self.failed and job.key not in self.blocked
 
 
 Evaluations = Mapping[Job, EvaluationReport]

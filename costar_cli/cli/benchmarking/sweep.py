@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from costar_cli.cli.benchmarking.export import (
-    REPORT_FILES,
     SHOWN_DIGITS,
     Record,
     blocks_of,
@@ -18,26 +17,12 @@ from costar_cli.cli.benchmarking.export import (
     latex,
     latex_table,
     markdown_table,
-    require_own,
     result_rows,
     text_blocks,
 )
 from costar_cli.cli.benchmarking.jobs import BenchmarkWorkspace, with_values
-from costar_cli.cli.benchmarking.pool import PoolMaker
-from costar_cli.cli.benchmarking.report import BenchmarkReport, Outcome
-from costar_cli.cli.benchmarking.run import (
-    Made,
-    Planned,
-    failure_of_jobs,
-    listed_jobs,
-    make_benchmark,
-    next_commands,
-    plan_benchmark,
-    require_fresh,
-    show_list,
-)
+from costar_cli.cli.benchmarking.report import BenchmarkReport
 from costar_cli.cli.benchmarking.tables import DIGITS, ResultRow, ResultTable
-from costar_cli.cli.workspace import Workspace
 from costar_cli.config.models import BenchmarkConfig
 from costar_cli.data.registry import sources
 from costar_cli.errors import UsageError, complaints
@@ -51,8 +36,6 @@ from costar_cli.reporting.tables import legend, show_styled
 
 if TYPE_CHECKING:
     from costar_cli.files.frames import Frame
-
-__all__ = ["Sweep", "complete_sweep", "open_sweep", "run_sweep"]
 
 SETTING: Final = "gamma"
 AXIS: Final = "Confounding strength gamma of the source"
@@ -194,89 +177,6 @@ def _values(text: str) -> list[float]:
 
 
 SWEEP_FILES: Final = ("sweep.csv", "sweep.md", "sweep.tex", "plots/sweep.png")
-
-
-def run_sweep(
-    out: Output,
-    base: BenchmarkWorkspace,
-    benchmarks: Mapping[float, BenchmarkWorkspace],
-    *,
-    overwrite: bool,
-    pool: PoolMaker | None,
-    plots: bool,
-    list_only: bool,
-    given: Mapping[str, str],
-) -> None:
-    """Make what is not there of every benchmark, write and show how errors change, and end the verb; or list cells.
-
-    Raises:
-        CostarError: cells failed; what the others found is written, shown, and part of the `--json` document.
-    """
-    plans = {value: plan_benchmark(benchmark) for value, benchmark in benchmarks.items()}
-    if list_only:
-        rows = [{**row, "cell": f"{SETTING}-{exact(value)}/{row['cell']}"}
-                for value, plan in plans.items() for row in listed_jobs(plan)]  # fmt: skip
-        show_list(out, rows, base.folder)
-        return
-    made = complete_sweep(out, base, plans, overwrite=overwrite, pool=pool, plots=plots)
-    show_sweep(out, made.sweep)
-    result = {**made.sweep.to_json(), "folder": str(base.folder), "made": made.outcome.made}
-    if made.outcome.failed:
-        out.keep(result)
-        raise failure_of_jobs(made.outcome, made.jobs)
-    value, one = next(iter(made.benchmarks.items()))
-    out.next(*next_commands(benchmarks[value], one.evaluations, given))
-    out.done(result, status="done" if made.outcome.made else "up_to_date")
-
-
-@dataclass(frozen=True)
-class MadeSweep:
-    """A sweep whose cells were made, as far as that was possible, and whose files are written."""
-
-    sweep: Sweep
-    benchmarks: Mapping[float, Made]
-    outcome: Outcome
-    jobs: int
-
-
-def complete_sweep(
-    out: Output,
-    base: BenchmarkWorkspace,
-    plans: Mapping[float, Planned],
-    *,
-    overwrite: bool,
-    pool: PoolMaker | None,
-    plots: bool,
-) -> MadeSweep:
-    """Make what is not there of every benchmark, and write how errors change; `out` is told which files are written.
-
-    Raises:
-        MismatchError: cells or tables were made from something else, and `overwrite` is false.
-    """
-    require_fresh([*plans.values()], overwrite=overwrite)
-    for benchmark in (base, *(plan.benchmark for plan in plans.values())):
-        names = SWEEP_FILES if benchmark is base else REPORT_FILES
-        require_own(benchmark.folder, names, base.data.file, overwrite=overwrite)
-    made: dict[float, Made] = {}
-    for value, plan in plans.items():
-        base.reporter.at = plan.benchmark.at
-        made[value] = make_benchmark(
-            plan.benchmark.silent, plan, overwrite=overwrite, pool=pool, plots=plots, debug=out.debug
-        )
-    base.reporter.at = ""
-    sweep = Sweep({value: one.report for value, one in made.items()})
-    with Workspace(base.folder).lock():
-        write_sweep(out, sweep, base.folder, plots=plots)
-    outcome = _together({plans[value].benchmark.at: one.outcome for value, one in made.items()})
-    return MadeSweep(sweep, made, outcome, sum(len(plan.jobs) for plan in plans.values()))
-
-
-def _together(outcomes: Mapping[str, Outcome]) -> Outcome:
-    return Outcome(
-        made=sum(outcome.made for outcome in outcomes.values()),
-        failed={f"{at}{key}": error for at, outcome in outcomes.items() for key, error in outcome.failed.items()},
-        blocked={f"{at}{key}": need for at, outcome in outcomes.items() for key, need in outcome.blocked.items()},
-    )
 
 
 def write_sweep(out: Output, sweep: Sweep, folder: Path, *, plots: bool) -> None:
