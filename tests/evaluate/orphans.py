@@ -62,7 +62,7 @@ MAKERS = {maker.__name__: maker for maker in (idle, leaving, telling, working)}
 if __name__ == "__main__":
     from tests.evaluate import orphans
 
-    pools.prepared = lambda *_: cast("Any", orphans.BenchmarkWorkspace())
+    pools.for_workers = lambda *_: cast("Any", orphans.BenchmarkWorkspace())
     reporter = SimpleNamespace(note=lambda _: None, job=None)
     cost_log = cast("Any", None)
     benchmark = cast("Any", SimpleNamespace(reporter=reporter))

@@ -16,8 +16,8 @@ import pytest
 from costar_cli.cli.benchmarking import BenchmarkMethod, plan_jobs
 from costar_cli.cli.benchmarking import pool as pools
 from costar_cli.cli.benchmarking.jobs import Job, JobEnd, Outcome
-from costar_cli.cli.benchmarking.pool import CONTEXT, ProcessPool, _Worker, run_jobs
-from costar_cli.cli.benchmarking.ray_pool import require_capacity
+from costar_cli.cli.benchmarking.pool import CONTEXT, ProcessPool, _Worker, require_capacity, run_jobs
+from costar_cli.cli.benchmarking.run import Plan
 from costar_cli.cli.benchmarking.shards import jobs_of, merge_shards, note_shard
 from costar_cli.cli.workspace import Workspace
 from costar_cli.errors import ArtifactError, CostarError, LockedError, MismatchError, UsageError
@@ -107,6 +107,15 @@ def test_a_cell_whose_process_dies_is_begun_once_more() -> None:
     assert set(run(twice)[1].failed) == {"crn/source/10"}
 
 
+def test_what_was_made_from_a_job_that_is_made_again_is_made_again_by_workers_too() -> None:
+    states = {job.key: "stale" if job.key == "costar/encoder/10" else "done" for job in JOBS}
+    left = Plan(cast("Any", None), (), JOBS, cast("Any", states)).left
+    assert [job.key for job in left] == ["costar/encoder/10", "costar/source/10", "costar/target/10"]
+    pool = OneAfterAnother(2)
+    assert len(list(run_jobs(cast("Any", pool), left, Outcome()))) == len(left)
+    assert pool.begun == [job.key for job in left]
+
+
 def test_an_interruption_reaches_the_workers() -> None:
     pool = OneAfterAnother(2)
     ends = run_jobs(pool, JOBS, Outcome())  # type: ignore[arg-type]
@@ -150,7 +159,7 @@ def test_a_worker_that_died_before_it_was_given_a_cell_is_heard_of(tmp_path: Pat
 def test_an_interrupt_while_a_worker_starts_ends_it_without_a_traceback(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pools, "prepared", lambda *_: None)
+    monkeypatch.setattr(pools, "for_workers", lambda *_: None)
     pool = ProcessPool(cast("Any", None), cast("Any", None), len, 1)
     pool.begin(JOBS[0])
     time.sleep(0.4)

@@ -1,7 +1,11 @@
-"""Cells side by side: processes that each make one job after another, and a parent that has the cost_log.
+"""Jobs side by side, in processes of this machine or on a Ray cluster; the parent alone has the cost log.
 
-A worker tells its parent over a pipe what it would otherwise write or show. It is in a process group of its own, so
-that Ctrl-C reaches it through its parent alone; if that dies, the worker saves where it is and ends.
+A worker sends its parent as messages what it would otherwise write or show.
+
+Why no pool of a library: with joblib's loky and with `ProcessPoolExecutor`, a worker that is killed, as where memory is
+short, ends all jobs, here only its own, which is begun once more; workers outlive a parent that is killed; and Ctrl-C
+prints tracebacks (measured with 2 workers and 6 jobs: no result, 2 orphans, 2 and 106 lines). Messages would need a
+channel beside them anyway, on Ray, too.
 """
 
 import multiprocessing
@@ -9,181 +13,35 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias, cast
 
-from costar_cli.cli.benchmarking.cost_log import Cost, CostLog, Status
+import costar_cli
+from costar_cli.cli.benchmarking.cost_log import CostLog
 from costar_cli.cli.benchmarking.jobs import BenchmarkWorkspace, Job, JobEnd, JobReporter, Outcome, with_values
+from costar_cli.cli.workspace import Workspace
 from costar_cli.config.models import RuntimeConfig
-from costar_cli.errors import CostarError, Termination, UsageError, as_costar_error
+from costar_cli.errors import STOPS, CostarError, MismatchError, StorageError, Termination, UsageError, as_costar_error
 from costar_cli.reporting import NullTask, Task
 from costar_cli.reporting.output import Output
 
-__all__ = [
-    "JobMaker",
-    "Pool",
-    "PoolMaker",
-    "ProcessPool",
-    "Sender",
-    "attempt",
-    "choose_pool",
-    "deliver",
-    "prepared",
-    "run_jobs",
-]
-
-JobMaker = Callable[
-    [BenchmarkWorkspace, Job, Any], float | None
-]  # makes a job; returns the seconds that it took, None if it was there
 CONTEXT = multiprocessing.get_context("spawn")  # a fork of a process with threads may wait for ever
 ENDS_WITHIN_S = 60.0  # an interrupted worker: it saves its state between two steps
+LISTENS_S = 0.5  # between looks at the messages of Ray's tasks
 
-
-class Pool(Protocol):
-    """What makes jobs side by side."""
-
-    @property
-    def busy(self) -> int:
-        """Return how many jobs are being made."""
-
-    @property
-    def has_capacity(self) -> bool:
-        """Return whether one more job can be begun."""
-
-    def begin(self, job: Job) -> None:
-        """Begin to make a job."""
-
-    def ends(self) -> list[JobEnd]:
-        """Wait until something is told; return the jobs that ended."""
-
-    def interrupt(self) -> None:
-        """Let every job be saved where it is."""
-
-    def close(self) -> None:
-        """End all work."""
-
-
+JobMaker = Callable[[BenchmarkWorkspace, Job, Any], float | None]
+"""Makes a job, found by its name in every process; returns the seconds that it took, None if it was there."""
+Message = tuple[Any, ...]
+"""A method of the cost log or the reporter, and its arguments."""
+Pool: TypeAlias = "ProcessPool | RayPool"
 PoolMaker = Callable[[BenchmarkWorkspace, CostLog, JobMaker], Pool]
-
-
-class Sender(Protocol):
-    """Brings messages to the parent."""
-
-    def send(self, message: Any, /) -> None:  # noqa: ANN401 - a kind and its values
-        """Send one."""
-
-
-@dataclass(eq=False)
-class _Worker:
-    process: Any
-    pipe: Connection
-    job: Job | None = None
-    is_ready: bool = False
-
-
-class ProcessPool:
-    """Up to `size` workers, started when they are needed.
-
-    Args:
-        benchmark: the benchmark, whose workspaces the parent holds.
-        cost_log: where what workers tell of their jobs is written.
-        make: makes a job; it can be found by its name.
-        size: how many workers at once.
-    """
-
-    def __init__(self, benchmark: BenchmarkWorkspace, cost_log: CostLog, make: JobMaker, size: int) -> None:
-        self._benchmark, self._cost_log, self._make, self._size = benchmark, cost_log, make, size
-        self._workers: list[_Worker] = []
-
-    @property
-    def busy(self) -> int:
-        """Return how many jobs are being made."""
-        return sum(worker.job is not None for worker in self._workers)
-
-    @property
-    def has_capacity(self) -> bool:
-        """Return whether one more job can be begun."""
-        return self.busy < self._size
-
-    def begin(self, job: Job) -> None:
-        """Let a worker make a job."""
-        worker = next((one for one in self._workers if one.job is None), None) or self._start()
-        worker.job = job
-        with suppress(OSError):  # it has died since its last job, which `ends` hears
-            worker.pipe.send(job)
-
-    def ends(self) -> list[JobEnd]:
-        """Wait until workers tell something; return the jobs that ended."""
-        by_pipe = {worker.pipe: worker for worker in self._workers}
-        heard = [self._hear(by_pipe[pipe]) for pipe in wait(list(by_pipe)) if isinstance(pipe, Connection)]
-        return [end for end in heard if end is not None]
-
-    def interrupt(self) -> None:
-        """Let every worker save where it is and end; a second Ctrl-C ends them at once."""
-        for worker in self._workers:
-            if not worker.is_ready:
-                worker.process.kill()  # it still imports
-            elif worker.job is not None and worker.process.pid is not None:
-                with suppress(ProcessLookupError):
-                    os.kill(worker.process.pid, signal.SIGINT)
-        while self.busy and wait([worker.pipe for worker in self._workers], ENDS_WITHIN_S):
-            self.ends()
-
-    def close(self) -> None:
-        """End all workers."""
-        for worker in self._workers:
-            worker.pipe.close()  # what an idle one waits for
-            worker.process.join(1.0 if worker.job is None else 0.0)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
-        self._workers.clear()
-
-    def _start(self) -> _Worker:
-        ours, theirs = CONTEXT.Pipe()
-        threads = max(1, (os.cpu_count() or 1) // self._size)
-        process = CONTEXT.Process(
-            target=_work, args=(theirs, prepared(self._benchmark, threads), self._make), daemon=True
-        )
-        with _interrupts_blocked():
-            process.start()
-        theirs.close()
-        self._workers.append(_Worker(process, ours))
-        return self._workers[-1]
-
-    def _hear(self, worker: _Worker) -> JobEnd | None:
-        try:
-            what, *values = worker.pipe.recv()
-        except (EOFError, OSError):
-            return self._bury(worker)
-        if what == "ready":
-            worker.is_ready = True
-            return None
-        assert worker.job is not None  # noqa: S101 - only one that makes a job tells anything
-        if what == "over":
-            end, worker.job = JobEnd(worker.job, *values), None
-            return end
-        deliver(self._benchmark.reporter, self._cost_log, worker.job, what, values)
-        return None
-
-    def _bury(self, worker: _Worker) -> JobEnd | None:
-        self._workers.remove(worker)
-        worker.process.join()
-        code, job = worker.process.exitcode, worker.job
-        if job is None:
-            return None
-        how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        error = CostarError(
-            f"the process that made it ended by {how}",
-            fix="use fewer `--workers` if memory is short, and run the same command to try it again",
-        )
-        return JobEnd(job, error=error, died=True)
 
 
 def choose_pool(workers: int, ray: str | None) -> PoolMaker | None:
@@ -197,27 +55,7 @@ def choose_pool(workers: int, ray: str | None) -> PoolMaker | None:
     if workers > 1:
         fix = "leave out --workers: a cluster has its own"
         raise UsageError("cells are made by workers here or by a Ray cluster, not both", where="--ray", fix=fix)
-    from costar_cli.cli.benchmarking.ray_pool import RayPool
-
     return partial(RayPool, address=ray)
-
-
-def prepared(benchmark: BenchmarkWorkspace, threads: int) -> BenchmarkWorkspace:
-    """Return a benchmark as those who make its jobs are told of it: with a number of threads if it has none."""
-    settings = benchmark.settings
-    if settings[RuntimeConfig].threads is None:
-        settings = with_values(settings, {"runtime.threads": threads})
-    return replace(benchmark, reporter=cast("JobReporter", None), settings=settings, held=True)  # they have their own
-
-
-def deliver(reporter: JobReporter, cost_log: CostLog, job: Job, what: str, values: Sequence[Any]) -> None:
-    """Write or show what is told while a job is made."""
-    if what in ("begin", "end"):
-        getattr(cost_log, what)(*values)
-        return
-    reporter.job = job
-    getattr(reporter, what)(*values)
-    reporter.job = None
 
 
 def run_jobs(pool: Pool, jobs: Sequence[Job], outcome: Outcome) -> Generator[JobEnd]:
@@ -250,49 +88,57 @@ def run_jobs(pool: Pool, jobs: Sequence[Job], outcome: Outcome) -> Generator[Job
         pool.close()
 
 
-class _MessageReporter(JobReporter):
-    """Hands notes and warnings on to the parent."""
+def for_workers(benchmark: BenchmarkWorkspace, threads: int) -> BenchmarkWorkspace:
+    """Return a benchmark as workers get it: without a reporter, and with a number of threads if it has none."""
+    settings = benchmark.settings
+    if settings[RuntimeConfig].threads is None:
+        settings = with_values(settings, {"runtime.threads": threads})
+    return replace(benchmark, reporter=cast("JobReporter", None), settings=settings, held=True)
 
-    def __init__(self, sender: Sender) -> None:
+
+def deliver(reporter: JobReporter, cost_log: CostLog, job: Job, message: Message) -> None:
+    """Record or show what a job's message says."""
+    what, *values = message
+    if what in ("begin", "end"):
+        getattr(cost_log, what)(*values)
+        return
+    reporter.job = job
+    getattr(reporter, what)(*values)
+    reporter.job = None
+
+
+class _MessageReporter(JobReporter):
+    """Sends notes and warnings to the parent."""
+
+    def __init__(self, send: Callable[[Message], object]) -> None:
         super().__init__(Output(quiet=True))
-        self._post = sender
+        self._send = send
 
     def note(self, message: str) -> None:
-        """Hand a note on."""
-        self._post.send(("note", message))
+        self._send(("note", message))
 
     def warn(self, message: str) -> None:
-        """Hand a warning on."""
-        self._post.send(("warn", message))
+        self._send(("warn", message))
 
     @contextmanager
     def task(self, title: str, *, total: int | None = None, done: int = 0, unit: str = "step") -> Iterator[Task]:  # noqa: ARG002
-        """Show nothing."""
         yield NullTask()
 
 
 class _MessageLog:
-    """Hands what is to be remembered on to the parent, who alone writes the cost_log."""
+    """Sends what is to be recorded to the parent, who alone writes the cost log."""
 
-    def __init__(self, sender: Sender) -> None:
-        self._post = sender
-
-    def begin(self, key: str, fingerprint: str) -> None:
-        """Hand on that work begins."""
-        self._post.send(("begin", key, fingerprint))
-
-    def end(self, key: str, status: Status, cost: Cost, error: CostarError | None = None) -> None:
-        """Hand on how work ended."""
-        own = Cost(cost.wall_s, cost.memory_mb, cost.device_memory_mb)
-        self._post.send(("end", key, status, own, error))
+    def __init__(self, send: Callable[[Message], object]) -> None:
+        self.begin = lambda *values: send(("begin", *values))
+        self.end = lambda *values: send(("end", *values))
 
 
 def attempt(
-    sender: Sender, benchmark: BenchmarkWorkspace, make: JobMaker, job: Job
+    send: Callable[[Message], object], benchmark: BenchmarkWorkspace, make: JobMaker, job: Job
 ) -> tuple[float | None, CostarError | None]:
-    """Make a job; return the seconds that it took, and why it failed; the rest is told by post."""
+    """Make a job; return the seconds that it took, and why it failed; all else is sent."""
     try:
-        return make(replace(benchmark, reporter=_MessageReporter(sender)), job, _MessageLog(sender)), None
+        return make(replace(benchmark, reporter=_MessageReporter(send)), job, _MessageLog(send)), None
     except Exception as error:  # whatever it is, the other jobs can still be made
         Termination.stop_if_signalled()  # unless it is what a library made of an interrupt
         known = as_costar_error(error)
@@ -301,31 +147,132 @@ def attempt(
         return None, known
 
 
+@dataclass(eq=False)
+class _Worker:
+    process: Any
+    pipe: Connection
+    job: Job | None = None
+    is_ready: bool = False
+
+
+class ProcessPool:
+    """Up to `size` workers, started when they are needed.
+
+    A worker is in a process group of its own, so that Ctrl-C reaches it through its parent alone; if that dies, the
+    worker saves where it is and ends.
+
+    Args:
+        benchmark: the benchmark, whose workspaces the parent holds.
+        cost_log: where workers' messages are recorded.
+        make: makes a job.
+        size: how many workers at once.
+    """
+
+    def __init__(self, benchmark: BenchmarkWorkspace, cost_log: CostLog, make: JobMaker, size: int) -> None:
+        self._benchmark, self._cost_log, self._make, self._size = benchmark, cost_log, make, size
+        self._workers: list[_Worker] = []
+
+    @property
+    def busy(self) -> int:
+        """Return how many jobs are being made."""
+        return sum(worker.job is not None for worker in self._workers)
+
+    @property
+    def has_capacity(self) -> bool:
+        """Return whether one more job can be begun."""
+        return self.busy < self._size
+
+    def begin(self, job: Job) -> None:
+        """Let a worker make a job."""
+        worker = next((one for one in self._workers if one.job is None), None) or self._start()
+        worker.job = job
+        with suppress(OSError):  # it has died since its last job, which `ends` finds
+            worker.pipe.send(job)
+
+    def _start(self) -> _Worker:
+        ours, theirs = CONTEXT.Pipe()
+        there = for_workers(self._benchmark, max(1, (os.cpu_count() or 1) // self._size))
+        process = CONTEXT.Process(target=_work, args=(theirs, there, self._make), daemon=True)
+        with _interrupts_blocked():
+            process.start()
+        theirs.close()
+        self._workers.append(_Worker(process, ours))
+        return self._workers[-1]
+
+    def ends(self) -> list[JobEnd]:
+        """Wait for messages of workers; return the jobs that ended."""
+        found = []
+        by_pipe = {worker.pipe: worker for worker in self._workers}
+        for worker in (by_pipe[pipe] for pipe in wait(list(by_pipe)) if isinstance(pipe, Connection)):
+            try:
+                message = worker.pipe.recv()
+            except (EOFError, OSError):
+                self._workers.remove(worker)
+                worker.process.join()
+                code = worker.process.exitcode
+                how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+                fix = "use fewer `--workers` if memory is short, and run the same command to try it again"
+                error = CostarError(f"the process that made it ended by {how}", fix=fix)
+                found += [JobEnd(worker.job, error=error, died=True)] if worker.job else []
+                continue
+            if message[0] == "ready":
+                worker.is_ready = True
+            elif worker.job is not None and message[0] == "over":
+                found.append(JobEnd(worker.job, *message[1:]))
+                worker.job = None
+            elif worker.job is not None:
+                deliver(self._benchmark.reporter, self._cost_log, worker.job, message)
+        return found
+
+    def interrupt(self) -> None:
+        """Let every worker save where it is and end; a second Ctrl-C ends them at once."""
+        for worker in self._workers:
+            if not worker.is_ready:
+                worker.process.kill()  # it still imports
+            elif worker.job is not None and worker.process.pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(worker.process.pid, signal.SIGINT)
+        while self.busy and wait([worker.pipe for worker in self._workers], ENDS_WITHIN_S):
+            self.ends()
+
+    def close(self) -> None:
+        """End all workers."""
+        for worker in self._workers:
+            worker.pipe.close()  # what an idle one waits for
+            worker.process.join(1.0 if worker.job is None else 0.0)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+        self._workers.clear()
+
+
 def _work(pipe: Connection, benchmark: BenchmarkWorkspace, make: JobMaker) -> None:
     """Make the jobs that come over the pipe, until it is closed."""
+
+    def end_with_parent() -> None:
+        if (parent := multiprocessing.parent_process()) is not None:
+            parent.join()
+            os.kill(os.getpid(), signal.SIGINT)
+
     if hasattr(os, "setsid"):
         os.setsid()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the parent's results have stdout to themselves
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     with suppress(EOFError, OSError, KeyboardInterrupt):
         try:
-            _make_what_comes(pipe, benchmark, make)
+            with Termination():
+                if hasattr(signal, "pthread_sigmask"):
+                    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+                pipe.send(("ready",))
+                while True:
+                    pipe.send(("over", *attempt(pipe.send, benchmark, make, pipe.recv())))
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # one that comes now finds nothing to end
 
 
-def _make_what_comes(pipe: Connection, benchmark: BenchmarkWorkspace, make: JobMaker) -> None:
-    with Termination():
-        if hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        pipe.send(("ready",))
-        while True:
-            pipe.send(("over", *attempt(pipe, benchmark, make, pipe.recv())))
-
-
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Start processes to which Ctrl-C does not come until they ask for it: while they import, it is a traceback."""
+    """Start processes that Ctrl-C does not reach until they ask for it: while they import, it is a traceback."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -337,8 +284,169 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGINT)
+class RayPool:
+    """Jobs as tasks on a Ray cluster that is there: all that can be made are handed over at once.
+
+    Files go through the benchmark's folder, which all nodes share; Ray carries settings there, and messages back.
+
+    Args:
+        benchmark: the benchmark, whose workspaces the parent holds.
+        cost_log: where tasks' messages are recorded.
+        make: makes a job.
+        address: of the cluster, as Ray writes it: `auto`, `HOST:PORT`, `ray://HOST:PORT`.
+
+    Raises:
+        UsageError: Ray is not installed, there is no cluster, or no node of it is large enough for a job.
+    """
+
+    has_capacity = True
+
+    def __init__(self, benchmark: BenchmarkWorkspace, cost_log: CostLog, make: JobMaker, address: str) -> None:
+        data = replace(benchmark.data, file=benchmark.data.file and benchmark.data.file.resolve())
+        there = replace(for_workers(benchmark, 1), data=data, folder=benchmark.folder.resolve())
+        runtime = there.settings[RuntimeConfig]
+        cores, gpus = runtime.threads or 1, int(runtime.device == "cuda")
+        with ExitStack() as held:
+            held.enter_context(redirect_stdout(sys.stderr))  # where Ray tells of tasks that died
+            self._ray = connected(address)
+            held.callback(self._ray.shutdown)
+            require_capacity(self._ray, {"CPU": cores, "GPU": gpus})
+            self._held = held.pop_all()
+        self._run: Any = self._ray.remote(max_retries=0, num_cpus=cores, num_gpus=gpus)(_run)
+        self._inbox = self._ray.remote(num_cpus=0)(_Inbox).remote()
+        self._given = self._ray.put((there, make, _installation(there)))
+        self._reporter, self._cost_log = benchmark.reporter, cost_log
+        self._jobs: dict[Any, Job] = {}
+
+    @property
+    def busy(self) -> int:
+        """Return how many jobs are with Ray."""
+        return len(self._jobs)
+
+    def begin(self, job: Job) -> None:
+        """Hand a job over."""
+        self._jobs[self._run.remote(self._given, job, self._inbox)] = job
+
+    def ends(self) -> list[JobEnd]:
+        """Wait a little; return the jobs that ended."""
+        over, _ = self._ray.wait(list(self._jobs), num_returns=len(self._jobs), timeout=LISTENS_S)
+        for job, message in self._ray.get(self._inbox.empty.remote()):
+            deliver(self._reporter, self._cost_log, job, message)
+        found = []
+        for task in over:
+            job = self._jobs.pop(task)
+            try:
+                found.append(JobEnd(job, *self._ray.get(task)))
+            except self._ray.exceptions.TaskCancelledError:
+                found.append(JobEnd(job))
+            except self._ray.exceptions.RayError as error:
+                how = str(error).strip().splitlines()[0][:200]
+                fix = "see Ray's own logs, and run the same command to try it again"
+                found.append(JobEnd(job, error=CostarError(f"its Ray task ended: {how}", fix=fix), died=True))
+        return found
+
+    def interrupt(self) -> None:
+        """Let every task save where it is and end."""
+        for task in self._jobs:
+            self._ray.cancel(task)
+        until = time.monotonic() + ENDS_WITHIN_S
+        while self._jobs and time.monotonic() < until:
+            self.ends()
+
+    def close(self) -> None:
+        """End what still runs, and leave the cluster."""
+        for task in self._jobs:
+            self._ray.cancel(task, force=True)
+        self._held.close()
+
+
+def connected(address: str) -> Any:  # noqa: ANN401 - the module of an extra
+    """Return Ray, connected to a cluster that is there.
+
+    Raises:
+        UsageError: Ray is not installed, or there is no cluster.
+    """
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, *STOPS)}
+    try:
+        import ray
+
+        ray.init(address=address, log_to_driver=False, configure_logging=False)
+    except ImportError:
+        fix = "`pip install 'costar[ray]'` here and on the nodes, or use --workers"
+        raise UsageError("Ray is not installed", where="--ray", fix=fix) from None
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        fix = "start one with `ray start --head`, and give the address that it prints"
+        details, cause = [], cast("BaseException | None", error)
+        while cause is not None:
+            details.append((str(cause).strip() or type(cause).__name__).splitlines()[-1][:300])
+            cause = cause.__cause__
+        raise UsageError(f"no Ray cluster answers at {address}", where="--ray", fix=fix, details=details) from error
+    finally:
+        for number, handler in handlers.items():  # ours, in whose place Ray puts its own
+            signal.signal(number, handler)
+    return ray
+
+
+def require_capacity(ray: Any, needs: Mapping[str, int]) -> None:  # noqa: ANN401 - the module of an extra
+    """Refuse a job that no node of the cluster can ever begin: Ray would wait for one in silence.
+
+    Raises:
+        UsageError: no node has so many cores or GPUs.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if any(all(node.get(name, 0) >= count for name, count in needs.items()) for node in nodes):
+        return
+    asked = " and ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in needs.items() if count)
+    there = [", ".join(f"{node.get(name, 0):g} {name}s" for name in needs) for node in nodes]
+    fix = "use fewer --threads or another --device, or add such a node"
+    raise UsageError(f"no node of the Ray cluster has {asked} for a cell", where="--ray", fix=fix, details=there[:20])
+
+
+class _Inbox:
+    """Keeps messages of tasks until the parent asks; an actor of Ray."""
+
+    def __init__(self) -> None:
+        self._messages: list[tuple[Job, Message]] = []
+
+    def put(self, job: Job, message: Message) -> None:
+        """Take a message of a job."""
+        self._messages.append((job, message))
+
+    def empty(self) -> list[tuple[Job, Message]]:
+        """Return all messages, once."""
+        messages, self._messages = self._messages, []
+        return messages
+
+
+def _installation(benchmark: BenchmarkWorkspace) -> tuple[str, str]:
+    """Return what a node must have in common with the parent: the version, and the folder with its lock."""
+    return costar_cli.__version__, Workspace(benchmark.folder).holder
+
+
+def _run(
+    given: tuple[BenchmarkWorkspace, JobMaker, tuple[str, str]],
+    job: Job,
+    inbox: Any,  # noqa: ANN401 - a handle of Ray
+) -> tuple[float | None, CostarError | None]:
+    """Make a job in a process of Ray's; return the seconds that it took, and why it failed."""
+    import ray
+
+    benchmark, make, (version, holder) = given
+
+    def send(message: Message) -> None:
+        ray.get(inbox.put.remote(job, message))  # once it is there: the end of a job must not overtake it
+
+    def checked(benchmark: BenchmarkWorkspace, job: Job, log: Any) -> float | None:  # noqa: ANN401 - of messages
+        own, own_holder = _installation(benchmark)
+        if own != version:
+            text = f"costar {own} is installed on a node of the cluster, and {version} here"
+            raise MismatchError(text, where="--ray", fix="install the same version everywhere")
+        if own_holder != holder:
+            fix = "choose one with --folder on a disk that all nodes share"
+            text = "a node of the cluster does not see the benchmark's folder"
+            raise StorageError(text, where=str(benchmark.folder), fix=fix)
+        return make(benchmark, job, log)
+
+    with suppress(KeyboardInterrupt), Termination():
+        return attempt(send, benchmark, checked, job)
+    return None, None

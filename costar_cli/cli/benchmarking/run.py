@@ -80,6 +80,15 @@ class Plan:
     jobs: Sequence[Job]
     states: Mapping[str, State]
 
+    @property
+    def left(self) -> list[Job]:
+        """Return the jobs that are not done, and those that were made from what such a job makes again."""
+        left: dict[str, Job] = {}
+        for job in self.jobs:
+            if self.states[job.key] != "done" or left.keys() & set(job.needs):
+                left[job.key] = job
+        return list(left.values())
+
 
 @dataclass(frozen=True)
 class Result:
@@ -314,7 +323,7 @@ def _make_jobs(plan: Plan, cost_log: CostLog, *, overwrite: bool, pool: PoolMake
     """
     benchmark, jobs, outcome = plan.benchmark, plan.jobs, Outcome()
     reporter, make = benchmark.reporter, partial(make_job, overwrite=overwrite)
-    left = [job for job in jobs if plan.states[job.key] != "done"]
+    left = plan.left
     clock = Clock(jobs, left, cost_log)
     if left:
         reporter.note(f"{len(left)} of {len(jobs)} cells to run in {benchmark.folder}")
@@ -326,7 +335,7 @@ def _make_jobs(plan: Plan, cost_log: CostLog, *, overwrite: bool, pool: PoolMake
                 held.enter_context(benchmark.workspace(seed).lock())
             ends = run_jobs(pool(benchmark, cost_log, make), left, outcome)
         else:
-            ends = _one_by_one(benchmark, jobs, outcome, cost_log, overwrite=overwrite, debug=debug)
+            ends = _one_by_one(benchmark, left, outcome, cost_log, overwrite=overwrite, debug=debug)
         for end in held.enter_context(closing(ends)):
             clock.finish(end.job, end.took_s)
             if isinstance(end.error, (StorageError, LockedError)):
@@ -341,8 +350,7 @@ def _make_jobs(plan: Plan, cost_log: CostLog, *, overwrite: bool, pool: PoolMake
             elif end.took_s is not None:
                 outcome.made += 1
                 reporter.note("; ".join(filter(None, [f"{end.job}: {in_words(end.took_s)}", clock.outlook()])))
-            if end.job in left:
-                progress.advance()
+            progress.advance()
     return outcome
 
 
