@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from costar_cli.cli.benchmarking.methods import REFERENCE, BenchmarkData, BenchmarkMethod
 from costar_cli.cli.evaluation import EvaluationInputs, make_report, plan_report
@@ -14,7 +14,9 @@ from costar_cli.cli.session import BuildStep, Session
 from costar_cli.cli.training import make_encoder, plan_encoder
 from costar_cli.cli.workspace import Workspace
 from costar_cli.config.choices import DomainName
+from costar_cli.data.base import DataSource
 from costar_cli.errors import ArtifactError, CostarError, MismatchError
+from costar_cli.files.shards import Shard
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE, Reporter, Task
 from costar_cli.reporting.output import Output
 from costar_cli.reporting.progress import OutputReporter
@@ -58,29 +60,32 @@ def plan_jobs(seeds: Sequence[int], methods: Sequence[BenchmarkMethod], *, few_s
     Zero-shot and supervised scores are those of one model, trained on the source; a model of the target is few-shot's.
     Ablations are tested in zero-shot and supervised alone: the paper has no other.
     """
-    return [job for seed in seeds for job in _of_seed(seed, methods, few_shot=few_shot)]
+    jobs: dict[str, Job] = {}
+    for seed in seeds:
+        data = Job(seed, "data")
+        jobs[data.key] = data
+        for method in methods:
+            needs = [data.key]
+            if method.is_pretrained:
+                owner = method if method.own_encoder else BenchmarkMethod(REFERENCE, REFERENCE)  # which others share
+                encoder = Job(seed, "encoder", owner, (data.key,))
+                jobs.setdefault(encoder.key, encoder)
+                needs.append(encoder.key)
+            source = Job(seed, "source", method, tuple(needs))
+            jobs[source.key] = source
+            if few_shot and not method.is_ablation:
+                target = Job(seed, "target", method, (data.key, source.key))
+                jobs[target.key] = target
+    return list(jobs.values())
 
 
-def _of_seed(seed: int, methods: Sequence[BenchmarkMethod], *, few_shot: bool) -> list[Job]:
-    data = Job(seed, "data")
-    jobs = [data]
-    for method in methods:
-        needs = [data.key]
-        if method.is_pretrained:
-            encoder = _encoder(seed, method, data)
-            jobs += [] if encoder in jobs else [encoder]
-            needs.append(encoder.key)
-        source = Job(seed, "source", method, tuple(needs))
-        jobs.append(source)
-        if few_shot and not method.is_ablation:
-            jobs.append(Job(seed, "target", method, (data.key, source.key)))
-    return jobs
-
-
-def _encoder(seed: int, method: BenchmarkMethod, data: Job) -> Job:
-    """Return the job of a method's encoder: its own, or the one that all others share."""
-    owner = method if method.own_encoder else BenchmarkMethod(REFERENCE, REFERENCE)
-    return Job(seed, "encoder", owner, (data.key,))
+def jobs_of(shard: Shard, jobs: Sequence[Job]) -> list[Job]:
+    """Return a part's jobs of a benchmark, in order: every N-th pair of data and method, with its needs."""
+    pairs = list(dict.fromkeys((job.seed, job.method) for job in jobs if job.is_scored))
+    own = {job.key for job in jobs if job.is_scored and (job.seed, job.method) in pairs[shard.number - 1 :: shard.of]}
+    for job in reversed(jobs):  # what a job needs comes before it
+        own |= set(job.needs) if job.key in own else set()
+    return [job for job in jobs if job.key in own]
 
 
 class JobEnd(NamedTuple):
@@ -117,13 +122,13 @@ State = Literal["done", "started", "to do", "stale"]
 
 
 class JobReporter(OutputReporter):
-    """The reporter of a benchmark: what it says names the job, and notes are not repeated for every job."""
+    """The reporter of a benchmark: messages name the job, and are not repeated for every job."""
 
     def __init__(self, out: Output) -> None:
         super().__init__(out)
         self.job: Job | None = None
         self.at = ""  # in front of each job of a sweep
-        self._said: set[str] = set()
+        self._shown: set[str] = set()
 
     def note(self, message: str) -> None:
         """Pass a note on, once."""
@@ -150,8 +155,8 @@ class JobReporter(OutputReporter):
             yield task
 
     def _is_new(self, message: str) -> bool:
-        new = not any(message == said or message.endswith(f": {said}") for said in self._said)
-        self._said.add(message)
+        new = not any(message == shown or message.endswith(f": {shown}") for shown in self._shown)
+        self._shown.add(message)
         return new
 
     def _placed(self, message: str) -> str:
@@ -238,20 +243,23 @@ class BenchmarkWorkspace:
 
     def tasks(self, job: Job) -> list[JobTask]:
         """Return what a job consists of, in the order in which it is made."""
-        session = self._session(job)
+        configs, simulated, number = self.settings.configs, self.data.simulated, self.seeds.index(job.seed)
+        values: dict[str, object] = {
+            f"{stage}.seed": configs[stage].model_dump()["seed"] + number for stage in ("pretrain", "finetune")
+        }
+        if simulated is not None:
+            values[f"{simulated.section}.seed"] = job.seed
+        settings = with_values(self.settings, {**values, **(job.method.changes if job.method else {})})
+        session = Session(self.silent, self.workspace(job.seed), settings, self.reporter)
         if job.role == "data":
-            return self._data_tasks(session, job)
-        assert job.method is not None  # noqa: S101 - only data are nobody's
+            return [] if simulated is None else [self._data_task(session, simulated)]
+        assert job.method is not None  # noqa: S101 - data alone are of no method
         if job.role == "encoder":
-            return [self._encoder_task(session, job.seed, job.method)]
+            return [self._encoder_task(session, self._encoder(job.seed, job.method), self.data_file(job.seed))]
         return self._model_tasks(session, job.seed, job.method, job.role)
 
-    def _data_tasks(self, session: Session, job: Job) -> list[JobTask]:
-        simulated = self.data.simulated
-        if simulated is None:
-            return []
-        path, config = self.data_file(job.seed), session.settings.configs[simulated.section]
-        plan = partial(session.step, "dataset", path, parents={}, config=config.model_dump(mode="json"))
+    def _data_task(self, session: Session, simulated: DataSource) -> JobTask:
+        path, config = session.workspace.data, session.settings.configs[simulated.section]
 
         def make(step: BuildStep, overwrite: bool) -> None:
             from costar_cli.data.store import write_dataset
@@ -260,28 +268,35 @@ class BenchmarkWorkspace:
                 dataset = replace(simulated.simulate(config, self.reporter), fingerprint=step.fingerprint)
                 write_dataset(path, dataset, overwrite=overwrite)
 
-        return [JobTask("data", path, session, plan, make)]
+        plan = partial(session.step, "dataset", path, parents={}, config=config.model_dump(mode="json"))
+        return JobTask("data", path, session, plan, make)
 
-    def _encoder_task(self, session: Session, seed: int, method: BenchmarkMethod) -> JobTask:
-        data, path = self.data_file(seed), self._encoder(seed, method)
+    def _encoder(self, seed: int, method: BenchmarkMethod) -> Path:
+        path = self.workspace(seed).encoder
+        return path.with_name(f"{path.stem}-{method.name}{path.suffix}") if method.own_encoder else path
 
+    def _encoder_task(self, session: Session, path: Path, data: Path) -> JobTask:
         def make(step: BuildStep, overwrite: bool) -> None:
-            with _apart_from_other_runs(session, step, overwrite=overwrite):
+            with _without_other_runs(session, step, overwrite=overwrite):
                 make_encoder(session, data, step, overwrite=overwrite, fresh=False)
 
         return JobTask("encoder", path, session, partial(plan_encoder, session, data, path), make)
 
     def _model_tasks(self, session: Session, seed: int, method: BenchmarkMethod, domain: DomainName) -> list[JobTask]:
-        files = self._files(seed, method, domain)
-        plan = partial(plan_model, session, files, method.base, domain)
+        """Return a model and its scores; files are those of `costar finetune`, which has no names for ablations."""
+        place, data, base = session.workspace, self.data_file(seed), cast("Any", method.base)
+        if method.is_ablation:
+            start = self._encoder(seed, method) if method.is_pretrained else None
+            files = FinetuneFiles(data, start, "encoder", "", place.root / f"model-{method.name}.h5")
+        else:
+            files = FinetuneFiles.choose(place, base, None, domain, data=data, start=None, out=None)
+        plan = partial(plan_model, session, files, base, domain)
+        inputs = partial(EvaluationInputs, session, files.data, [files.out])
         report = files.out.with_name(files.out.name.replace("model", "scores", 1))
 
         def make(step: BuildStep, overwrite: bool) -> None:
-            with _apart_from_other_runs(session, step, overwrite=overwrite):
+            with _without_other_runs(session, step, overwrite=overwrite):
                 make_model(session, plan(), overwrite=overwrite, fresh=False)
-
-        def inputs() -> EvaluationInputs:
-            return EvaluationInputs(session, files.data, [files.out])
 
         def score(step: BuildStep, overwrite: bool) -> None:
             with session.writing(report):
@@ -292,34 +307,9 @@ class BenchmarkWorkspace:
             JobTask("scores", report, session, lambda: plan_report(session, inputs(), report, None), score),
         ]
 
-    def _encoder(self, seed: int, method: BenchmarkMethod) -> Path:
-        path = self.workspace(seed).encoder
-        return path.with_name(f"{path.stem}-{method.name}{path.suffix}") if method.own_encoder else path
-
-    def _files(self, seed: int, method: BenchmarkMethod, domain: DomainName) -> FinetuneFiles:
-        """Return the files of a model: those of `costar finetune`, but for ablations, which it has no names for."""
-        place, data = self.workspace(seed), self.data_file(seed)
-        if not method.is_ablation:
-            base: Any = method.base
-            return FinetuneFiles.choose(place, base, None, domain, data=data, start=None, out=None)
-        start = self._encoder(seed, method) if method.is_pretrained else None
-        return FinetuneFiles(data, start, "encoder", "", place.root / f"model-{method.name}.h5")
-
-    def _session(self, job: Job) -> Session:
-        number = self.seeds.index(job.seed)
-        values: dict[str, object] = {}
-        for stage in ("pretrain", "finetune"):
-            values[f"{stage}.seed"] = getattr(self.settings.configs[stage], "seed") + number  # noqa: B009 - by name
-        if self.data.simulated is not None:
-            values[f"{self.data.simulated.section}.seed"] = job.seed
-        settings = with_values(self.settings, values)
-        if job.method is not None:
-            settings = with_values(settings, job.method.changes)
-        return Session(self.silent, self.workspace(job.seed), settings, self.reporter)
-
 
 @contextmanager
-def _apart_from_other_runs(session: Session, step: BuildStep, *, overwrite: bool) -> Iterator[None]:
+def _without_other_runs(session: Session, step: BuildStep, *, overwrite: bool) -> Iterator[None]:
     """Forget the interrupted run of something else where `--overwrite` allows it; else it is refused by that flag."""
     from costar_cli.training import START_OVER, forget_runs
 

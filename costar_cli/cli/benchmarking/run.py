@@ -19,6 +19,7 @@ from costar_cli.cli.benchmarking.jobs import (
     JobReporter,
     Outcome,
     State,
+    jobs_of,
     plan_jobs,
     with_values,
 )
@@ -32,7 +33,7 @@ from costar_cli.cli.benchmarking.methods import (
 )
 from costar_cli.cli.benchmarking.pool import PoolMaker, run_jobs
 from costar_cli.cli.benchmarking.report import BenchmarkReport, Evaluations, build_report, read_evaluations
-from costar_cli.cli.benchmarking.shards import jobs_of, note_shard
+from costar_cli.cli.benchmarking.shards import note_shard
 from costar_cli.cli.benchmarking.sweep import SETTING, SWEEP_FILES, Sweep, exact, open_sweep, show_sweep, write_sweep
 from costar_cli.cli.hints import ASKED, after_loss, next_command
 from costar_cli.cli.workspace import Workspace

@@ -1,30 +1,17 @@
 """Parts of a benchmark for arrays of jobs: each makes some jobs in a folder of its own, and all are merged."""
 
 import json
-from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
 from costar_cli.cli.benchmarking.cost_log import CostLog
-from costar_cli.cli.benchmarking.jobs import Job
 from costar_cli.cli.workspace import Workspace
 from costar_cli.errors import MismatchError
 from costar_cli.files import read_header, verify_artifact, write_bytes
 from costar_cli.files.shards import Shard, check_parts, find_parts
 
-__all__ = ["jobs_of", "merge_shards", "note_shard"]
-
 NOTE: Final = "part.json"  # of a part's folder: which part it is, whatever the folder is called
-
-
-def jobs_of(shard: Shard, jobs: Sequence[Job]) -> list[Job]:
-    """Return a part's jobs of a benchmark, in order: every N-th pair of data and method, with its needs."""
-    pairs = list(dict.fromkeys((job.seed, job.method) for job in jobs if job.is_scored))
-    own = set(pairs[shard.number - 1 :: shard.of])
-    needed = {need for job in jobs if (job.seed, job.method) in own and job.is_scored for need in job.needs}
-    needed |= {need for job in jobs if job.key in needed for need in job.needs}
-    return [job for job in jobs if job.key in needed or ((job.seed, job.method) in own and job.is_scored)]
 
 
 def note_shard(folder: Path, shard: Shard) -> None:
