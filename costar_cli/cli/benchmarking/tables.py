@@ -1,13 +1,14 @@
 """The paper's tables from the scores of a benchmark: mean ± sd by step, average over tau = 1..6, gain, printed rows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 import numpy as np
 
 from costar_cli.cli.benchmarking.methods import REFERENCE, BenchmarkMethod, in_order
-from costar_cli.cli.benchmarking.statistics import Comparison, compare, gain_percent
+from costar_cli.cli.benchmarking.statistics import Comparison, Floats, compare, gain_percent
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep, SquaredErrors
 from costar_cli.evaluation.published import paper_truth, published_row, read_published
@@ -32,11 +33,6 @@ class Score:
     method: BenchmarkMethod
     row: ReportRow
     errors: SquaredErrors
-
-    @property
-    def unlabelled_target_subjects(self) -> int:
-        """Return from how many target subjects' histories its encoder learned without labels."""
-        return self.row.provenance.unlabelled_target_subjects if self.row.provenance else 0
 
 
 Limits = Mapping[tuple[int, SetupName, Truth | None], ReportRow]
@@ -152,27 +148,29 @@ def build_tables(
     limits: Limits | None = None,
     reporter: Reporter | None = None,
 ) -> tuple[ResultTable, ...]:
-    """Return a table per set-up and kind of truth: first those of methods, then those of ablations."""
-    groups = list(_groups(scores, setups))
+    """Return a table per set-up and kind of truth: first those of methods, then those of ablations.
+
+    The reference belongs to both kinds.
+    """
+    groups: dict[tuple[TableKind, SetupName, Truth | None], list[Score]] = {}
+    kinds: tuple[TableKind, ...] = ("methods", "ablations")
+    for kind, setup in product(kinds, (name for name in SETUPS if name in setups)):
+        for score in scores:
+            is_ours = score.method.name == REFERENCE or score.method.is_ablation == (kind == "ablations")
+            if is_ours and score.row.setup == setup:
+                groups.setdefault((kind, setup, score.row.truth), []).append(score)
+    chosen = {key: of for key, of in groups.items() if key[0] == "methods" or any(s.method.is_ablation for s in of)}
     tables = []
-    with (reporter or NullReporter()).task("Comparing", total=len(groups), unit="table") as task:
-        for kind, chosen in groups:
-            tables.append(_table(kind, chosen, facts, config, limits or {}))
+    with (reporter or NullReporter()).task("Comparing", total=len(chosen), unit="table") as task:
+        for (kind, setup, truth), of in chosen.items():
+            bounds = {
+                seed: row
+                for (seed, *about), row in (limits or {}).items()
+                if about == [setup, truth or "counterfactual"]
+            }
+            tables.append(_table(kind, of, facts, config, bounds))
             task.advance()
     return tuple(tables)
-
-
-def _groups(scores: Sequence[Score], setups: Sequence[SetupName]) -> Iterator[tuple[TableKind, list[Score]]]:
-    """Yield the scores of each table, by kind, set-up and truth; the reference belongs to both kinds."""
-    kinds: tuple[TableKind, ...] = ("methods", "ablations")
-    for kind in kinds:
-        ours = [s for s in scores if s.method.name == REFERENCE or s.method.is_ablation == (kind == "ablations")]
-        for setup in (name for name in SETUPS if name in setups):
-            of_setup = [score for score in ours if score.row.setup == setup]
-            for truth in dict.fromkeys(score.row.truth for score in of_setup):
-                chosen = [score for score in of_setup if score.row.truth == truth]
-                if kind == "methods" or any(score.method.is_ablation for score in chosen):
-                    yield kind, chosen
 
 
 def _table(
@@ -180,59 +178,43 @@ def _table(
     scores: Sequence[Score],
     facts: DataSetFacts,
     config: EvaluateConfig,
-    limits: Limits,
+    bounds: Mapping[int, ReportRow],
 ) -> ResultTable:
     setup, truth = scores[0].row.setup, scores[0].row.truth or "counterfactual"
-    bounds = {seed: row for (seed, *about), row in limits.items() if about == [setup, truth]}
-    methods = _methods(scores, kind)
-    by_name = {c.name: {s.seed: s for s in scores if s.method.name == c.name} for c in methods}
-    reference = by_name.get(REFERENCE, {})
+    found = list({score.method.name: score.method for score in scores}.values())
+    # The reference is the last of the methods, and the first of the ablations.
+    methods = sorted(found, key=lambda method: method.is_ablation) if kind == "ablations" else in_order(found)
+    by_name = {m.name: {score.seed: score for score in scores if score.method.name == m.name} for m in methods}
     comparisons = compare(
-        {c.name: c.label for c in methods if c.name != REFERENCE},
+        {method.name: method.label for method in methods if method.name != REFERENCE},
         {name: {seed: score.errors for seed, score in runs.items()} for name, runs in by_name.items()},
-        {seed: score.errors for seed, score in reference.items()},
+        {seed: score.errors for seed, score in by_name.get(REFERENCE, {}).items()},
         factor=facts.factor,
         level=config.level,
         replicates=config.bootstrap,
         seed=config.seed,
     )
+    limit, known = None, [row for seed, row in bounds.items() if any(score.seed == seed for score in scores)]
+    if known:  # its spread is that between data sets, whose subjects are others
+        mean, sd, count = _spread(known)
+        errors = [row.se for row in known if row.se is not None]
+        se = _over_data_sets(errors, lambda each_KH: np.sqrt(np.square(each_KH).sum(axis=0)) / len(each_KH))
+        limit = ResultRow(
+            "limit", known[0].label, "limit", mean, sd, runs=count, data_sets=len(known),
+            ratio_to_limit=ratios(mean, mean), se=se if len(errors) == len(known) else None,
+        )  # fmt: skip
+    is_published = facts.published and truth == facts.paper_truth
     return ResultTable(
         kind=kind,
         setup=setup,
         truth=truth,
         test=scores[0].row.test or "",
         steps=facts.shown,
-        rows=tuple(_row(c, by_name[c.name], reference, bounds) for c in methods),
-        published=_published(methods, facts, setup) if facts.published and truth == facts.paper_truth else (),
+        rows=tuple(_row(m, by_name[m.name], by_name.get(REFERENCE, {}), bounds) for m in methods),
+        published=_published(methods, facts, setup) if is_published else (),
         comparisons=comparisons,
-        limit=_limit_row({seed: row for seed, row in bounds.items() if any(s.seed == seed for s in scores)}),
+        limit=limit,
     )
-
-
-def _limit_row(bounds: Mapping[int, ReportRow]) -> ResultRow | None:
-    """Return the bound over data sets; its spread is that between them."""
-    if not bounds:
-        return None
-    mean, sd, count = _spread(list(bounds.values()))
-    label = next(iter(bounds.values())).label
-    ratio = ratios(mean, mean)
-    se = _standard_error([row.se for row in bounds.values()])
-    return ResultRow("limit", label, "limit", mean, sd, runs=count, data_sets=len(bounds), ratio_to_limit=ratio, se=se)
-
-
-def _standard_error(errors: Sequence[PerStep | None]) -> PerStep | None:
-    """Return the standard error of a mean over data sets, whose subjects are others."""
-    known = [[*error.steps, error.average] for error in errors if error is not None]
-    if len(known) < len(errors):
-        return None
-    total = np.sqrt(np.square(np.array(known, dtype=np.float64)).sum(axis=0)) / len(known)
-    return PerStep.of(total[:-1], float(total[-1]))
-
-
-def _methods(scores: Sequence[Score], kind: TableKind) -> list[BenchmarkMethod]:
-    """Return who has scores, in the order of the table: the reference last among methods, first among ablations."""
-    found = list({score.method.name: score.method for score in scores}.values())
-    return sorted(found, key=lambda c: c.is_ablation) if kind == "ablations" else in_order(found)
 
 
 def _row(
@@ -241,16 +223,21 @@ def _row(
     reference: Mapping[int, Score],
     bounds: Mapping[int, ReportRow],
 ) -> ResultRow:
-    shared = [seed for seed in runs if seed in reference]
-    bounded = [seed for seed in runs if seed in bounds]
-    mean, sd, count = _spread([score.row for score in runs.values()])
-    gain = None
-    if method.name != REFERENCE and shared:
+    rows = [score.row for score in runs.values()]
+    mean, sd, count = _spread(rows)
+    gain, ratio = None, None
+    if method.name != REFERENCE and (shared := [seed for seed in runs if seed in reference]):
         own, other = (_spread([table[seed].row for seed in shared])[0].average for table in (runs, reference))
         gain = gain_percent(own, other)
+    if bounded := [seed for seed in runs if seed in bounds]:
+        ratio = ratios(_spread([runs[s].row for s in bounded])[0], _spread([bounds[s] for s in bounded])[0])
+    unlabelled = sum(row.provenance.unlabelled_target_subjects for row in rows if row.provenance)
+    stopped = [row.stopped_by_budget for row in rows if row.stopped_by_budget is not None]
+    shares = [row.calibration["0.9"].coverage.average if row.calibration else None for row in rows]
+    known = [share for share in shares if share is not None]
     return ResultRow(
         name=method.name,
-        label=with_target_sign(method.label, sum(score.unlabelled_target_subjects for score in runs.values())),
+        label=with_target_sign(method.label, unlabelled),
         basis="ours",
         mean=mean,
         sd=sd,
@@ -259,81 +246,54 @@ def _row(
         choice=method.choice,
         runs=count,
         data_sets=len(runs),
-        stopped_by_budget=_any_known([score.row.stopped_by_budget for score in runs.values()]),
-        ratio_to_limit=ratios(_spread([runs[s].row for s in bounded])[0], _spread([bounds[s] for s in bounded])[0])
-        if bounded
-        else None,
-        coverage_90=_coverage([score.row for score in runs.values()]),
-        ensemble=_ensemble([score.row for score in runs.values()]),
+        stopped_by_budget=any(stopped) if stopped else None,
+        ratio_to_limit=ratio,
+        coverage_90=sum(known) / len(known) if known and len(known) == len(shares) else None,
+        ensemble=_over_data_sets([row.ensemble for row in rows if row.ensemble], lambda each_KH: each_KH.mean(axis=0)),
     )
 
 
-def _coverage(rows: Sequence[ReportRow]) -> float | None:
-    """Return the mean coverage of 90 % bands, None where one is not known."""
-    shares = [row.calibration["0.9"].coverage.average if row.calibration else None for row in rows]
-    known = [share for share in shares if share is not None]
-    return sum(known) / len(known) if known and len(known) == len(shares) else None
-
-
-def _ensemble(rows: Sequence[ReportRow]) -> PerStep | None:
-    """Return the mean error of ensembles over data sets, None where there is none."""
-    known = [row.ensemble for row in rows if row.ensemble is not None]
-    if not known:
+def _over_data_sets(values: Sequence[PerStep], summary: Callable[[Floats], Floats]) -> PerStep | None:
+    """Return a summary over data sets of each step and the average, None where there is none."""
+    if not values:
         return None
-    values_KH = np.array([(*ensemble.steps, ensemble.average) for ensemble in known], dtype=np.float64)
-    *steps, average = values_KH.mean(axis=0)
+    *steps, average = summary(np.array([(*each.steps, each.average) for each in values], dtype=np.float64))
     return PerStep.of(np.array(steps), float(average))
-
-
-def _any_known(flags: Sequence[bool | None]) -> bool | None:
-    """Return whether one of those that are known is true, None where none is known."""
-    known = [flag for flag in flags if flag is not None]
-    return any(known) if known else None
 
 
 def _spread(rows: Sequence[ReportRow]) -> tuple[PerStep, PerStep | None, int]:
     """Return mean and sd (ddof = 1) over the members of all data sets, and how many those are."""
-    values_KH = np.array([(*member.steps, member.average) for row in rows for member in row.members], dtype=np.float64)
-    mean_H = values_KH.mean(axis=0)
-    mean = PerStep.of(mean_H[:-1], float(mean_H[-1]))
-    if len(values_KH) < 2:
-        return mean, None, len(values_KH)
-    sd_H = values_KH.std(axis=0, ddof=1)
-    return mean, PerStep.of(sd_H[:-1], float(sd_H[-1])), len(values_KH)
+    members = [member for row in rows for member in row.members]
+    mean = _over_data_sets(members, lambda each_KH: each_KH.mean(axis=0)) or PerStep((), None)
+    sd = _over_data_sets(members, lambda each_KH: each_KH.std(axis=0, ddof=1)) if len(members) > 1 else None
+    return mean, sd, len(members)
 
 
 def _published(methods: Sequence[BenchmarkMethod], facts: DataSetFacts, setup: SetupName) -> tuple[ResultRow, ...]:
     """Return the printed rows of these methods, their gains recomputed from averages over tau = 1..6."""
-    if any(c.is_ablation for c in methods):
-        rows = _published_ablations(methods, facts) if setup == "zero-shot" else {}
+    if not any(method.is_ablation for method in methods):
+        printed = {method: published_row(facts.name, setup, method.base) for method in methods}
+    elif setup == "zero-shot":
+        by_name = {row.row: row for row in read_published("ablation") if row.dataset == facts.name}
+        names = {m: f"{m.component}|{m.choice}" if m.is_ablation else f"full|{m.label}" for m in methods}
+        printed = {method: by_name.get(name) for method, name in names.items()}
     else:
-        printed = {c: published_row(facts.name, setup, c.base) for c in methods}
-        shown = {c: row for c, row in printed.items() if row is not None}
-        rows = {c: ReportRow.published_row(row, setup, facts.horizon) for c, row in shown.items()}
-    reference = next((row.mean.average for c, row in rows.items() if c.name == REFERENCE), None)
+        printed = {}
+    rows = {m: ReportRow.published_row(row, setup, facts.horizon) for m, row in printed.items() if row is not None}
+    reference = next((row.mean.average for method, row in rows.items() if method.name == REFERENCE), None)
     return tuple(
         ResultRow(
-            name=c.name,
-            label=c.label,
+            name=method.name,
+            label=method.label,
             basis=row.basis,
             mean=row.mean,
             sd=row.sd,
-            gain_percent=gain_percent(row.mean.average, reference) if c.name != REFERENCE else None,
-            component=c.component,
-            choice=c.choice,
+            gain_percent=gain_percent(row.mean.average, reference) if method.name != REFERENCE else None,
+            component=method.component,
+            choice=method.choice,
         )
-        for c, row in rows.items()
+        for method, row in rows.items()
     )
-
-
-def _published_ablations(methods: Sequence[BenchmarkMethod], facts: DataSetFacts) -> dict[BenchmarkMethod, ReportRow]:
-    printed = {row.row: row for row in read_published("ablation") if row.dataset == facts.name}
-    names = {c: f"{c.component}|{c.choice}" if c.is_ablation else f"full|{c.label}" for c in methods}
-    return {
-        c: ReportRow.published_row(printed[name], "zero-shot", facts.horizon)
-        for c, name in names.items()
-        if name in printed
-    }
 
 
 def marks(rows: Sequence[ResultRow], step: int | None) -> list[Mark]:
@@ -343,11 +303,7 @@ def marks(rows: Sequence[ResultRow], step: int | None) -> list[Mark]:
     """
     values = [row.mean.average if step is None else row.mean.steps[step] for row in rows]
     printed = [None if value is None else round(value, DIGITS) for value in values]
-    ranked = sorted({value for value in printed if value is not None})
-    if sum(value is not None for value in printed) < 2:
-        return [""] * len(rows)
-    order: dict[float, Mark] = dict(zip(ranked, _MARKS, strict=False))
+    known = [value for value in printed if value is not None]
+    names: tuple[Mark, Mark] = ("best", "second")
+    order = dict(zip(sorted(set(known)), names, strict=False)) if len(known) > 1 else {}
     return ["" if value is None else order.get(value, "") for value in printed]
-
-
-_MARKS: tuple[Mark, Mark] = ("best", "second")
