@@ -1,7 +1,8 @@
 """The figures of a benchmark (matplotlib): RMSE by horizon, and differences from COSTAR with intervals."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 
 from costar_cli.cli.benchmarking.methods import REFERENCE
 from costar_cli.cli.benchmarking.report import BenchmarkReport
-from costar_cli.cli.benchmarking.statistics import Comparison
 from costar_cli.cli.benchmarking.tables import ResultRow, ResultTable
 from costar_cli.data.schema import steps_axis
 from costar_cli.evaluation.metrics import PerStep
@@ -85,7 +85,10 @@ def plot_horizons(
     panel is labelled at its end. A row far above the others leaves the panel; its label says where to.
     """
     styles = _styles(list(dict.fromkeys(row.name for table in report.tables for row in table.rows)))
-    lines = list(_lines(report.tables))
+    lines: list[Sequence[_Panel | None]] = []
+    for pairs in ([_pair(table) for table in line] for line in _in_lines(report.tables)):
+        ours, published = zip(*pairs, strict=True)
+        lines += [ours, published] if any(published) else [ours]
     columns = max(len(line) for line in lines)
     labels_in = _LABEL_GAP_IN * max(len(table.rows) for table in report.tables)
     height_in = max(_PANEL_HEIGHT_IN, labels_in + _BESIDE_LABELS_IN)
@@ -94,48 +97,29 @@ def plot_horizons(
         grid = drawn.subplots(len(lines), columns, squeeze=False)
         cut = False
         for axes, line in zip(grid, lines, strict=True):
-            for ax, panel in zip(axes, line, strict=False):
+            for ax, panel in zip_longest(axes, line):
                 if panel is None:
                     ax.set_visible(False)
                     continue
                 x_H = np.array(at or range(1, panel.table.steps + 1), dtype=np.float64)
                 cut |= _draw_horizons(ax, panel, x_H, styles, _LABEL_GAP_IN / (height_in - _BESIDE_LABELS_IN))
                 ax.set_xlabel(axis or f"Horizon τ ({label_text(steps_axis(report.step), _LONGEST_LABEL)})")
-            for ax in axes[len(line) :]:
-                ax.set_visible(False)
-            next(ax for ax in axes if ax.get_visible()).set_ylabel(_y_label(report))
-        footnotes = _footnotes(report, cut=cut)
-        if footnotes:
-            caption(drawn, *footnotes)
+            unit = f" ({typeset(report.unit)})" if report.unit else ""
+            next(ax for ax in axes if ax.get_visible()).set_ylabel(f"RMSE{unit}\nlower is better")
+        notes = []
+        if any(row.sd is not None for table in report.tables for row in table.rows):
+            theirs = "; published: over the paper's runs" if any(table.published for table in report.tables) else ""
+            notes += [f"bars: ± {report.spread}{theirs}", *[f"triangles at its edge: a bar that {CUT}"] * cut]
+        bounds = dict.fromkeys(table.limit.label for table in report.tables if table.limit)
+        notes += [f"thin dashed line: {label_text(label, _LONGEST_BOUND)}, {ABOUT_LIMIT}" for label in bounds]
+        notes += [*[f"{BUDGET_SIGN} {report.about_budget}"] * report.has_stopped_rows, *report.cautions]
+        if notes:
+            caption(drawn, *notes)
         return save(drawn, path)
 
 
-def _footnotes(report: BenchmarkReport, *, cut: bool) -> list[str]:
-    """Return what bars and signs mean, and why differences are not tested or how far to trust that."""
-    notes = []
-    if any(row.sd is not None for table in report.tables for row in table.rows):
-        theirs = "; published: over the paper's runs" if any(table.published for table in report.tables) else ""
-        notes += [f"bars: ± {report.spread}{theirs}", *[f"triangles at its edge: a bar that {CUT}"] * cut]
-    bounds = dict.fromkeys(table.limit.label for table in report.tables if table.limit)
-    notes += [f"thin dashed line: {label_text(label, _LONGEST_BOUND)}, {ABOUT_LIMIT}" for label in bounds]
-    return [*notes, *[f"{BUDGET_SIGN} {report.about_budget}"] * report.has_stopped_rows, *report.cautions]
-
-
-def _y_label(report: BenchmarkReport) -> str:
-    unit = f" ({typeset(report.unit)})" if report.unit else ""
-    return f"RMSE{unit}\nlower is better"
-
-
-def _lines(tables: Sequence[ResultTable]) -> Iterator[list[_Panel | None]]:
-    """Yield the panels of each line; ours and the published ones below share a scale, if neither would be a sliver."""
-    for line in _in_lines(tables):
-        pairs = [_pair(table) for table in line]
-        yield [ours for ours, _ in pairs]
-        if any(published for _, published in pairs):
-            yield [published for _, published in pairs]
-
-
 def _pair(table: ResultTable) -> tuple[_Panel, _Panel | None]:
+    """Return the panels of our and of the published rows; they share a scale, if neither would be a sliver."""
     own = _top(table.rows, table.steps)
     if not table.published:
         return _Panel(table, table.rows, _title_of(table), own), None
@@ -197,21 +181,17 @@ def _label(ax: Axes, panel: _Panel, styles: Mapping[str, Style], gap: float) -> 
 
 def _top(rows: Sequence[ResultRow], steps: int) -> float:
     """Return where the axis ends: a row far above the median row is cut off rather than flattening the others."""
-    highest = [_array(row.mean, steps) for row in rows]
-    peaks = [float(np.nanmax(mean_H)) for mean_H in highest if np.isfinite(mean_H).any()]
+    known = [(row, mean_H) for row in rows if np.isfinite(mean_H := _array(row.mean, steps)).any()]
+    peaks = [float(np.nanmax(mean_H)) for _, mean_H in known]
     if not peaks or max(peaks) == 0:
         return 1.0
-    bound = _FAR_ABOVE * float(np.median(peaks))
-    highest_shown = max(value for value in peaks if value <= bound or value == min(peaks))
-    bars = [np.nanmax(mean_H + _bar(row, mean_H)) for row, mean_H in zip(rows, highest, strict=True)
-            if np.isfinite(mean_H).any() and np.nanmax(mean_H) <= highest_shown]  # fmt: skip
-    return 1.06 * float(max(highest_shown, *bars))
-
-
-def _bar(row: ResultRow, mean_H: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how much room a row's error bars get above their means."""
-    sd_H = np.zeros_like(mean_H) if row.sd is None else np.nan_to_num(_array(row.sd, len(mean_H)))
-    return np.minimum(sd_H, _LONGEST_BAR * mean_H)
+    highest = max(value for value in peaks if value <= _FAR_ABOVE * float(np.median(peaks)) or value == min(peaks))
+    ends = [highest]
+    for (row, mean_H), peak in zip(known, peaks, strict=True):
+        if peak <= highest:
+            sd_H = np.zeros(steps) if row.sd is None else np.nan_to_num(_array(row.sd, steps))
+            ends.append(float(np.nanmax(mean_H + np.minimum(sd_H, _LONGEST_BAR * mean_H))))
+    return 1.06 * max(ends)
 
 
 def _styles(names: Sequence[str]) -> dict[str, Style]:
@@ -267,7 +247,14 @@ def plot_differences(report: BenchmarkReport, path: Path) -> Path | None:
 
 
 def _draw_differences(ax: Axes, table: ResultTable, names: Sequence[str], *, alpha: float) -> None:
-    reach = _reach(table.comparisons)
+    ends = []  # how far each interval goes to either side
+    for c in table.comparisons:
+        values = [c.difference.average, *(bound.average for bound in (c.lower, c.upper) if bound)]
+        known = [abs(value) for value in values if value is not None and np.isfinite(value)]
+        ends += [max(known)] if known else []
+    reach = 1.0
+    if any(ends):
+        reach = 1.08 * max(end for end in ends if end <= _FAR_OUT * float(np.median(ends)) or end == min(ends))
     ax.axvline(0, color=BLACK, lw=0.8)
     ax.grid(visible=False, axis="y")
     ax.grid(visible=True, axis="x")
@@ -277,36 +264,19 @@ def _draw_differences(ax: Axes, table: ResultTable, names: Sequence[str], *, alp
     ax.xaxis.set_major_locator(MaxNLocator(4, symmetric=True))
     for x, text, align in ((-0.04, "← COSTAR worse", "right"), (0.04, "COSTAR better →", "left")):
         ax.text(x * reach, -0.85, text, ha=align, va="center", fontsize=7.5, color=GREY)
-    for comparison in table.comparisons:
-        _draw_difference(ax, comparison, names.index(comparison.name), reach, alpha=alpha)
-
-
-def _draw_difference(ax: Axes, comparison: Comparison, place: int, reach: float, *, alpha: float) -> None:
-    average = comparison.difference.average
-    if average is None:
-        return
-    sure = comparison.p_holm is not None and comparison.p_holm <= alpha
-    colour = GREY if not sure else BLUE if average > 0 else VERMILION
-    lower, upper = (bound.average if bound else None for bound in (comparison.lower, comparison.upper))
-    lower, upper = (average if end is None else end for end in (lower, upper))
-    ax.plot([max(lower, -reach), min(upper, reach)], [place, place], color=colour, lw=1.4, solid_capstyle="butt")
-    if abs(average) <= reach:
-        ax.plot(average, place, "o", color=colour, mfc=colour if sure else "white", ms=5)
-    for end, edge, marker, align in ((lower, -reach, "<", "left"), (upper, reach, ">", "right")):
-        if abs(end) > reach and end * edge > 0:
-            ax.plot(edge, place, marker, color=colour, ms=5, clip_on=False)
-            beyond = f"{average:.3g}: {lower:.3g} to {upper:.3g}" if abs(average) > reach else f"to {end:.3g}"
-            ax.text(0.96 * edge, place - 0.42, beyond, ha=align, va="center", fontsize=6.5, color=colour)
-
-
-def _reach(comparisons: Sequence[Comparison]) -> float:
-    """Return how far the axis goes to either side."""
-    ends = []
-    for c in comparisons:
-        values = [c.difference.average, *(bound.average for bound in (c.lower, c.upper) if bound)]
-        known = [abs(value) for value in values if value is not None and np.isfinite(value)]
-        ends += [max(known)] if known else []
-    if not ends or max(ends) == 0:
-        return 1.0
-    bound = _FAR_OUT * float(np.median(ends))
-    return 1.08 * max(value for value in ends if value <= bound or value == min(ends))
+    for c in table.comparisons:
+        average, place = c.difference.average, names.index(c.name)
+        if average is None:
+            continue
+        sure = c.p_holm is not None and c.p_holm <= alpha
+        colour = GREY if not sure else BLUE if average > 0 else VERMILION
+        lower, upper = (bound.average if bound else None for bound in (c.lower, c.upper))
+        lower, upper = (average if end is None else end for end in (lower, upper))
+        ax.plot([max(lower, -reach), min(upper, reach)], [place, place], color=colour, lw=1.4, solid_capstyle="butt")
+        if abs(average) <= reach:
+            ax.plot(average, place, "o", color=colour, mfc=colour if sure else "white", ms=5)
+        for end, edge, marker, align in ((lower, -reach, "<", "left"), (upper, reach, ">", "right")):
+            if abs(end) > reach and end * edge > 0:
+                ax.plot(edge, place, marker, color=colour, ms=5, clip_on=False)
+                beyond = f"{average:.3g}: {lower:.3g} to {upper:.3g}" if abs(average) > reach else f"to {end:.3g}"
+                ax.text(0.96 * edge, place - 0.42, beyond, ha=align, va="center", fontsize=6.5, color=colour)

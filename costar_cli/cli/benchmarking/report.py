@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from costar_cli.cli.benchmarking.cost_log import CostLog, CostRecord
+from costar_cli.cli.benchmarking.cost_log import CostLog
 from costar_cli.cli.benchmarking.jobs import BenchmarkWorkspace, Job, Outcome
 from costar_cli.cli.benchmarking.statistics import TEST
-from costar_cli.cli.benchmarking.tables import DataSetFacts, Limits, ResultTable, Score, build_tables
+from costar_cli.cli.benchmarking.tables import DataSetFacts, ResultTable, Score, build_tables
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import CostarError
@@ -64,29 +64,6 @@ class JobCost:
     outcome_updates: float | None = None
     other_updates: float | None = None
 
-    @classmethod
-    def of(cls, job: Job, records: Sequence[CostRecord], described: Mapping[str, Any]) -> "JobCost":
-        """Return a job's costs from the records of its artifacts and what `describe` tells of its model, if any."""
-        size = measure_model(described) if described else {"parameters": None, "epochs": None}
-        meta = described.get("meta", {})
-        memories = [record.memory_mb for record in records if record.memory_mb is not None]
-        device_memories = [record.device_memory_mb for record in records if record.device_memory_mb is not None]
-        return cls(
-            cell=job.key,
-            contender=job.method.name if job.method else "",
-            label=job.method.label if job.method else "data set",
-            seed=job.seed,
-            role=job.role,
-            wall_s=sum(record.wall_s for record in records) if records else None,
-            partial=any(record.partial for record in records),
-            memory_mb=max(memories, default=None),
-            device_memory_mb=max(device_memories, default=None),
-            device=meta.get("device"),
-            members=meta.get("members"),
-            warnings=tuple(meta.get("warnings", ())),
-            **size,
-        )
-
 
 def measure_model(described: Mapping[str, Any]) -> dict[str, Any]:
     """Return how large a model or encoder is, and how long it was trained: the fields of `JobCost` that say so.
@@ -99,7 +76,8 @@ def measure_model(described: Mapping[str, Any]) -> dict[str, Any]:
     stages = meta.get("stages", [{"name": "pretrain", "history": meta["history"]}])
     epochs = {str(s["name"]): float(np.mean([len(losses) for losses in s["history"]["train_loss"]])) for s in stages}
     updates = {str(s["name"]): float(np.mean(s["steps"])) for s in stages if "steps" in s}
-    other = {name: steps for name, steps in updates.items() if is_auxiliary(name)}
+    auxiliary = {"pretrain", "propensity"}  # COSTAR's pretraining, RMSN's propensity networks: they learn no outcomes
+    other = {name: steps for name, steps in updates.items() if auxiliary & set(name.split())}
     return {
         "parameters": sum(int(np.prod(array["shape"][1:])) for array in learned),
         "epochs": sum(epochs.values()) if epochs else None,
@@ -110,11 +88,6 @@ def measure_model(described: Mapping[str, Any]) -> dict[str, Any]:
         "other_updates": sum(other.values()) if updates else None,
         "stopped_by_budget": any("budget" in s.get("ended_by", ()) for s in stages) if updates else None,
     }
-
-
-def is_auxiliary(stage: str) -> bool:
-    """Return whether a stage, by its name, learns no outcomes: COSTAR's pretraining, RMSN's propensity networks."""
-    return not {"pretrain", "propensity"}.isdisjoint(stage.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +124,8 @@ class BenchmarkReport:
     @property
     def cautions(self) -> list[str]:
         """Return in words which tables have no tests, and why, and which have tests that are not to be trusted far."""
-        said = [text for table in self.tables for text in (table.untested, table.caution) if text]
-        return list(dict.fromkeys(said))
+        texts = (text for table in self.tables for text in (table.untested, table.caution) if text)
+        return list(dict.fromkeys(texts))
 
     @property
     def about_budget(self) -> str:
@@ -230,11 +203,30 @@ def build_report(
     setups: Sequence[SetupName],
 ) -> BenchmarkReport:
     """Return the benchmark's report from the files of the jobs that are there."""
-    headers = {
-        seed: read_header(benchmark.data_file(seed)) for seed in benchmark.seeds if benchmark.data_file(seed).exists()
-    }
-    published = all(is_published_data(h.meta["name"], h.meta["config"]) for h in headers.values())
+    paths = {seed: path for seed in benchmark.seeds if (path := benchmark.data_file(seed)).exists()}
+    headers = {seed: read_header(path) for seed, path in paths.items()}
     shared = next(iter(evaluations.values()), None)  # but for its rows, each says the same
+    tables: tuple[ResultTable, ...] = ()
+    if shared is not None:
+        published = all(is_published_data(h.meta["name"], h.meta["config"]) for h in headers.values())
+        facts = DataSetFacts(shared.dataset, shared.horizon, shared.unit.factor, published=published)
+        scores = [
+            Score(job.seed, job.method, row, errors)
+            for job, scored in evaluations.items()
+            for row, errors in zip(scored.rows, scored.errors, strict=True)
+            if job.method is not None and row.basis == "ours" and errors is not None
+        ]
+        # The bound on each data set once; every model's scores have it, but for those of older versions.
+        limits = {
+            (job.seed, row.setup, row.truth): row
+            for job, scored in evaluations.items()
+            for row in scored.rows
+            if row.basis == "limit"
+        }
+        config, reporter = benchmark.settings[EvaluateConfig], benchmark.reporter
+        tables = build_tables(scores, facts, config, setups=setups, limits=limits, reporter=reporter)
+    blocked = {key: CostarError(f"needs {need}") for key, need in outcome.blocked.items()}
+    errors_by_key = {**blocked, **outcome.failed}
     return BenchmarkReport(
         dataset=shared.dataset if shared else benchmark.data.name,
         seeds=benchmark.seeds,
@@ -244,63 +236,49 @@ def build_report(
         level=benchmark.settings[EvaluateConfig].level,
         horizon=shared.horizon if shared else 0,
         step=shared.step if shared else "step",
-        tables=_tables(benchmark, evaluations, setups, published=published),
+        tables=tables,
         costs=tuple(_costs(benchmark, jobs, outcome, cost_log)),
-        failures=tuple(_failures(jobs, outcome)),
+        failures=tuple(
+            Failure(job.key, str(job), errors_by_key[job.key].to_json(), blocked=job.key not in outcome.failed)
+            for job in jobs
+            if job.key in errors_by_key
+        ),
     )
-
-
-def _tables(
-    benchmark: BenchmarkWorkspace, evaluations: Evaluations, setups: Sequence[SetupName], *, published: bool
-) -> tuple[ResultTable, ...]:
-    scores = [
-        Score(job.seed, job.method, row, errors)
-        for job, report in evaluations.items()
-        for row, errors in zip(report.rows, report.errors, strict=True)
-        if job.method is not None and row.basis == "ours" and errors is not None
-    ]
-    shared = next(iter(evaluations.values()), None)
-    if shared is None:
-        return ()
-    facts = DataSetFacts(shared.dataset, shared.horizon, shared.unit.factor, published=published)
-    config, limits = benchmark.settings[EvaluateConfig], _limits(evaluations)
-    return build_tables(scores, facts, config, setups=setups, limits=limits, reporter=benchmark.reporter)
-
-
-def _limits(evaluations: Evaluations) -> Limits:
-    """Return the bound on each data set once; every job's scores have it, but for those of older versions."""
-    return {
-        (job.seed, row.setup, row.truth): row
-        for job, report in evaluations.items()
-        for row in report.rows
-        if row.basis == "limit"
-    }
 
 
 def _costs(
     benchmark: BenchmarkWorkspace, jobs: Sequence[Job], outcome: Outcome, cost_log: CostLog
 ) -> Iterator[JobCost]:
-    """Yield what every job took that is there, and pass on what its training warned of."""
+    """Yield what every job took that is there, and pass on the warnings of its training."""
     for job in jobs:
         tasks = benchmark.tasks(job) if outcome.is_there(job) else []
         if not tasks:
             continue
         prints = {task.name: read_header(task.path).meta["fingerprint"] for task in tasks}
-        records = [cost_log.get(f"{job.key}/{name}", fingerprint) for name, fingerprint in prints.items()]
-        known = [record for record in records if record is not None]
-        cost = JobCost.of(job, known, {} if job.role == "data" else describe(tasks[0].path))
+        found = [cost_log.get(f"{job.key}/{name}", fingerprint) for name, fingerprint in prints.items()]
+        records = [record for record in found if record is not None]
+        described = {} if job.role == "data" else describe(tasks[0].path)
+        meta = described.get("meta", {})
+        memories, device_memories = (
+            [value for record in records if (value := getattr(record, name)) is not None]
+            for name in ("memory_mb", "device_memory_mb")
+        )
         benchmark.reporter.job = job
-        for warning in cost.warnings:  # also of a model that an earlier run trained
+        for warning in meta.get("warnings", ()):  # also of a model that an earlier run trained
             benchmark.reporter.warn(warning)
-        yield cost
+        yield JobCost(
+            cell=job.key,
+            contender=job.method.name if job.method else "",
+            label=job.method.label if job.method else "data set",
+            seed=job.seed,
+            role=job.role,
+            wall_s=sum(record.wall_s for record in records) if records else None,
+            partial=any(record.partial for record in records),
+            memory_mb=max(memories, default=None),
+            device_memory_mb=max(device_memories, default=None),
+            device=meta.get("device"),
+            members=meta.get("members"),
+            warnings=tuple(meta.get("warnings", ())),
+            **(measure_model(described) if described else {"parameters": None, "epochs": None}),
+        )
     benchmark.reporter.job = None
-
-
-def _failures(jobs: Sequence[Job], outcome: Outcome) -> Iterator[Failure]:
-    """Yield the jobs that are not there, and why."""
-    for job in jobs:
-        if job.key in outcome.failed:
-            yield Failure(job.key, str(job), outcome.failed[job.key].to_json())
-        elif job.key in outcome.blocked:
-            why = CostarError(f"needs {outcome.blocked[job.key]}")
-            yield Failure(job.key, str(job), why.to_json(), blocked=True)
