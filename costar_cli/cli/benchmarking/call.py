@@ -77,9 +77,23 @@ def benchmark_methods(
         raise UsageError(f"{workers!r} workers", where="workers=", fix="give a whole number, 1 or larger")
     data = choose_data(str(dataset))
     own = [data.simulated.section] if data.simulated else []
-    compared = {"methods": _joined(methods), "data_seeds": _seeds(data_seeds), "ablations": ablations}
-    given = _tables(settings, seed=seed, members=members, own=own[0] if own else None)
-    given["benchmark"] = compared | ({} if setups is None else {"setups": _joined(setups)})
+    if isinstance(data_seeds, list | tuple | range) and len(data_seeds) == 1:  # a flag takes one for a number of them
+        fix = f"`seed={data_seeds[0]}` makes one data set of that seed, `data_seeds={data_seeds[0]}` as many data sets"
+        text = f"{data_seeds[0]} is a single seed, and data sets to compare are two or more"
+        raise UsageError(text, where="data_seeds=", fix=fix)
+    given = dict(settings)
+    shared = {name: value for name, value in {"seed": seed, "members": members}.items() if value is not None}
+    for stage in ("pretrain", "finetune") if shared else ():
+        table = given.get(stage, {})  # what it says of them itself counts
+        given[stage] = {**shared, **table} if isinstance(table, Mapping) else table
+    if seed is not None and own:
+        given.setdefault("seed", seed)
+    given["benchmark"] = {
+        "methods": _joined(methods),
+        "data_seeds": _joined(data_seeds),
+        "ablations": ablations,
+        **({} if setups is None else {"setups": _joined(setups)}),
+    }
     chosen = resolved(given, [*own, "runtime"], preset=preset, config=config, dataset=data.name)
     with reporting(progress) as reporter, closing(ReporterOutput(reporter, quiet=not progress)) as out:
         base = open_benchmark(out, chosen, data, Path(folder))
@@ -90,38 +104,9 @@ def benchmark_methods(
         return result.report
 
 
-def _seeds(data_seeds: int | Sequence[int]) -> str:
-    """Return how many data sets there are, or their seeds, as the flag has them.
-
-    Raises:
-        UsageError: a single seed, which the flag would take for a number of data sets.
-    """
-    if isinstance(data_seeds, list | tuple | range) and len(data_seeds) == 1:
-        [seed] = data_seeds
-        fix = f"`seed={seed}` makes one data set of that seed, `data_seeds={seed}` as many data sets"
-        raise UsageError(
-            f"{seed} is a single seed, and data sets to compare are two or more", where="data_seeds=", fix=fix
-        )
-    return _joined(data_seeds)
-
-
 def _joined(values: object) -> str:
     """Return one value or several as a flag has them: with commas, and numbers in full, without exponents."""
     several = values if isinstance(values, Iterable) and not isinstance(values, str | PathLike) else [values]
     return ",".join(
         np.format_float_positional(value, trim="-") if isinstance(value, float) else str(value) for value in several
     )
-
-
-def _tables(
-    settings: Mapping[str, object], *, seed: int | None, members: int | None, own: str | None
-) -> dict[str, object]:
-    """Return settings with seed and members in the tables of both stages of training; those of tables win."""
-    given = dict(settings)
-    shared = {name: value for name, value in {"seed": seed, "members": members}.items() if value is not None}
-    for stage in ("pretrain", "finetune") if shared else ():
-        table = given.get(stage, {})
-        given[stage] = {**shared, **table} if isinstance(table, Mapping) else table
-    if seed is not None and own is not None:
-        given.setdefault("seed", seed)
-    return given

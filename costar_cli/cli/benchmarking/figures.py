@@ -11,13 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from costar_cli.cli.benchmarking.methods import REFERENCE
 from costar_cli.cli.benchmarking.report import BenchmarkReport
 from costar_cli.cli.benchmarking.tables import ResultRow, ResultTable
 from costar_cli.data.schema import steps_axis
 from costar_cli.evaluation.metrics import PerStep
 from costar_cli.evaluation.rows import ABOUT_LIMIT, BUDGET_SIGN, with_budget_sign
 from costar_cli.evaluation.setups import SETUPS
+from costar_cli.methods.registry import REFERENCE
 from costar_cli.report.figures.style import (
     BLACK,
     BLUE,

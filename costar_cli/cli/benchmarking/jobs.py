@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from costar_cli.cli.benchmarking.methods import REFERENCE, BenchmarkData, BenchmarkMethod
+from costar_cli.cli.benchmarking.methods import BenchmarkData, BenchmarkMethod
 from costar_cli.cli.evaluation import EvaluationInputs, make_report, plan_report
 from costar_cli.cli.model import FinetuneFiles, make_model, plan_model
 from costar_cli.cli.session import BuildStep, Session
@@ -17,6 +17,7 @@ from costar_cli.config.choices import DomainName
 from costar_cli.data.base import DataSource
 from costar_cli.errors import ArtifactError, CostarError, MismatchError
 from costar_cli.files.shards import Shard
+from costar_cli.methods.registry import REFERENCE
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE, Reporter, Task
 from costar_cli.reporting.output import Output
 from costar_cli.reporting.progress import OutputReporter

@@ -18,17 +18,6 @@ from costar_cli.methods.registry import METHODS, REFERENCE
 if TYPE_CHECKING:
     from costar_cli.cli.session import Flags
 
-__all__ = [
-    "ABLATIONS",
-    "REFERENCE",
-    "BenchmarkData",
-    "BenchmarkMethod",
-    "choose_data",
-    "choose_methods",
-    "choose_setups",
-    "in_order",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkMethod:
@@ -67,14 +56,9 @@ class BenchmarkMethod:
 
 
 def _ablation(
-    name: str,
-    component: str,
-    choice: str,
-    changes: Mapping[str, object] | None = None,
-    *,
-    init: InitName = "pretrained",
+    name: str, component: str, choice: str, changes: Mapping[str, object], *, init: InitName = "pretrained"
 ) -> BenchmarkMethod:
-    return BenchmarkMethod(name, REFERENCE, component, choice, changes or {}, init)
+    return BenchmarkMethod(name, REFERENCE, component, choice, changes, init)
 
 
 def _encoder(name: str, choice: str, architecture: ArchitectureName) -> BenchmarkMethod:
@@ -93,16 +77,27 @@ def _pretext(choice: str, pretext: PretextName, *, target: bool = False) -> Benc
 def _optimiser(choice: str, **settings: object) -> BenchmarkMethod:
     """Return COSTAR whose fine-tuning has another optimiser (spec NET-18 to 20)."""
     name = choice.replace("w/o ", "no-").replace("w/ ", "").replace(" ", "-")
-    return _ablation(
-        f"optimiser-{name}",
-        "Optimiser",
-        choice,
-        {f"finetune.optimiser.{key}": value for key, value in settings.items()},
-    )
+    changes = {f"finetune.optimiser.{key}": value for key, value in settings.items()}
+    return _ablation(f"optimiser-{name}", "Optimiser", choice, changes)
 
 
-# What the paper has not: those that are the reference's own are left out of a benchmark (spec COSTAR-24 to 27, NET-18).
-_ON_AND_OFF: Final = (
+# Component and choice as the paper prints them; settings by their full name (docs/cli.md lists them).
+ABLATIONS: Final[tuple[BenchmarkMethod, ...]] = (
+    _encoder("encoder-vt", "w/ VT", "vt"),
+    _encoder("encoder-vt-relative", "w/ VT, relative", "vt_relative"),
+    _encoder("encoder-ct", "w/ CT", "ct"),
+    _ablation("encoder-temporal", "Encoder", "TB only", {"pretrain.encoder.blocks": "temporal"}),
+    _ablation("encoder-feature", "Encoder", "FB only", {"pretrain.encoder.blocks": "feature"}),
+    _ablation("fpe-absolute", "FPE", "w/ abs", {"pretrain.encoder.feature_encoding": "absolute"}),
+    _ablation("ssl-none", "SSL Loss", "none", {}, init="scratch"),
+    _ablation("ssl-no-components", "SSL Loss", "w/o comp", {"pretrain.components": False}),
+    _ablation("ssl-spectral", "SSL Loss", "spectral", {"pretrain.ssl_loss": "spectral"}),
+    _ablation("weights-uniform", "SupL Loss", "w/ uni", {"finetune.step_weights": "uniform"}),
+    _ablation("weights-inverse", "SupL Loss", "w/ inv", {"finetune.step_weights": "inverse"}),
+    _ablation("weights-sq-inverse", "SupL Loss", "w/ sq.inv.", {"finetune.step_weights": "sq_inverse"}),
+    _ablation("decoder-one-step", "Decoder", "w/ autoreg", {"finetune.decoder": "autoregressive_one_step"}),
+    _ablation("decoder-taught", "Decoder", "w/ autoreg, taught", {"finetune.decoder": "autoregressive"}),
+    # Not in the paper. Those that equal the reference are left out of a benchmark (spec COSTAR-24 to 27, NET-18).
     _ablation("inputs-level", "Inputs", "level", {"pretrain.encoder.inputs": "level"}),
     _ablation("inputs-relative", "Inputs", "relative", {"pretrain.encoder.inputs": "relative"}),
     _ablation("decoder-structured", "Decoder", "structured", {"finetune.decoder": "structured"}),
@@ -126,25 +121,6 @@ _ON_AND_OFF: Final = (
     _pretext("contrast", "contrastive", target=True),
     _pretext("masked", "masked", target=True),
     _pretext("next step", "next_step", target=True),
-)
-
-# Component and choice as the paper prints them; settings by their full name (docs/cli.md lists them).
-ABLATIONS: Final[tuple[BenchmarkMethod, ...]] = (
-    _encoder("encoder-vt", "w/ VT", "vt"),
-    _encoder("encoder-vt-relative", "w/ VT, relative", "vt_relative"),
-    _encoder("encoder-ct", "w/ CT", "ct"),
-    _ablation("encoder-temporal", "Encoder", "TB only", {"pretrain.encoder.blocks": "temporal"}),
-    _ablation("encoder-feature", "Encoder", "FB only", {"pretrain.encoder.blocks": "feature"}),
-    _ablation("fpe-absolute", "FPE", "w/ abs", {"pretrain.encoder.feature_encoding": "absolute"}),
-    _ablation("ssl-none", "SSL Loss", "none", init="scratch"),
-    _ablation("ssl-no-components", "SSL Loss", "w/o comp", {"pretrain.components": False}),
-    _ablation("ssl-spectral", "SSL Loss", "spectral", {"pretrain.ssl_loss": "spectral"}),
-    _ablation("weights-uniform", "SupL Loss", "w/ uni", {"finetune.step_weights": "uniform"}),
-    _ablation("weights-inverse", "SupL Loss", "w/ inv", {"finetune.step_weights": "inverse"}),
-    _ablation("weights-sq-inverse", "SupL Loss", "w/ sq.inv.", {"finetune.step_weights": "sq_inverse"}),
-    _ablation("decoder-one-step", "Decoder", "w/ autoreg", {"finetune.decoder": "autoregressive_one_step"}),
-    _ablation("decoder-taught", "Decoder", "w/ autoreg, taught", {"finetune.decoder": "autoregressive"}),
-    *_ON_AND_OFF,
 )
 
 
@@ -187,7 +163,8 @@ def _chosen(wanted: str, known: Sequence[str], flag: str, also: Sequence[str] = 
     if not names:
         raise UsageError("no name given", where=flag, fix=fix)
     possible = {*known, *also, "all"}
-    problems = [_unknown(name, [*known, *also]) for name in names if name not in possible]
+    wrong = [name for name in names if name not in possible]
+    problems = [f"unknown name: {name!r}{did_you_mean(name, [*known, *also], lead=', ')}" for name in wrong]
     if problems:
         raise UsageError(problems[0], where=flag, fix=fix, details=problems[1:])
     everything = known if "all" in names else ()
@@ -197,10 +174,6 @@ def _chosen(wanted: str, known: Sequence[str], flag: str, also: Sequence[str] = 
 def in_order(methods: Sequence[BenchmarkMethod]) -> list[BenchmarkMethod]:
     """Return methods in the order of the tables, the reference last."""
     return sorted(methods, key=lambda method: METHODS.place(method.name))
-
-
-def _unknown(name: str, known: Sequence[str]) -> str:
-    return f"unknown name: {name!r}{did_you_mean(name, known, lead=', ')}"
 
 
 @dataclass(frozen=True)
@@ -220,8 +193,6 @@ class BenchmarkData:
     @property
     def setups(self) -> list[SetupName]:
         """Return the set-ups that the data set has the parts for."""
-        from costar_cli.evaluation import SETUPS
-
         return [name for name, setup in SETUPS.items() if self.parts is None or setup.parts <= set(self.parts)]
 
 

@@ -25,7 +25,6 @@ from costar_cli.cli.benchmarking.jobs import (
 )
 from costar_cli.cli.benchmarking.methods import (
     ABLATIONS,
-    REFERENCE,
     BenchmarkData,
     BenchmarkMethod,
     choose_methods,
@@ -45,6 +44,7 @@ from costar_cli.evaluation import SETUPS
 from costar_cli.files import read_header
 from costar_cli.files.shards import Shard
 from costar_cli.methods import METHODS
+from costar_cli.methods.registry import REFERENCE
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE, both_errors, is_worse
 from costar_cli.reporting.output import Output
 from costar_cli.reporting.text import in_words

@@ -62,7 +62,7 @@ def gain_percent(average: float | None, reference: float | None) -> float | None
     return 100 * (average - reference) / max(average, reference)
 
 
-def share_of_wins(method: Sequence[float], reference: Sequence[float]) -> float:
+def share_of_wins(method: Sequence[float] | Floats, reference: Sequence[float] | Floats) -> float:
     """Return the share of pairs in which the reference's number is the smaller one; ties count half."""
     difference = np.subtract.outer(np.asarray(method), np.asarray(reference))
     return float(((difference > 0) + 0.5 * (difference == 0)).mean())
@@ -89,41 +89,25 @@ def compare(
         if not shared:
             continue
         pairs = [(scores[name][s], reference[s]) for s in shared]
-        found.append(_compare(name, label, pairs, factor=factor, level=level, replicates=replicates, seed=seed))
-    tested = [i for i, comparison in enumerate(found) if comparison.p_value is not None]
-    corrected = dict(zip(tested, holm([found[i].p_value or 0.0 for i in tested]), strict=True))
+        steps_H: Floats = np.mean([(a.rmse().mean(axis=0) - b.rmse().mean(axis=0)) for a, b in pairs], axis=0) * factor
+        tested = paired_differences(pairs, level=level, replicates=replicates, seed=seed)
+        bounds = tested.interval if tested else None
+        wins = [share_of_wins(*(average_over_steps(errors.rmse()) for errors in pair)) for pair in pairs]
+        units = [errors for errors, _ in pairs]
+        comparison = Comparison(
+            name=name,
+            label=label,
+            difference=PerStep.of(steps_H, float(average_over_steps(steps_H))),
+            lower=PerStep.of(factor * bounds.lower, factor * bounds.average[0]) if bounds else None,
+            upper=PerStep.of(factor * bounds.upper, factor * bounds.average[1]) if bounds else None,
+            p_value=tested.p_value if tested and np.isfinite(tested.average) else None,
+            p_holm=None,
+            wins=float(np.mean(wins)) if np.isfinite(steps_H).all() else None,
+            data_sets=len(pairs),
+            untested=too_few_units(units) if replicates else None,
+            caution=caution_about_units(units) if tested else None,
+        )
+        found.append(comparison)
+    tested_at = [i for i, comparison in enumerate(found) if comparison.p_value is not None]
+    corrected = dict(zip(tested_at, holm([found[i].p_value or 0.0 for i in tested_at]), strict=True))
     return tuple(replace(comparison, p_holm=corrected.get(i)) for i, comparison in enumerate(found))
-
-
-def _compare(
-    name: str,
-    label: str,
-    pairs: Sequence[tuple[SquaredErrors, SquaredErrors]],
-    *,
-    factor: float,
-    level: float,
-    replicates: int,
-    seed: int,
-) -> Comparison:
-    steps_H: Floats = np.mean([(a.rmse().mean(axis=0) - b.rmse().mean(axis=0)) for a, b in pairs], axis=0) * factor
-    tested = paired_differences(pairs, level=level, replicates=replicates, seed=seed)
-    bounds = tested.interval if tested else None
-    wins = [share_of_wins(_averages(a), _averages(b)) for a, b in pairs]
-    return Comparison(
-        name=name,
-        label=label,
-        difference=PerStep.of(steps_H, float(average_over_steps(steps_H))),
-        lower=PerStep.of(factor * bounds.lower, factor * bounds.average[0]) if bounds else None,
-        upper=PerStep.of(factor * bounds.upper, factor * bounds.average[1]) if bounds else None,
-        p_value=tested.p_value if tested and np.isfinite(tested.average) else None,
-        p_holm=None,
-        wins=float(np.mean(wins)) if np.isfinite(steps_H).all() else None,
-        data_sets=len(pairs),
-        untested=too_few_units([first for first, _ in pairs]) if replicates else None,
-        caution=caution_about_units([first for first, _ in pairs]) if tested else None,
-    )
-
-
-def _averages(errors: SquaredErrors) -> list[float]:
-    averages: list[float] = average_over_steps(errors.rmse()).tolist()
-    return averages
