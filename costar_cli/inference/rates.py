@@ -13,8 +13,8 @@ from scipy.special import xlogy
 from costar_cli.methods.shared.logistic import one_thread, whitening
 
 ITERATIONS: Final = 100
-HALVINGS: Final = 30  # of a step that does not better the fit
-ENOUGH: Final = 1e-9  # change of the mean loss at which the fit is done
+ENOUGH: Final = 1e-9  # slope of the mean loss at which the fit is done
+LEAST: Final = 1e-12  # expected ends in a step: an end may come in no time, which no rate divides by
 MOST_LOG: Final = 30.0  # of a rate, so that it stays a number
 
 Floats = NDArray[np.float64]
@@ -79,37 +79,27 @@ def _best(
     if ended_M[learnt_M].any() and ended_M[~learnt_M].any():
 
         def loss(ridge: float) -> float:
-            fit = _fit(white_MK[learnt_M], ended_M[learnt_M], time_M[learnt_M], ridge)
-            return _loss(white_MK[~learnt_M], ended_M[~learnt_M], time_M[~learnt_M], *fit)
+            """Return minus the logarithm of the likelihood of the others' ends, but for what no rate changes."""
+            intercept, coef_K = _fit(white_MK[learnt_M], ended_M[learnt_M], time_M[learnt_M], ridge)
+            log_M = np.minimum(white_MK[~learnt_M] @ coef_K + intercept, MOST_LOG)
+            return float((np.exp(log_M) * time_M[~learnt_M]).sum() - (ended_M[~learnt_M] * log_M).sum())
 
         ridge = min(ridges, key=loss)
     return _fit(white_MK, ended_M, time_M, ridge)
 
 
 def _fit(white_MK: Floats, ended_M: Floats, time_M: Floats, ridge: float) -> tuple[float, Floats]:
-    """Return the fit of the largest penalised likelihood, by Newton's method."""
-    design_MK = np.column_stack([np.ones(len(white_MK)), white_MK])
-    penalty_K = np.append(0.0, np.full(white_MK.shape[1], ridge))
-    at_K = np.append(np.log(ended_M.sum() / time_M.sum()), np.zeros(white_MK.shape[1]))
+    """Return the fit of the largest penalised likelihood: a Poisson regression of ends per time, weighted by time.
 
-    def objective(at_K: Floats) -> float:
-        return _loss(white_MK, ended_M, time_M, float(at_K[0]), at_K[1:]) + float(penalty_K @ at_K**2) / 2
+    Times are counted in those in which one end is expected, so that the tolerance means the same in any unit.
+    """
+    from sklearn.linear_model import PoissonRegressor  # noqa: PLC0415  # a second to import, needed here alone
 
-    best = objective(at_K)
-    for _ in range(ITERATIONS):
-        expected_M = np.exp(np.minimum(design_MK @ at_K, MOST_LOG)) * time_M
-        slope_K = design_MK.T @ (expected_M - ended_M) + penalty_K * at_K
-        curve_KK = (design_MK * expected_M[:, None]).T @ design_MK + np.diag(penalty_K + ENOUGH)
-        step_K = np.linalg.solve(curve_KK, slope_K)
-        tries = (at_K - step_K * 0.5**halved for halved in range(HALVINGS))
-        near_K = next((tried_K for tried_K in tries if objective(tried_K) < best), at_K)
-        gained, at_K, best = best - objective(near_K), near_K, objective(near_K)
-        if gained <= ENOUGH * len(white_MK):
-            break
-    return float(at_K[0]), at_K[1:]
-
-
-def _loss(white_MK: Floats, ended_M: Floats, time_M: Floats, intercept: float, coef_K: Floats) -> float:
-    """Return minus the logarithm of the likelihood of ends at their times, but for what no rate changes."""
-    log_M = np.minimum(white_MK @ coef_K + intercept, MOST_LOG)
-    return float((np.exp(log_M) * time_M).sum() - (ended_M * log_M).sum())
+    mean = ended_M.sum() / time_M.sum()
+    if white_MK.shape[1] == 0:
+        return float(np.log(mean)), np.zeros(0)
+    expected_M = np.maximum(time_M * mean, LEAST)
+    fit = PoissonRegressor(alpha=ridge / ended_M.sum(), solver="newton-cholesky", tol=ENOUGH, max_iter=ITERATIONS)
+    with np.errstate(over="ignore", invalid="ignore"):  # of a step that is too long, which it halves
+        fit.fit(white_MK, ended_M / expected_M, sample_weight=expected_M)
+    return float(fit.intercept_ + np.log(mean)), np.asarray(fit.coef_)
