@@ -84,7 +84,7 @@ def benchmark_methods(
     given = dict(settings)
     shared = {name: value for name, value in {"seed": seed, "members": members}.items() if value is not None}
     for stage in ("pretrain", "finetune") if shared else ():
-        table = given.get(stage, {})  # what it says of them itself counts
+        table = given.get(stage, {})  # whose own values count
         given[stage] = {**shared, **table} if isinstance(table, Mapping) else table
     if seed is not None and own:
         given.setdefault("seed", seed)

@@ -71,7 +71,7 @@ def _in_lines(tables: Sequence[ResultTable]) -> list[list[ResultTable]]:
 
 
 def _title_of(table: ResultTable) -> str:
-    """Return what stands above a panel of our rows."""
+    """Return the title of a panel of our rows."""
     what = "Ablations, " if table.kind == "ablations" else ""
     return f"{what}{table.setup}".capitalize() + f"\n{table.truth}, {table.test}"
 
@@ -195,7 +195,7 @@ def _top(rows: Sequence[ResultRow], steps: int) -> float:
 
 
 def _styles(names: Sequence[str]) -> dict[str, Style]:
-    """Return how each method is drawn; the reference stands out."""
+    """Return how each method is drawn; the reference is the most visible."""
     others, colours = [name for name in names if name != REFERENCE], [c for c in COLOURS if c != BLUE] + [GREY]
     styles: dict[str, Style] = {
         name: {

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
+from types import SimpleNamespace
 from typing import Any, TypeAlias, cast
 
 import costar_cli
@@ -40,6 +41,7 @@ JobMaker = Callable[[BenchmarkWorkspace, Job, Any], float | None]
 """Makes a job, found by its name in every process; returns the seconds that it took, None if it was there."""
 Message = tuple[Any, ...]
 """A method of the cost log or the reporter, and its arguments."""
+Send = Callable[[Message], object]
 Pool: TypeAlias = "ProcessPool | RayPool"
 PoolMaker = Callable[[BenchmarkWorkspace, CostLog, JobMaker], Pool]
 
@@ -61,7 +63,7 @@ def choose_pool(workers: int, ray: str | None) -> PoolMaker | None:
 def run_jobs(pool: Pool, jobs: Sequence[Job], outcome: Outcome) -> Generator[JobEnd]:
     """Make jobs as soon as what they need is there; yield how each ended.
 
-    A job whose process dies is begun once more. What `outcome` says of jobs that failed is looked up each time.
+    A job whose process dies is begun once more. The caller keeps `outcome` up to date, which blocks jobs.
     """
     waiting, unfinished, died = list(jobs), {job.key for job in jobs}, set[str]()
     try:
@@ -97,7 +99,7 @@ def for_workers(benchmark: BenchmarkWorkspace, threads: int) -> BenchmarkWorkspa
 
 
 def deliver(reporter: JobReporter, cost_log: CostLog, job: Job, message: Message) -> None:
-    """Record or show what a job's message says."""
+    """Record or show a message of a job."""
     what, *values = message
     if what in ("begin", "end"):
         getattr(cost_log, what)(*values)
@@ -110,7 +112,7 @@ def deliver(reporter: JobReporter, cost_log: CostLog, job: Job, message: Message
 class _MessageReporter(JobReporter):
     """Sends notes and warnings to the parent."""
 
-    def __init__(self, send: Callable[[Message], object]) -> None:
+    def __init__(self, send: Send) -> None:
         super().__init__(Output(quiet=True))
         self._send = send
 
@@ -125,20 +127,13 @@ class _MessageReporter(JobReporter):
         yield NullTask()
 
 
-class _MessageLog:
-    """Sends what is to be recorded to the parent, who alone writes the cost log."""
-
-    def __init__(self, send: Callable[[Message], object]) -> None:
-        self.begin = lambda *values: send(("begin", *values))
-        self.end = lambda *values: send(("end", *values))
-
-
 def attempt(
-    send: Callable[[Message], object], benchmark: BenchmarkWorkspace, make: JobMaker, job: Job
+    send: Send, benchmark: BenchmarkWorkspace, make: JobMaker, job: Job
 ) -> tuple[float | None, CostarError | None]:
     """Make a job; return the seconds that it took, and why it failed; all else is sent."""
+    cost_log = SimpleNamespace(begin=lambda *of: send(("begin", *of)), end=lambda *of: send(("end", *of)))
     try:
-        return make(replace(benchmark, reporter=_MessageReporter(send)), job, _MessageLog(send)), None
+        return make(replace(benchmark, reporter=_MessageReporter(send)), job, cost_log), None
     except Exception as error:  # whatever it is, the other jobs can still be made
         Termination.stop_if_signalled()  # unless it is what a library made of an interrupt
         known = as_costar_error(error)
@@ -307,14 +302,14 @@ class RayPool:
         runtime = there.settings[RuntimeConfig]
         cores, gpus = runtime.threads or 1, int(runtime.device == "cuda")
         with ExitStack() as held:
-            held.enter_context(redirect_stdout(sys.stderr))  # where Ray tells of tasks that died
+            held.enter_context(redirect_stdout(sys.stderr))  # where Ray writes of tasks that died
             self._ray = connected(address)
             held.callback(self._ray.shutdown)
             require_capacity(self._ray, {"CPU": cores, "GPU": gpus})
             self._held = held.pop_all()
         self._run: Any = self._ray.remote(max_retries=0, num_cpus=cores, num_gpus=gpus)(_run)
         self._inbox = self._ray.remote(num_cpus=0)(_Inbox).remote()
-        self._given = self._ray.put((there, make, _installation(there)))
+        self._shared = self._ray.put((there, make, _installation(there)))
         self._reporter, self._cost_log = benchmark.reporter, cost_log
         self._jobs: dict[Any, Job] = {}
 
@@ -325,7 +320,7 @@ class RayPool:
 
     def begin(self, job: Job) -> None:
         """Hand a job over."""
-        self._jobs[self._run.remote(self._given, job, self._inbox)] = job
+        self._jobs[self._run.remote(self._shared, job, self._inbox)] = job
 
     def ends(self) -> list[JobEnd]:
         """Wait a little; return the jobs that ended."""

@@ -66,10 +66,10 @@ class JobCost:
 
 
 def measure_model(described: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how large a model or encoder is, and how long it was trained: the fields of `JobCost` that say so.
+    """Return how large a model or encoder is, and how long it was trained: these fields of `JobCost`.
 
     Parameters are those of one member; epochs and updates of a stage are the mean over members. A model in closed form
-    has no stages, and older files do not tell updates.
+    has no stages, and older files have no updates.
     """
     arrays, meta = described["arrays"], described["meta"]
     learned = [a for a in arrays if a["name"].startswith("params/") and not a["name"].startswith(KEPT_DATA)]
@@ -205,7 +205,7 @@ def build_report(
     """Return the benchmark's report from the files of the jobs that are there."""
     paths = {seed: path for seed in benchmark.seeds if (path := benchmark.data_file(seed)).exists()}
     headers = {seed: read_header(path) for seed, path in paths.items()}
-    shared = next(iter(evaluations.values()), None)  # but for its rows, each says the same
+    shared = next(iter(evaluations.values()), None)  # but for their rows, all are the same
     tables: tuple[ResultTable, ...] = ()
     if shared is not None:
         published = all(is_published_data(h.meta["name"], h.meta["config"]) for h in headers.values())

@@ -239,7 +239,7 @@ def _listed(value: float | None, plan: Plan) -> Iterator[dict[str, str | float |
 def complete_benchmarks(
     out: Output, base: BenchmarkWorkspace, plans: Plans, *, overwrite: bool, pool: PoolMaker | None, plots: bool
 ) -> Result:
-    """Make what is not there of every benchmark, and write the tables; `out` is told which files are written.
+    """Make what is not there of every benchmark, and write the tables; `out` lists the files.
 
     Raises:
         MismatchError: jobs or tables were made from something else, and `overwrite` is false.

@@ -1,7 +1,7 @@
 """Sweeps: a benchmark at each of several confounding strengths, and how errors change with it (`--gamma 0,2,4`)."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -65,28 +65,28 @@ class Sweep:
         for value, report in self.reports.items():
             for table in report.tables:
                 found.setdefault((table.kind, table.setup, table.truth), {})[value] = table
-        return tuple(self._across(tables) for tables in found.values())
+        tables = []
+        for by_value in found.values():
+            rows: dict[str, dict[float, ResultRow]] = {}
+            limits = {value: table.limit for value, table in by_value.items() if table.limit}
+            for value, table in by_value.items():
+                for row in table.rows:
+                    rows.setdefault(row.name, {})[value] = row
+            across = tuple(map(self._across, rows.values()))
+            first, limit = next(iter(by_value.values())), self._across(limits) if limits else None
+            tables.append(
+                replace(first, steps=len(self.values), rows=across, published=(), comparisons=(), limit=limit)
+            )
+        return tuple(tables)
 
-    def _across(self, tables: Mapping[float, ResultTable]) -> ResultTable:
-        names = dict.fromkeys(row.name for table in tables.values() for row in table.rows)
-        rows = [{value: _named(table.rows, name) for value, table in tables.items()} for name in names]
-        limit = self._row({value: table.limit for value, table in tables.items()})
-        first = next(iter(tables.values()))
-        across = tuple(row for row in map(self._row, rows) if row is not None)
-        return replace(first, steps=len(self.values), rows=across, published=(), comparisons=(), limit=limit)
-
-    def _row(self, rows: Mapping[float, ResultRow | None]) -> ResultRow | None:
-        """Return one row of the averages at every strength, None where there is none."""
-        known = [row for row in rows.values() if row is not None]
-        if not known:
-            return None
+    def _across(self, rows: Mapping[float, ResultRow]) -> ResultRow:
+        """Return one row of the averages at every strength, unknown where it was not made."""
         at = [rows.get(value) for value in self.values]
-        mean = tuple(row.mean.average if row else None for row in at)
         sd = tuple(row.sd.average if row and row.sd else None for row in at)
-        stopped = [row.stopped_by_budget for row in known if row.stopped_by_budget is not None]
+        stopped = [row.stopped_by_budget for row in rows.values() if row.stopped_by_budget is not None]
         return replace(
-            known[0],
-            mean=PerStep(mean, None),
+            next(iter(rows.values())),
+            mean=PerStep(tuple(row.mean.average if row else None for row in at), None),
             sd=None if all(value is None for value in sd) else PerStep(sd, None),
             stopped_by_budget=any(stopped) if stopped else None,
             gain_percent=None,
@@ -123,10 +123,6 @@ class Sweep:
         }
 
 
-def _named(rows: Sequence[ResultRow], name: str) -> ResultRow | None:
-    return next((row for row in rows if row.name == name), None)
-
-
 def open_sweep(benchmark: BenchmarkWorkspace, text: str) -> dict[float, BenchmarkWorkspace]:
     """Return the benchmark of each strength in a text such as `0,2,4`, with the last value among the methods.
 
@@ -143,8 +139,15 @@ def open_sweep(benchmark: BenchmarkWorkspace, text: str) -> dict[float, Benchmar
         raise UsageError(f"{what}, so that nothing can be swept", where="--gamma", fix=fix)
     own = getattr(benchmark.settings.configs[simulated.section], SETTING)
     methods = {"benchmark.methods": f"{benchmark.settings[BenchmarkConfig].methods},{LAST_VALUE}"}
-    benchmarks, wrong = {}, []
-    for value in _values(text):
+    words = [word.strip() for word in text.split(",")]
+    wrong = [f"{word!r} is no number" for word in words if not re.fullmatch(r"\d+(\.\d+)?", word)]
+    strengths = sorted(float(word) for word in words) if not wrong else []
+    wrong += [f"{exact(value)} occurs twice" for value in dict.fromkeys(strengths) if strengths.count(value) > 1]
+    if wrong:
+        fix = "separate numbers with commas: `--gamma 0,2,4,6,8,10`"
+        raise UsageError.of(wrong, f"{len(wrong)} values are not understood", where="--gamma", fix=fix)
+    benchmarks = {}
+    for value in strengths:
         values = {**methods, f"{simulated.section}.{SETTING}": value}
         try:
             settings = with_values(benchmark.settings, values)
@@ -162,18 +165,6 @@ def exact(value: float) -> str:
     """Return a strength as folders and tables are called: with six digits, or with as many as it takes."""
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
-
-
-def _values(text: str) -> list[float]:
-    """Return the numbers in a text, the smallest first."""
-    words = [word.strip() for word in text.split(",")]
-    wrong = [f"{word!r} is no number" for word in words if not re.fullmatch(r"\d+(\.\d+)?", word)]
-    values = sorted(float(word) for word in words) if not wrong else []
-    wrong += [f"{exact(value)} occurs twice" for value in dict.fromkeys(values) if values.count(value) > 1]
-    if wrong:
-        fix = "separate numbers with commas: `--gamma 0,2,4,6,8,10`"
-        raise UsageError.of(wrong, f"{len(wrong)} values are not understood", where="--gamma", fix=fix)
-    return values
 
 
 SWEEP_FILES: Final = ("sweep.csv", "sweep.md", "sweep.tex", "plots/sweep.png")
