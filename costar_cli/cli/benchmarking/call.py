@@ -69,7 +69,7 @@ def benchmark_methods(
         MismatchError: cells were made from something else, and `overwrite` is false.
         CostarError: cells failed; what the others found is written.
     """
-    named: object = dataset  # whatever the annotation says
+    named: object = dataset  # of any type at run time
     if not isinstance(named, str | PathLike):
         fix = "give its name or its file; `dataset.save(path)` writes one"
         raise UsageError(f"{type(named).__name__} is neither a name nor a file", where="dataset=", fix=fix)
