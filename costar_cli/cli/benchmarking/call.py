@@ -88,12 +88,8 @@ def benchmark_methods(
         given[stage] = {**shared, **table} if isinstance(table, Mapping) else table
     if seed is not None and own:
         given.setdefault("seed", seed)
-    given["benchmark"] = {
-        "methods": _joined(methods),
-        "data_seeds": _joined(data_seeds),
-        "ablations": ablations,
-        **({} if setups is None else {"setups": _joined(setups)}),
-    }
+    compared = {"methods": _joined(methods), "data_seeds": _joined(data_seeds), "ablations": ablations}
+    given["benchmark"] = compared if setups is None else {**compared, "setups": _joined(setups)}
     chosen = resolved(given, [*own, "runtime"], preset=preset, config=config, dataset=data.name)
     with reporting(progress) as reporter, closing(ReporterOutput(reporter, quiet=not progress)) as out:
         base = open_benchmark(out, chosen, data, Path(folder))
