@@ -192,20 +192,6 @@ class JobTask:
     plan: Callable[[], BuildStep]
     make: Callable[[BuildStep, bool], object]
 
-    @property
-    def state(self) -> State:
-        """Return whether the file is there and made from what it would be made from now."""
-        try:
-            step = self.plan()
-            found = step.find(overwrite=False)
-        except MismatchError:
-            return "stale"
-        except ArtifactError:
-            return "to do"  # what it is made from is not there yet
-        if found:
-            return "done"
-        return "started" if step.run.exists() else "to do"
-
 
 @dataclass(frozen=True)
 class BenchmarkWorkspace:
@@ -238,9 +224,17 @@ class BenchmarkWorkspace:
         return self.data.file or self.workspace(seed).data
 
     def state(self, job: Job) -> State:
-        """Return the state of a job: that of its first task that is not done."""
-        states: list[State] = [task.state for task in self.tasks(job)]
-        return next((state for state in states if state != "done"), "done")
+        """Return the state of a job: whether its files are there, and made from what they would be made from now."""
+        for task in self.tasks(job):
+            try:
+                step = task.plan()
+                if not step.find(overwrite=False):
+                    return "started" if step.run.exists() else "to do"
+            except MismatchError:
+                return "stale"
+            except ArtifactError:
+                return "to do"  # what it is made from is not there yet
+        return "done"
 
     def tasks(self, job: Job) -> list[JobTask]:
         """Return what a job consists of, in the order in which it is made."""

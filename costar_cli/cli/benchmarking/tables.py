@@ -49,16 +49,6 @@ class DataSetFacts:
     factor: float
     published: bool = False
 
-    @property
-    def shown(self) -> int:
-        """Return how many steps the tables print and average."""
-        return min(self.horizon, AVERAGED_STEPS)
-
-    @property
-    def paper_truth(self) -> Truth:
-        """Return what the paper's answers are."""
-        return paper_truth(self.name)
-
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
@@ -204,13 +194,13 @@ def _table(
             "limit", known[0].label, "limit", mean, sd, runs=count, data_sets=len(known),
             ratio_to_limit=ratios(mean, mean), se=se if len(errors) == len(known) else None,
         )  # fmt: skip
-    is_published = facts.published and truth == facts.paper_truth
+    is_published = facts.published and truth == paper_truth(facts.name)
     return ResultTable(
         kind=kind,
         setup=setup,
         truth=truth,
         test=scores[0].row.test or "",
-        steps=facts.shown,
+        steps=min(facts.horizon, AVERAGED_STEPS),
         rows=tuple(_row(m, by_name[m.name], by_name.get(REFERENCE, {}), bounds) for m in methods),
         published=_published(methods, facts, setup) if is_published else (),
         comparisons=comparisons,
