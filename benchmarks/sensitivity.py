@@ -23,7 +23,7 @@ from benchmarks.comparing import provenance, read, replaced, write
 from costar_cli.data import Dataset, Part, Queries
 from costar_cli.data.registry import truth_of
 from costar_cli.inference import calibration_of, estimate, support_of
-from costar_cli.inference.practice import decisions_of
+from costar_cli.inference.propensity import decisions_of
 from costar_cli.inference.sensitivity import Confounded, largest_gamma
 from costar_cli.methods.base import FittedModel
 

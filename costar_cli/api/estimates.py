@@ -14,8 +14,8 @@ from costar_cli.api.calls import PathLikeText, Progress, reporting
 from costar_cli.data.dataset import Dataset, Domain, Part
 from costar_cli.data.schema import PanelSchema
 from costar_cli.errors import UsageError
-from costar_cli.plans import Moments, Origin, PlanRequest, parse_origin, parse_plans, read_plan_file, step_of
-from costar_cli.plans.moments import Begin
+from costar_cli.plans import IndexTimes, Origin, PlanRequest, parse_origin, parse_plans, read_plan_file, step_of
+from costar_cli.plans.index_times import Begin
 from costar_cli.questions import WhatIfReport, validated_on
 from costar_cli.questions import estimate_outcomes as answer
 from costar_cli.reporting import Reporter
@@ -80,7 +80,7 @@ def estimate_outcomes(
     panel = dataset.panel_of(dataset.find_subject(subject))
     if origin is not None:
         origin = step_of(panel, parse_origin(origin, where="origin="), where="origin=")
-    begin = partial(Moments.of, panel, where="plans=")
+    begin = partial(IndexTimes.of, panel, where="plans=")
     with reporting(progress) as reporter:
         return ask(
             dataset,

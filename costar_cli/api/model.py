@@ -136,9 +136,9 @@ class Model(_Learned):
             DataError: a frame that cannot be read.
             MismatchError: a data set of other variables, treatments or units than the model's.
         """
-        from costar_cli.api.predictions import Asked, predict
+        from costar_cli.api.predictions import PredictRequest, predict
 
-        asked = Asked(
+        asked = PredictRequest(
             data=data, plans=plans, subjects=subjects, part=part, origin=origin, level=level, truth=truth,
             unsupported=unsupported, subject=subject, time=time, progress=progress,
         )  # fmt: skip
@@ -178,9 +178,9 @@ class Model(_Learned):
         Raises:
             UsageError: as in `predict`; plans that differ between subjects.
         """
-        from costar_cli.api.predictions import Asked, average
+        from costar_cli.api.predictions import PredictRequest, average
 
-        asked = Asked(
+        asked = PredictRequest(
             data=data, plans=plans, subjects=subjects, part=part, origin=origin, level=level, truth=truth,
             unsupported=unsupported, subject=subject, time=time, progress=progress,
         )  # fmt: skip

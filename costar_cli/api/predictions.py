@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class PredictRequest:
     """What is asked of a model; `Model.predict` says what each argument is."""
 
     data: "Dataset | Panel | Frame"
@@ -63,7 +63,7 @@ class Asked:
         return tuple(self.level) if isinstance(self.level, Sequence) else (self.level,)
 
 
-def predict(model: "Model", asked: Asked, frame: FrameName | None) -> "Frame":
+def predict(model: "Model", asked: PredictRequest, frame: FrameName | None) -> "Frame":
     """Return what `Model.predict` says."""
     library = frame_name(asked.data, frame)
     cohort, request = _question(model, asked)
@@ -78,7 +78,9 @@ def predict(model: "Model", asked: Asked, frame: FrameName | None) -> "Frame":
     return make_frame(columns, library)
 
 
-def average(model: "Model", asked: Asked, by: str | None, reference: str | None, frame: FrameName | None) -> "Frame":
+def average(
+    model: "Model", asked: PredictRequest, by: str | None, reference: str | None, frame: FrameName | None
+) -> "Frame":
     """Return what `Model.average` says."""
     library = frame_name(asked.data, frame)
     cohort, request = _question(model, asked)
@@ -90,7 +92,7 @@ def average(model: "Model", asked: Asked, by: str | None, reference: str | None,
     return make_frame({name: [row[name] for row in rows] for name in rows[0] if name != "model"}, library)
 
 
-def _question(model: "Model", asked: Asked) -> tuple[Cohort, PlanRequest]:
+def _question(model: "Model", asked: PredictRequest) -> tuple[Cohort, PlanRequest]:
     """Return the moments that are asked about and the plans, checked."""
     fitted = model.fitted
     origin = None if asked.origin is None else parse_origin(asked.origin, where="origin=")
@@ -115,7 +117,7 @@ def _question(model: "Model", asked: Asked) -> tuple[Cohort, PlanRequest]:
 
 
 def _answers(
-    model: "Model", asked: Asked, cohort: Cohort, request: PlanRequest
+    model: "Model", asked: PredictRequest, cohort: Cohort, request: PlanRequest
 ) -> Iterator[tuple[ModelAnswers, NDArray[np.float64] | None]]:
     """Yield the answers, and the simulator's where they are asked for, chunk after chunk."""
     data = asked.data if isinstance(asked.data, Dataset) else None
@@ -128,7 +130,7 @@ def _answers(
                 task.advance(len(answers.cohort))
 
 
-def _asked_about(model: "Model", asked: Asked) -> tuple[Panel, list[Location]]:
+def _asked_about(model: "Model", asked: PredictRequest) -> tuple[Panel, list[Location]]:
     """Return the subjects to ask about, and where they are in a data set.
 
     Raises:

@@ -9,7 +9,7 @@ from costar_cli.reporting.output import Output
 if TYPE_CHECKING:
     from costar_cli.plans.sweep import Sweep
     from costar_cli.questions import ModelAnswers, WhatIfReport
-    from costar_cli.questions.support import PlanLights
+    from costar_cli.questions.support import PlanRatings
 
 __all__ = ["show_answers", "show_cohort", "show_lights", "show_sweep"]
 
@@ -140,7 +140,7 @@ def show_lights(out: Output, report: "WhatIfReport") -> None:
         out.text(*light_reasons(report, model))
 
 
-def _light_lines(lights: "PlanLights", horizon: int) -> Iterator[tuple[bool, str, list[str | None]]]:
+def _light_lines(lights: "PlanRatings", horizon: int) -> Iterator[tuple[bool, str, list[str | None]]]:
     """Yield the two lights of a plan and what they come to, the worst over outcomes."""
     precision = ["-" if light is None else light for light in lights.worst_precision]
     for name, marks in (("precision", precision), ("practice", lights.practice), ("support", lights.worst)):

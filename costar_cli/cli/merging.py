@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from costar_cli.api.outputs import check_places
 from costar_cli.errors import ArtifactError, MismatchError
 from costar_cli.files import read_header
+from costar_cli.files.checksums import is_sealed
 from costar_cli.files.parts import check_readable, unchanged
-from costar_cli.files.seals import is_sealed
 from costar_cli.files.shards import Shard, check_parts, find_parts
 from costar_cli.files.tables import QUESTION, SHARD, metadata_of, table_file
 

@@ -169,7 +169,7 @@ def files_read(session: Session, data: Path, models: Sequence[Path]) -> list[tup
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _Prepared:
     """A question with all that it is about: data, models, subjects at their origins, plans."""
 
     question: Question
@@ -214,7 +214,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
         _answer_many(session, asked, whole)
 
 
-def _read(session: Session, question: Question, data: Path, choice: ModelChoice) -> _Asked:
+def _read(session: Session, question: Question, data: Path, choice: ModelChoice) -> _Prepared:
     """Read data, subjects, models and plans, in the order in which errors help most."""
     from costar_cli.plans import parse_origin, parse_plans, read_plan_file
     from costar_cli.plans.sweep import Sweep
@@ -255,10 +255,10 @@ def _read(session: Session, question: Question, data: Path, choice: ModelChoice)
         skip=skip,
         reporter=session.reporter,
     )
-    return _Asked(question, dataset, loaded, cohort, request, document, sweep)
+    return _Prepared(question, dataset, loaded, cohort, request, document, sweep)
 
 
-def _answer_one(session: Session, asked: _Asked) -> None:
+def _answer_one(session: Session, asked: _Prepared) -> None:
     """Answer a question about one subject."""
     question, sweep = asked.question, asked.sweep
     report = asked.report(0, session.reporter)
@@ -284,7 +284,7 @@ def _check_sensitivity(question: Question, report: "WhatIfReport") -> None:
         raise UsageError(problem, where="--sensitivity", fix="leave rules and shifts out, or write their steps")
 
 
-def _write(session: Session, asked: _Asked, report: "WhatIfReport") -> None:
+def _write(session: Session, asked: _Prepared, report: "WhatIfReport") -> None:
     from costar_cli.files import fingerprint, write_bytes
     from costar_cli.questions import write_csv, write_estimates
 
@@ -310,7 +310,7 @@ def _write(session: Session, asked: _Asked, report: "WhatIfReport") -> None:
         session.out.wrote("estimates", question.out, artifact.digest)
 
 
-def _drawing(asked: _Asked, report: "WhatIfReport") -> Callable[[Path], object]:
+def _drawing(asked: _Prepared, report: "WhatIfReport") -> Callable[[Path], object]:
     if asked.sweep is None:
         from costar_cli.report.figures.whatif import plot_whatif
 
@@ -320,7 +320,7 @@ def _drawing(asked: _Asked, report: "WhatIfReport") -> Callable[[Path], object]:
     return partial(plot_sweep, report, asked.sweep, asked.sweep.given(asked.dataset))
 
 
-def _answer_many(session: Session, asked: _Asked, whole: Path | None) -> None:
+def _answer_many(session: Session, asked: _Prepared, whole: Path | None) -> None:
     """Answer a question about many subjects: answers to a file, a summary to the terminal."""
     from costar_cli.inference import COHORT_DRAWS, calibration_of
     from costar_cli.plans import TreatmentPlan
@@ -368,7 +368,7 @@ def _answer_many(session: Session, asked: _Asked, whole: Path | None) -> None:
     session.out.done(result)
 
 
-def _by_subject(session: Session, asked: _Asked) -> dict[str, Any]:
+def _by_subject(session: Session, asked: _Prepared) -> dict[str, Any]:
     """Write the page of all subjects, and show their bounds of sensitivity, where these are asked for."""
     question = asked.question
     if not (question.report or question.sensitivity):
@@ -402,7 +402,7 @@ def _tell_where(session: Session, question: Question, whole: Path | None) -> Non
         session.out.next(join(["costar", "merge", str(whole)]))
 
 
-def _averagers(asked: _Asked) -> "dict[str, Averager]":
+def _averagers(asked: _Prepared) -> "dict[str, Averager]":
     """Return what gathers each model's answers for averages; nothing where none are asked for."""
     from costar_cli.questions import Averager, groups_of
 
@@ -413,7 +413,7 @@ def _averagers(asked: _Asked) -> "dict[str, Averager]":
     return {label: Averager(cohort, asked.request, groups, in_GM, question.reference) for label in asked.models}
 
 
-def _gather(session: Session, asked: _Asked, averages: "Mapping[str, Averager]") -> "dict[str, Tally]":
+def _gather(session: Session, asked: _Prepared, averages: "Mapping[str, Averager]") -> "dict[str, Tally]":
     """Write every answer, where a file of them is named, and return what they come to, by model."""
     from costar_cli.files.tables import QUESTION, SHARD, table_file
     from costar_cli.questions import Tally, answer_cohort, count_questions, true_answers
@@ -445,7 +445,7 @@ def _gather(session: Session, asked: _Asked, averages: "Mapping[str, Averager]")
 
 
 def _tables(
-    asked: _Asked, answers: "ModelAnswers", truth_QHY: "NDArray[np.float64] | None", reference: str | None
+    asked: _Prepared, answers: "ModelAnswers", truth_QHY: "NDArray[np.float64] | None", reference: str | None
 ) -> "Iterator[Columns]":
     """Yield the columns of a chunk's outcomes, and of their differences from a reference plan where one is named."""
     from costar_cli.questions import tidy_columns
@@ -463,7 +463,7 @@ def _tables(
         yield {name: objects([value] * len(rows["step"])) for name, value in who.items()} | rows
 
 
-def _fingerprint(asked: _Asked) -> str:
+def _fingerprint(asked: _Prepared) -> str:
     """Return what tells a table of answers from those to other questions; all shards of one have the same."""
     from costar_cli.files import fingerprint
 
@@ -476,7 +476,7 @@ def _fingerprint(asked: _Asked) -> str:
     return fingerprint("answers", parents=parents, config=config)
 
 
-def _summary(asked: _Asked, tallies: "Mapping[str, Tally]", averages: "Sequence[AverageEffects]") -> dict[str, Any]:
+def _summary(asked: _Prepared, tallies: "Mapping[str, Tally]", averages: "Sequence[AverageEffects]") -> dict[str, Any]:
     """Return what `--json` has of a cohort: counts, means by plan, and the kind of intervals, also of averages."""
     from costar_cli.data.compatible import same_data
     from costar_cli.inference import interval_kind

@@ -49,7 +49,7 @@ def limit_of(dataset: str) -> Limit | None:
     return next((source.limit for source in all_sources() if source.dataset == dataset and source.limit), None)
 
 
-def noisy_of(dataset: str) -> Answer | None:
+def potential_outcomes_of(dataset: str) -> Answer | None:
     """Return what would have happened, where the answers of a data set are expectations; None elsewhere."""
     found = next((source.noisy for source in all_sources() if source.dataset == dataset and source.noisy), None)
     return None if found is None else called(found)

@@ -47,7 +47,7 @@ class Decisions:
         return cls(levels, values != 0, subject, panel.outcomes[subject, step])
 
 
-class Lack(NamedTuple):
+class UnseenTreatment(NamedTuple):
     """What nobody was given, in words, and how near anybody came to it.
 
     Something of it was `never` given; or all of it was, but `apart`, never at the same step; or only with `others`; or
@@ -140,14 +140,14 @@ class Support:
         steps = self.unmeasured or ((),) * outcomes
         return np.stack([np.isin(step_QH, np.array(of, dtype=np.int64)) for of in steps], axis=-1)
 
-    def unseen(self, encoding: TreatmentEncoding) -> list[Lack]:
+    def unseen(self, encoding: TreatmentEncoding) -> list[UnseenTreatment]:
         """Return the classes, or combinations of binary treatments, that nobody was given."""
         every: Sequence[tuple[int, ...]] = encoding.classes
         if not every and prod(map(len, encoding.levels)) <= MOST_KEPT:
             every = [tuple(reversed(row)) for row in product((0, 1), repeat=len(encoding.names))]
         return self._lacks(every, encoding)
 
-    def unseen_in(self, plan: Values, encoding: TreatmentEncoding) -> list[Lack]:
+    def unseen_in(self, plan: Values, encoding: TreatmentEncoding) -> list[UnseenTreatment]:
         """Return what of a plan `[steps, names]` nobody was given, each once."""
         levels = plan[:, : len(encoding.names)].astype(np.int64)
         return self._lacks(dict.fromkeys(tuple(row) for row in levels.tolist()), encoding)
@@ -184,12 +184,12 @@ class Support:
 
         return ~np.isin(numbered(plan_QHA), numbered(seen_SA))
 
-    def _lacks(self, rows: Iterable[tuple[int, ...]], encoding: TreatmentEncoding) -> list[Lack]:
+    def _lacks(self, rows: Iterable[tuple[int, ...]], encoding: TreatmentEncoding) -> list[UnseenTreatment]:
         lacking = [row for row in rows if row not in self.seen] if self.seen is not None else []
         if not lacking:
             return []
         seen, groups = [_wanted(row) for row in self.seen or ()], self._groups()
-        return [Lack(encoding.describe_levels(row), _kind(_wanted(row), seen, groups)) for row in lacking]
+        return [UnseenTreatment(encoding.describe_levels(row), _kind(_wanted(row), seen, groups)) for row in lacking]
 
     def absorbing(self, encoding: TreatmentEncoding) -> list[str]:
         """Return the treatments that, once started, never stop; one that is always given is none of them."""
@@ -210,7 +210,7 @@ class Support:
                 yield name, int(ends[0]) + 1 - late
 
 
-def never_together(lacks: Sequence[Lack], who: str) -> str:
+def never_together(lacks: Sequence[UnseenTreatment], who: str) -> str:
     """Return that the combinations of treatments among `lacks` were never given together; nothing without any."""
     whats = [lack.what for lack in lacks if lack.kind == "apart"]
     which = f"combination {shown(whats)} was" if len(whats) == 1 else f"combinations {shown(whats)} were"

@@ -14,7 +14,7 @@ from costar_cli.evaluation.calibration import LEVELS, BandScores, covered
 from costar_cli.evaluation.dropout import StayWeights
 from costar_cli.evaluation.lights import LEVEL, LightSums
 from costar_cli.inference import Calibration, Estimates, OutcomeFacts, PlanSupport, estimate
-from costar_cli.inference.estimates import Ask
+from costar_cli.inference.estimates import PredictFn
 from costar_cli.inference.outcomes import levels
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.shared.doses import dose_table
@@ -135,7 +135,7 @@ class BandTest:
             sizes = {name: len(grouping.labels) for name, grouping in self.groupings.items()}
             self.sums[asked] = BandScores.zeros(subjects=self.panel.n_subjects, horizon=self.horizon, groups=sizes)
 
-    def estimate(self, panel: Panel, queries: Queries, ask: Ask) -> Estimates:
+    def estimate(self, panel: Panel, queries: Queries, ask: PredictFn) -> Estimates:
         """Return estimates of queries about some of the subjects; `ask` predicts as a model's `rollout` does."""
         floor = self.calibration.floor if self.calibration else None
         return estimate(self.model, panel, queries, self.facts, ask=ask, floor=floor)

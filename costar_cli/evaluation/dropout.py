@@ -13,7 +13,7 @@ from costar_cli.evaluation.metrics import SquaredErrors
 from costar_cli.evaluation.setups import Candidate
 from costar_cli.inference import Hazards, survival_of
 from costar_cli.inference.at_risk import AtRisk
-from costar_cli.inference.practice import nothing_ahead
+from costar_cli.inference.propensity import nothing_ahead
 
 TRUNCATED: Final = (0.005, 0.995)  # quantiles beyond which weights are set to these
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from costar_cli.evaluation.calibration import weights
 from costar_cli.evaluation.metrics import known
-from costar_cli.inference import LIGHTS, NOT_JUDGED, Lights
+from costar_cli.inference import LIGHTS, NOT_JUDGED, SupportRatings
 
 LEVEL: Final = 0.9  # of the bands whose coverage is told
 KINDS: Final = ("precision", "practice", "support")  # in the order in which they are shown
@@ -46,7 +46,7 @@ class LightSums:
     def add(
         self,
         subject_Q: NDArray[np.integer],
-        lights: Lights,
+        lights: SupportRatings,
         square_QHY: Floats,
         covered_QHY: Floats,
         counts_QHY: Bools,

@@ -22,8 +22,8 @@ from costar_cli.evaluation.probabilities import EventAnswers
 from costar_cli.evaluation.report import EvaluationReport
 from costar_cli.evaluation.rows import Provenance, ReportRow, Unit, json_values
 from costar_cli.evaluation.scores import Scored, Scores
-from costar_cli.evaluation.sound import check_sums
 from costar_cli.evaluation.sums import arrays_in
+from costar_cli.evaluation.validation import check_sums
 from costar_cli.files import Artifact, fingerprint, read_artifact, write_artifact
 from costar_cli.files.shards import Shard
 from costar_cli.reporting import Reporter

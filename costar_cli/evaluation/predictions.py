@@ -10,7 +10,7 @@ from costar_cli.data import Location, PanelSchema, Queries
 from costar_cli.evaluation.dropout import StayWeights
 from costar_cli.evaluation.score import TestPart, Truth, subject_chunks
 from costar_cli.evaluation.setups import Job
-from costar_cli.inference import asks_encoded, calibration_of, estimate, support_of
+from costar_cli.inference import calibration_of, encoded_predictor, estimate, support_of
 from costar_cli.plans import TreatmentPlan
 from costar_cli.questions.answers import ModelAnswers
 from costar_cli.questions.rows import Columns, tidy_columns
@@ -38,7 +38,7 @@ def predicted_rows(
     every = [test.query_sets[name].of_subjects(test.own) for _, name, _ in sets]
     for subjects, rows_of in subject_chunks(test.panel, every, [MOST_QUERIES] * len(every)):
         panel = test.panel.take(subjects)
-        ask, names = asks_encoded(panel), names_of(panel)
+        ask, names = encoded_predictor(panel), names_of(panel)
         places = [Location(job.setup.test, row) for row in subjects.tolist()]
         for (truth, name, steps_H), queries, rows in zip(sets, every, rows_of, strict=True):
             if not len(rows):

@@ -11,7 +11,7 @@ from costar_cli.config.models import EvaluateConfig
 from costar_cli.data import Dataset, Part, Queries
 from costar_cli.data.base import Limit
 from costar_cli.data.compatible import other_data, require_compatible, same_data
-from costar_cli.data.registry import noisy_of
+from costar_cli.data.registry import potential_outcomes_of
 from costar_cli.errors import MismatchError
 from costar_cli.evaluation.bands import BandTest
 from costar_cli.evaluation.dropout import StayWeights, Unweighed, hazards_of_losses
@@ -86,7 +86,7 @@ def score_models(
     parts = {job.setup.test: part_to_score(dataset, job.setup.test, shard) for job in jobs}
     asked = ((part.panel, queries) for part in parts.values() for queries in part.query_sets.values())
     weights = stay_weights(parts, dataset, used) if config.ipcw else {}
-    bench = _Bench(dataset, config, _unit(dataset, used), parts, Periods.of(asked), weights)
+    bench = _ScoringContext(dataset, config, _unit(dataset, used), parts, Periods.of(asked), weights)
     naive = LastValue(horizon=dataset.horizon, schema=dataset.schema, scaler=used[0].model.scaler)
     limits = {part: limit for part in parts if (limit := known_limit(dataset, part))}
     total = sum(parts[part].n_queries for part in [*(job.setup.test for job in jobs), *parts, *limits])
@@ -116,7 +116,7 @@ def score_models(
 
 
 @dataclass(frozen=True)
-class _Bench:
+class _ScoringContext:
     """What every row of one evaluation shares."""
 
     dataset: Dataset
@@ -199,7 +199,7 @@ def _unique(jobs: Sequence[Job]) -> list[Candidate]:
 
 def part_to_score(dataset: Dataset, part: Part, shard: Shard = WHOLE) -> TestPart:
     """Return a test part of a data set, with what its bands are scored on; a shard scores some of its subjects."""
-    noisy = noisy_of(dataset.name) if dataset.truth.get(part) else None
+    noisy = potential_outcomes_of(dataset.name) if dataset.truth.get(part) else None
 
     def happened(queries: Queries) -> NDArray[np.floating]:
         assert noisy is not None  # noqa: S101 - it is asked only then

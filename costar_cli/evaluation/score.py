@@ -174,11 +174,11 @@ class Predictor(Protocol):
         """Predict the outcomes `[R,Q,tau,dy]` of every query, in the units of the data."""
 
 
-Ask = Callable[[Predictor, Queries], NDArray[np.float32]]
+PredictFn = Callable[[Predictor, Queries], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ScoreBatch:
     """A query set, the kind of its questions, and the errors of its answers; none where bands are scored.
 
     `means_QHY` takes the mean predictions of the natural course, of which neither is scored.
@@ -223,7 +223,7 @@ def score(
     weighed = unweighed is not None
     results = {truth: SquaredErrors.zeros(**shape, weighed=weighed and truth == "factual") for truth in part.serving}
     sets = [
-        _Asked(name, truth, part.query_sets[name], steps_H, results[truth])
+        _ScoreBatch(name, truth, part.query_sets[name], steps_H, results[truth])
         for truth, names in part.serving.items()
         for name, steps_H in names.items()
     ]
@@ -234,10 +234,10 @@ def score(
         if part.windows is not None:
             every_H = np.ones(part.windows.horizon, dtype=bool)
             windows = bands.choose(WINDOWS, part.windows, every_H)
-            sets.append(_Asked(WINDOWS, WINDOWS, windows, every_H, None))
+            sets.append(_ScoreBatch(WINDOWS, WINDOWS, windows, every_H, None))
     if course is not None:
         every_H = np.ones(course.queries.horizon, dtype=bool)
-        sets.append(_Asked("natural course", WINDOWS, course.queries, every_H, None, course.mean_QHY))
+        sets.append(_ScoreBatch("natural course", WINDOWS, course.queries, every_H, None, course.mean_QHY))
     sets = [replace(asked, queries=asked.queries.of_subjects(part.own)) for asked in sets]
     most = [max(1, chunk_bytes // (outcomes * asked.answer_bytes(model.members))) for asked in sets]
     for subjects, rows_of in subject_chunks(part.panel, [asked.queries for asked in sets], most):
@@ -293,7 +293,7 @@ def _possible(model: Predictor, predicted_RQHY: NDArray[np.float32]) -> NDArray[
     return possible(facts, predicted_RQHY).astype(np.float32)
 
 
-def _asker(panel: Panel, batch_size: int) -> Ask:
+def _asker(panel: Panel, batch_size: int) -> PredictFn:
     """Return what predicts the outcomes of queries about a panel, which each model encodes once if it can do so."""
     states: dict[int, Any] = {}
 

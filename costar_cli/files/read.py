@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from costar_cli.errors import ArtifactError
 from costar_cli.files.digest import array_from_bytes, sha256, stored_tag
 from costar_cli.files.header import Header, body_sha256, damaged, read_file_header, reading, wrong_kind
+from costar_cli.files.sandbox import check_safe
 from costar_cli.files.spec import MAX_MANIFEST_BYTES, Manifest
 from costar_cli.files.structure import Member, survey, unpack
-from costar_cli.files.trial import check_safe
 
 PathLike = str | os.PathLike[str]
 

@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from costar_cli.errors import UsageError, storing
 from costar_cli.files.atomic import Sink, interrupts_deferred, open_sink, replacing
+from costar_cli.files.checksums import BLANK, SEAL, seal
 from costar_cli.files.frames import for_polars, make_frame
-from costar_cli.files.seals import BLANK, SEAL, seal
 from costar_cli.reporting import plain
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from costar_cli.inference.calibration import (
 from costar_cli.inference.draws import differences, draws, draws_are_members, is_joint, range_of, tells_differences
 from costar_cli.inference.estimates import (
     LEAST_MEMBERS,
-    Ask,
     Estimates,
-    asks_encoded,
-    asks_once,
+    PredictFn,
+    cached_predictor,
+    encoded_predictor,
     estimate,
     facts_of,
     least_sd,
@@ -34,19 +34,19 @@ from costar_cli.inference.floor import HeldOut, held_out
 from costar_cli.inference.outcomes import OutcomeFacts
 from costar_cli.inference.reactions import Reactions
 from costar_cli.inference.resolve import COHORT_DRAWS, Resolved, estimate_played, resolve
-from costar_cli.inference.rollout import DRAWS, SEED, Played, follow, play, way_of
+from costar_cli.inference.rollout import DRAWS, SEED, SimulatedRule, simulate_on, simulate_rule, simulation_mode
 from costar_cli.inference.support import (
     LIGHTS,
     NOT_JUDGED,
     RED,
-    Lights,
     PlanSupport,
+    SupportRatings,
     learn_support,
     support_of,
     unmeasured,
 )
 from costar_cli.inference.survival import Hazards
-from costar_cli.inference.survival_fit import GoesOn, Survival, goes_on, learn_survival, survival_of
+from costar_cli.inference.survival_fit import Survival, SurvivalForecast, goes_on, learn_survival, survival_of
 
 __all__ = [
     "BLACK_BOX",
@@ -63,31 +63,30 @@ __all__ = [
     "SEED",
     "TOO_FEW",
     "UNMEASURED",
-    "Ask",
     "Bands",
     "Calibration",
     "Estimates",
-    "GoesOn",
     "Hazards",
     "HeldOut",
-    "Lights",
     "OutcomeFacts",
     "PlanSupport",
-    "Played",
+    "PredictFn",
     "Reactions",
     "Resolved",
+    "SimulatedRule",
+    "SupportRatings",
     "Survival",
-    "asks_encoded",
-    "asks_once",
+    "SurvivalForecast",
+    "cached_predictor",
     "calibrate",
     "calibration_of",
     "differences",
     "draws",
     "draws_are_members",
+    "encoded_predictor",
     "estimate",
     "estimate_played",
     "facts_of",
-    "follow",
     "goes_on",
     "halves",
     "has_range",
@@ -99,13 +98,14 @@ __all__ = [
     "learn_survival",
     "least_sd",
     "once",
-    "play",
     "possible",
     "range_of",
     "resolve",
+    "simulate_on",
+    "simulate_rule",
+    "simulation_mode",
     "support_of",
     "survival_of",
     "tells_differences",
     "unmeasured",
-    "way_of",
 ]

@@ -14,7 +14,7 @@ from costar_cli.inference.draws import is_joint
 from costar_cli.inference.estimates import FLOOR, LEAST_MEMBERS, Estimates, floor_in, held_by
 from costar_cli.inference.floor import HeldOut, units_of
 from costar_cli.inference.outcomes import OutcomeFacts
-from costar_cli.inference.practice import Practice
+from costar_cli.inference.propensity import PropensityModel
 from costar_cli.inference.weights import PlanTable, check_quantiles, log_ratios, weights_of
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
@@ -165,7 +165,7 @@ def calibrate(
     *,
     domain: Domain,
     apart: bool,
-    practice: Practice | None = None,
+    practice: PropensityModel | None = None,
 ) -> Calibration | None:
     """Calibrate a model on factual windows of held-out subjects (spec BAND-2 to 4).
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data import Panel, Queries
-from costar_cli.inference.estimates import LEAST_MEMBERS, Ask, Estimates, asks, floor_of
+from costar_cli.inference.estimates import LEAST_MEMBERS, Estimates, PredictFn, floor_of, predictor
 from costar_cli.methods.base import DrawsOutcomes, FittedModel, PredictsDistribution
 from costar_cli.methods.stack.model import StackModel
 
@@ -24,7 +24,7 @@ def draws(
     n: int = DRAWS,
     seed: int = SEED,
     *,
-    ask: Ask | None = None,
+    ask: PredictFn | None = None,
     floor: float | None = None,
     among: NDArray[np.integer] | None = None,
 ) -> Floats:
@@ -36,7 +36,7 @@ def draws(
     Queries `among` those of further subjects have the chance that they have with all of them.
     """
     floor = floor_of(model) if floor is None else floor
-    asked, ask = replace(queries, outcomes=None, scored=None), ask or asks(panel)
+    asked, ask = replace(queries, outcomes=None, scored=None), ask or predictor(panel)
     if isinstance(model, StackModel):
         return _of_stack(model, panel, asked, n, seed, ask, floor, among)
     if isinstance(model, DrawsOutcomes):
@@ -118,7 +118,7 @@ def _of_stack(
     queries: Queries,
     n: int,
     seed: int,
-    ask: Ask,
+    ask: PredictFn,
     floor: float,
     among: NDArray[np.integer] | None,
 ) -> Floats:

@@ -20,7 +20,7 @@ LEAST_MEMBERS: Final = 3  # of an ensemble; two say next to nothing of how far a
 TINY: Final = 1e-6  # of an sd of source-train: the smallest scale, so that no score is divided by zero
 
 Floats = NDArray[np.float64]
-Ask = Callable[[FittedModel, Queries], NDArray[np.float32]]
+PredictFn = Callable[[FittedModel, Queries], NDArray[np.float32]]
 Held = TypeVar("Held")
 
 
@@ -97,7 +97,7 @@ class Estimates:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Moments:
+class _MeanVariance:
     """What the members of a model predict, the variance around their mean, and what of it is not noise.
 
     `black_HY` is the weight of black boxes in it, 0 to 1, whose variances lack the floor.
@@ -118,7 +118,7 @@ class _Moments:
 class Answers:
     """What a model says of queries, before the floor of the scale of black boxes."""
 
-    moments: _Moments
+    moments: _MeanVariance
     level_QY: Floats
     unit_QY: Floats
     least_Y: Floats
@@ -147,7 +147,7 @@ def estimate(
     queries: Queries,
     facts: OutcomeFacts | None = None,
     *,
-    ask: Ask | None = None,
+    ask: PredictFn | None = None,
     floor: float | None = None,
 ) -> Estimates:
     """Estimate the outcomes of queries with any model, and how uncertain each is.
@@ -164,13 +164,13 @@ def estimate(
 
 
 def answers_of(
-    model: FittedModel, panel: Panel, queries: Queries, facts: OutcomeFacts | None, *, ask: Ask | None = None
+    model: FittedModel, panel: Panel, queries: Queries, facts: OutcomeFacts | None, *, ask: PredictFn | None = None
 ) -> Answers:
     """Ask a model as `estimate` does, and leave the floor open."""
     asked = replace(queries, outcomes=None, scored=None)
     level_QY, facts = levels(panel, asked), facts or facts_of(model)
     unit_QY = facts.error_units(panel, asked, model.scaler) if facts else np.abs(level_QY)
-    found, least_Y = _moments(model, panel, asked, ask or asks(panel)), least_sd(model) ** 2
+    found, least_Y = _moments(model, panel, asked, ask or predictor(panel)), least_sd(model) ** 2
     found = replace(found, members_RQHY=possible(facts, found.members_RQHY))
     return Answers(found, level_QY, unit_QY, least_Y, asked.origin)
 
@@ -180,17 +180,17 @@ def least_sd(model: FittedModel) -> Floats:
     return np.asarray(TINY * model.scaler.outcomes[1], dtype=np.float64)
 
 
-def asks(panel: Panel) -> Ask:
+def predictor(panel: Panel) -> PredictFn:
     """Return what predicts the outcomes of queries about a panel as `rollout` does."""
     return lambda model, queries: model.rollout(panel, queries)
 
 
-def asks_once(panel: Panel) -> Ask:
-    """Return what predicts as `asks` does, but each model once: all its queries are the same."""
-    return once(asks(panel))
+def cached_predictor(panel: Panel) -> PredictFn:
+    """Return what predicts as `predictor` does, but each model once: all its queries are the same."""
+    return once(predictor(panel))
 
 
-def once(ask: Ask) -> Ask:
+def once(ask: PredictFn) -> PredictFn:
     """Return what predicts as `ask` does, but asks each model once: all its queries are the same."""
     told: dict[int, NDArray[np.float32]] = {}
 
@@ -202,7 +202,7 @@ def once(ask: Ask) -> Ask:
     return ask_once
 
 
-def asks_encoded(panel: Panel) -> Ask:
+def encoded_predictor(panel: Panel) -> PredictFn:
     """Return what predicts as `rollout` does, but encodes the panel once for each model or part of one."""
     known: dict[int, Any] = {}
 
@@ -302,7 +302,7 @@ def reading(model: FittedModel, part: str) -> Iterator[None]:
         ) from error
 
 
-def _moments(model: FittedModel, panel: Panel, queries: Queries, ask: Ask) -> _Moments:
+def _moments(model: FittedModel, panel: Panel, queries: Queries, ask: PredictFn) -> _MeanVariance:
     """Return members and variances, those of black boxes without a floor."""
     if isinstance(model, StackModel):
         parts = {name: _moments(model.parts[name], panel, queries, ask) for name in model.answering}
@@ -311,13 +311,13 @@ def _moments(model: FittedModel, panel: Panel, queries: Queries, ask: Ask) -> _M
         said = model.predict_distribution(panel, queries)
         own_QHY, noise_QHY = (np.mean(sd.astype(np.float64) ** 2, axis=0) for sd in (said.sd_parameter, said.sd_noise))
         parameter_QHY = own_QHY + _between(said.mean)
-        return _Moments(said.mean, parameter_QHY + noise_QHY, parameter_QHY, np.zeros(said.mean.shape[2:]))
+        return _MeanVariance(said.mean, parameter_QHY + noise_QHY, parameter_QHY, np.zeros(said.mean.shape[2:]))
     members_RQHY = ask(model, queries)
     variance_QHY = _between(members_RQHY)
-    return _Moments(members_RQHY, variance_QHY, variance_QHY, np.ones(members_RQHY.shape[2:]))
+    return _MeanVariance(members_RQHY, variance_QHY, variance_QHY, np.ones(members_RQHY.shape[2:]))
 
 
-def _mixture(model: StackModel, parts: Mapping[str, _Moments], queries: Queries) -> _Moments:
+def _mixture(model: StackModel, parts: Mapping[str, _MeanVariance], queries: Queries) -> _MeanVariance:
     """Return the moments of a mixture: how far the parts are from their mean counts as not known (spec STACK-7)."""
     members_RQHY = model.combined(queries, lambda name: np.asarray(parts[name].members_RQHY, dtype=np.float32))
     mean_QHY = members_RQHY.mean(axis=0, dtype=np.float64)
@@ -329,7 +329,7 @@ def _mixture(model: StackModel, parts: Mapping[str, _Moments], queries: Queries)
         variance_QHY += weight_HY * (part.variance_QHY + apart_QHY)
         parameter_QHY += weight_HY * (part.parameter_QHY + apart_QHY)
         black_HY += weight_HY * part.black_HY
-    return _Moments(members_RQHY, variance_QHY, parameter_QHY, black_HY)
+    return _MeanVariance(members_RQHY, variance_QHY, parameter_QHY, black_HY)
 
 
 def _between(members_RQHY: NDArray[np.floating]) -> Floats:

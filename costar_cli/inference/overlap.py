@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from costar_cli.data import Dataset, Domain, Panel, PanelSchema, Part, Queries, Scaler
 from costar_cli.data.support import Support
-from costar_cli.inference.practice import Practice, decisions_of
+from costar_cli.inference.propensity import PropensityModel, decisions_of
 from costar_cli.methods.regression.msm import overlap_weights
 
 MOST_DECISIONS: Final = 20_000
@@ -108,7 +108,9 @@ def _cross_fitted(
     expected_MA, given_MA = np.zeros((2, len(queries), len(schema.treatments.all_names)))
     for half_N in (even_N, ~even_N):
         rows_M = half_N[queries.subject]
-        practice = Practice.fit(panel.take(~half_N), schema, scaler) or Practice.fit(panel, schema, scaler)
+        practice = PropensityModel.fit(panel.take(~half_N), schema, scaler) or PropensityModel.fit(
+            panel, schema, scaler
+        )
         if practice is not None and rows_M.any():
             expected_MA[rows_M], given_MA[rows_M] = practice.expected(panel, queries.take(rows_M))
     return expected_MA, given_MA > 0

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from costar_cli.data import Panel, Queries
 from costar_cli.inference.draws import draws
-from costar_cli.inference.estimates import Estimates, asks_encoded, estimate, facts_of, least_sd, possible
-from costar_cli.inference.rollout import DRAWS, SEED, Played, ask, play
-from costar_cli.inference.survival_fit import GoesOn, goes_on
+from costar_cli.inference.estimates import Estimates, encoded_predictor, estimate, facts_of, least_sd, possible
+from costar_cli.inference.rollout import DRAWS, SEED, SimulatedRule, ask, simulate_rule
+from costar_cli.inference.survival_fit import SurvivalForecast, goes_on
 from costar_cli.methods.base import DrawsCourses, FittedModel
-from costar_cli.plans.moments import Moments
+from costar_cli.plans.index_times import IndexTimes
 from costar_cli.plans.plan import AnyPlan, TreatmentPlan
 from costar_cli.plans.rule import Levels, PlanRule
 
@@ -43,9 +43,9 @@ class Resolved:
     """
 
     model: FittedModel
-    moments: Moments
+    moments: IndexTimes
     plans_Q: tuple[TreatmentPlan, ...]
-    played_Q: tuple[tuple[Played, int] | None, ...]
+    played_Q: tuple[tuple[SimulatedRule, int] | None, ...]
     means: dict[int, list[Floats]] = field(default_factory=dict)
 
     @property
@@ -53,7 +53,7 @@ class Resolved:
         """Return the number of steps of the longest plan."""
         return max(map(len, self.plans_Q))
 
-    def undecided(self) -> Iterator[tuple[NDArray[np.intp], Played]]:
+    def undecided(self) -> Iterator[tuple[NDArray[np.intp], SimulatedRule]]:
         """Yield the questions of each rule whose treatments are not known beforehand."""
         every = {id(went[0]): went[0] for went in self.played_Q if went and went[0].how != "fixed"}
         for played in every.values():
@@ -67,7 +67,7 @@ class Resolved:
             found_Q = found_Q.with_rows(at, of)
         return found_Q
 
-    def going_on(self, queries: Queries, found_Q: Estimates) -> GoesOn | None:
+    def going_on(self, queries: Queries, found_Q: Estimates) -> SurvivalForecast | None:
         """Return how likely series are to go on, None where the model knows of no end (spec SURV-4).
 
         `queries` and `found_Q` ask about `plans_Q` and answer that.
@@ -102,7 +102,7 @@ class Resolved:
 def resolve(
     label: str,
     model: FittedModel,
-    moments: Moments,
+    moments: IndexTimes,
     plans_Q: Sequence[AnyPlan],
     *,
     given: Panel | None = None,
@@ -119,13 +119,13 @@ def resolve(
     """
     horizon = max(map(len, plans_Q))
     plans: list[AnyPlan] = list(plans_Q)
-    played_Q: list[tuple[Played, int] | None] = [None] * len(plans)
+    played_Q: list[tuple[SimulatedRule, int] | None] = [None] * len(plans)
     for rule in {id(plan): plan for plan in plans if not isinstance(plan, TreatmentPlan)}.values():
         at = np.array([q for q, plan in enumerate(plans_Q) if plan is rule])
         own = moments.take(at)
         if given is not None and not isinstance(rule, PlanRule):
             own = replace(own, panel=given)
-        went = play(model, own, rule, label=label, horizon=horizon, n=n, seed=seed)
+        went = simulate_rule(model, own, rule, label=label, horizon=horizon, n=n, seed=seed)
         for place, q in enumerate(at.tolist()):
             plans[q], played_Q[q] = went.most_common(place), (went, place)
     fixed = tuple(plan for plan in plans if isinstance(plan, TreatmentPlan))
@@ -133,7 +133,7 @@ def resolve(
 
 
 def estimate_played(
-    model: FittedModel, moments: Moments, played: Played, horizon: int, means: list[Floats] | None = None
+    model: FittedModel, moments: IndexTimes, played: SimulatedRule, horizon: int, means: list[Floats] | None = None
 ) -> Estimates:
     """Return the estimates of a rule's outcomes, a query per moment, padded to a horizon (spec PLAN-6).
 
@@ -168,7 +168,7 @@ def estimate_played(
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Asked:
+class _RolloutBatch:
     """Some courses of rules: whose, `moment_K`, with their shares, `own_K` among all, the first of each moment."""
 
     queries: Queries
@@ -183,7 +183,9 @@ class _Asked:
         return np.asarray(np.add.reduceat(weight_K * values_K, self.first_Q, axis=0))
 
 
-def _asked(model: FittedModel, moments: Moments, kinds: Sequence[Kinds], horizon: int, most: int) -> Iterator[_Asked]:
+def _asked(
+    model: FittedModel, moments: IndexTimes, kinds: Sequence[Kinds], horizon: int, most: int
+) -> Iterator[_RolloutBatch]:
     """Yield questions about the courses of moments, whole moments at a time: `most` courses, but a moment at least."""
     count_Q = np.array([len(of) for of, _ in kinds])
     moment_K = np.repeat(np.arange(len(kinds)), count_Q)
@@ -193,10 +195,10 @@ def _asked(model: FittedModel, moments: Moments, kinds: Sequence[Kinds], horizon
         at_K = moment_K[own_K]
         values_KHA = _lasting(np.concatenate([of for of, _ in kinds[begin:end]]), horizon)
         queries = ask(model, moments.take(at_K), values_KHA)
-        yield _Asked(queries, own_K, at_K, weight_K[own_K], np.flatnonzero(np.diff(at_K, prepend=-1)))
+        yield _RolloutBatch(queries, own_K, at_K, weight_K[own_K], np.flatnonzero(np.diff(at_K, prepend=-1)))
 
 
-def _moved_courses(played: Played, kinds: Sequence[Kinds]) -> Floats | None:
+def _moved_courses(played: SimulatedRule, kinds: Sequence[Kinds]) -> Floats | None:
     """Return how far the draws of each course `[K,H,Y]` are from those of the most common one, None without draws."""
     if played.outcomes_SQHY is None or played.usual_QHY is None:
         return None
@@ -209,7 +211,7 @@ def _moved_courses(played: Played, kinds: Sequence[Kinds]) -> Floats | None:
 
 
 def draw_played(
-    model: FittedModel, moments: Moments, played: Played, horizon: int, *, n: int = DRAWS, seed: int = SEED
+    model: FittedModel, moments: IndexTimes, played: SimulatedRule, horizon: int, *, n: int = DRAWS, seed: int = SEED
 ) -> Floats:
     """Return joint draws `[S,Q,H,Y]` of outcomes under a rule, with the chance of those under plans."""
     panel = moments.panel
@@ -225,7 +227,7 @@ def draw_played(
             panel, moments.subject_Q, moments.origin_Q, lambda h, _: plan_MHA[:, min(h, last)],
             steps=horizon, n=n, seed=seed,
         )  # fmt: skip
-    drawn_SQHY, encoded = np.empty((n, len(moments), horizon, len(model.schema.outcomes))), asks_encoded(panel)
+    drawn_SQHY, encoded = np.empty((n, len(moments), horizon, len(model.schema.outcomes))), encoded_predictor(panel)
     repeated = replace(played, values_SQHA=values_SQHA)
     kinds = [repeated.kinds(q) for q in range(len(moments))]
     for asked in _asked(model, moments, kinds, horizon, MOST_DRAWN // n):
@@ -259,7 +261,7 @@ def _moved(sd_QHY: Floats, rule_QHY: Floats, usual_QHY: Floats) -> Floats:
     return np.asarray(np.sqrt(variance_QHY + share_QHY * more_QHY))
 
 
-def _mixture(found: Estimates, asked: _Asked) -> Estimates:
+def _mixture(found: Estimates, asked: _RolloutBatch) -> Estimates:
     """Return the moments of mixtures of courses; how far these are apart is chance, not ignorance."""
     if len(asked.first_Q) == len(asked.weight_K):
         return found

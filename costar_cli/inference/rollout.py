@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from costar_cli.data import PanelSchema, Queries, TreatmentEncoding, Variable
 from costar_cli.errors import UsageError
-from costar_cli.inference.estimates import asks_encoded
+from costar_cli.inference.estimates import encoded_predictor
 from costar_cli.methods.base import DrawsCourses, FittedModel, PredictsStepwise
 from costar_cli.methods.registry import METHODS
-from costar_cli.plans.moments import Moments
+from costar_cli.plans.index_times import IndexTimes
 from costar_cli.plans.plan import TreatmentPlan
 from costar_cli.plans.rule import PLANNED, STEP, Course, Levels, Rule
 from costar_cli.plans.words import spans
@@ -32,7 +32,7 @@ How = Literal["fixed", "chance", "mean course", "drawn"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Played:
+class SimulatedRule:
     """How a rule went for Q moments, a subject at an origin each, in S draws.
 
     Attributes:
@@ -91,14 +91,14 @@ def _changing(schema: PanelSchema) -> tuple[Variable, ...]:
     return (*schema.outcomes, *schema.covariates)
 
 
-def _before(moments: Moments, encoding: TreatmentEncoding, steps: int) -> Levels:
+def _before(moments: IndexTimes, encoding: TreatmentEncoding, steps: int) -> Levels:
     """Return the levels `[Q,T,names]` at so many steps before the origins, none before a series begins."""
     at_QT = moments.origin_Q[:, None] + np.arange(-steps, 0)
     given = encoding.decode(moments.panel.treatments[moments.subject_Q[:, None], np.maximum(at_QT, 0)])
     return np.where(at_QT[..., None] >= 0, given, 0)
 
 
-def _usual(moments: Moments, encoding: TreatmentEncoding, steps: int) -> Levels:
+def _usual(moments: IndexTimes, encoding: TreatmentEncoding, steps: int) -> Levels:
     """Return the levels `[Q,H,names]` that the data have from the origins on, the last ones where they end.
 
     Where a series has one step alone nothing was given.
@@ -109,7 +109,7 @@ def _usual(moments: Moments, encoding: TreatmentEncoding, steps: int) -> Levels:
     return np.where(last_Q[..., None] >= 0, given, encoding.idle)
 
 
-def _columns(moments: Moments, schema: PanelSchema) -> dict[str, Floats]:
+def _columns(moments: IndexTimes, schema: PanelSchema) -> dict[str, Floats]:
     """Return what is known of the moments `[Q]` by name; covariates that are not drawn stay at the origin's values."""
     known: dict[str, Floats] = {}
     panel, at = moments.panel, (moments.subject_Q, moments.origin_Q)
@@ -134,7 +134,7 @@ def _possible(schema: PanelSchema, drawn_MC: Floats) -> Floats:
 class _Play:
     """Decides what M = S Q courses of a rule are given, step after step, and keeps it."""
 
-    def __init__(self, rule: Rule, moments: Moments, schema: PanelSchema, n: int, seed: int) -> None:
+    def __init__(self, rule: Rule, moments: IndexTimes, schema: PanelSchema, n: int, seed: int) -> None:
         self.rule, self.moments, self.schema, self.n = rule, moments, schema, n
         self.window = rule.window
         self.row_M = np.tile(np.arange(len(moments)), n)
@@ -169,23 +169,23 @@ class _Play:
         self.given_MTA[:, self.window + h] = decided_MA
         return decided_MA
 
-    def played(self, how: How, outcomes_SQHY: Floats | None = None) -> Played:
-        return Played(self.rule, self._by_draw(self.values_MHA), outcomes_SQHY, how)
+    def played(self, how: How, outcomes_SQHY: Floats | None = None) -> SimulatedRule:
+        return SimulatedRule(self.rule, self._by_draw(self.values_MHA), outcomes_SQHY, how)
 
     def _by_draw(self, values: Levels) -> Levels:
         return values.reshape(self.n, len(self.moments), *values.shape[1:])
 
 
-def play(
+def simulate_rule(
     model: FittedModel,
-    moments: Moments,
+    moments: IndexTimes,
     rule: Rule,
     *,
     label: str = "",
     horizon: int | None = None,
     n: int = DRAWS,
     seed: int = SEED,
-) -> Played:
+) -> SimulatedRule:
     """Play a rule on what a model predicts, from moments of a panel (spec PLAN-5).
 
     Args:
@@ -200,11 +200,13 @@ def play(
     Raises:
         UsageError: the rule reads outcomes, and the model predicts no course.
     """
-    how, schema = way_of(rule, model, label), model.schema
+    how, schema = simulation_mode(rule, model, label), model.schema
     if how in ("fixed", "chance"):
         return _blind(rule, moments, schema, n if rule.has_chance else 1, seed)
     if not isinstance(model, DrawsCourses):
-        return follow(rule, moments, schema, _mean_course(model, moments), n=n if rule.has_chance else 1, seed=seed)
+        return simulate_on(
+            rule, moments, schema, _mean_course(model, moments), n=n if rule.has_chance else 1, seed=seed
+        )
     course, last = _Play(rule, moments, schema, n, seed), len(rule) - 1
 
     def decide(h: int, state_MC: Floats) -> NDArray[np.float32]:
@@ -219,7 +221,7 @@ def play(
     return replace(drawn, usual_QHY=usual_SQHY.mean(axis=0), usual_variance_QHY=usual_SQHY.var(axis=0, ddof=1))
 
 
-def way_of(rule: Rule, model: FittedModel, label: str = "") -> How:
+def simulation_mode(rule: Rule, model: FittedModel, label: str = "") -> How:
     """Return on what a rule is played with a model (spec PLAN-5).
 
     Raises:
@@ -234,15 +236,15 @@ def way_of(rule: Rule, model: FittedModel, label: str = "") -> How:
     return "drawn" if isinstance(model, DrawsCourses) else "mean course"
 
 
-def follow(
+def simulate_on(
     rule: Rule,
-    moments: Moments,
+    moments: IndexTimes,
     schema: PanelSchema,
     predict: Predict,
     *,
     n: int = 1,
     seed: int = SEED,
-) -> Played:
+) -> SimulatedRule:
     """Play a rule on courses without spread, of a model's means or of a simulator, each step asked for anew."""
     course = _Play(rule, moments, schema, n, seed)
     y_MY = moments.panel.outcomes[moments.subject_Q, moments.origin_Q][course.row_M].astype(np.float64)
@@ -258,7 +260,7 @@ def follow(
     return course.played("mean course")
 
 
-def _blind(rule: Rule, moments: Moments, schema: PanelSchema, n: int, seed: int) -> Played:
+def _blind(rule: Rule, moments: IndexTimes, schema: PanelSchema, n: int, seed: int) -> SimulatedRule:
     """Play a rule that reads no outcome: what is given is known beforehand, or left to chance alone."""
     course = _Play(rule, moments, schema, n, seed)
     unread_MY = np.full((len(course.row_M), len(schema.outcomes)), np.nan)
@@ -267,9 +269,9 @@ def _blind(rule: Rule, moments: Moments, schema: PanelSchema, n: int, seed: int)
     return course.played("chance" if rule.has_chance else "fixed")
 
 
-def _mean_course(model: FittedModel, moments: Moments) -> Predict:
+def _mean_course(model: FittedModel, moments: IndexTimes) -> Predict:
     """Return what predicts outcomes as the mean over a model's members, whose histories are encoded once."""
-    answer = asks_encoded(moments.panel)
+    answer = encoded_predictor(moments.panel)
 
     def predict(row_M: NDArray[np.integer], values_MHA: Levels) -> Floats:
         members_RMHY = answer(model, ask(model, moments.take(row_M), values_MHA))
@@ -278,7 +280,7 @@ def _mean_course(model: FittedModel, moments: Moments) -> Predict:
     return predict
 
 
-def ask(model: FittedModel, moments: Moments, values_QHA: Levels) -> Queries:
+def ask(model: FittedModel, moments: IndexTimes, values_QHA: Levels) -> Queries:
     """Return questions about moments, each under its own levels."""
     return moments.queries(model.schema.treatments.encode(values_QHA))
 

@@ -14,7 +14,7 @@ from costar_cli.data import Panel, Queries
 from costar_cli.inference.calibration import Calibration
 from costar_cli.inference.conformal import GRID, ROUNDING
 from costar_cli.inference.estimates import Estimates
-from costar_cli.inference.practice import Practice
+from costar_cli.inference.propensity import PropensityModel
 from costar_cli.methods.base import FittedModel
 
 GAMMAS: Final = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0)
@@ -60,7 +60,7 @@ class Confounded:
         queries: Queries,
         estimates: Estimates,
         calibration: Calibration,
-        practice: Practice,
+        practice: PropensityModel,
     ) -> Self:
         """Ask practice about each plan along draws of its course (spec SENS-2)."""
         binary_Y = np.array([outcome.kind == "binary" for outcome in model.schema.outcomes])

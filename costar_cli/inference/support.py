@@ -17,7 +17,7 @@ from costar_cli.inference.calibration import has_spread
 from costar_cli.inference.estimates import Estimates, held_by
 from costar_cli.inference.floor import HeldOut
 from costar_cli.inference.outcomes import OutcomeFacts
-from costar_cli.inference.practice import DoseRecord, Practice, decisions_of
+from costar_cli.inference.propensity import DoseRecord, PropensityModel, decisions_of
 from costar_cli.methods.base import FittedModel, PredictsDistribution
 from costar_cli.methods.stack.model import StackModel
 
@@ -34,7 +34,7 @@ Marks = NDArray[np.int8]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Lights:
+class SupportRatings:
     """The lights of Q queries, 0 to 2 as in `LIGHTS`, and what they rest on.
 
     Attributes:
@@ -106,7 +106,7 @@ class PlanSupport:
         given: what the training subjects of all stages were given; what nobody was given is red.
     """
 
-    practice: Practice
+    practice: PropensityModel
     limits: Limits
     precise: bool
     windows: int
@@ -120,7 +120,7 @@ class PlanSupport:
         """Return whether the model says how far its predictions may be off, of any outcome (spec SUPPORT-5)."""
         return bool(np.isfinite(self.limits.spread_LHY).any())
 
-    def lights(self, panel: Panel, queries: Queries, estimates: Estimates) -> Lights:
+    def lights(self, panel: Panel, queries: Queries, estimates: Estimates) -> SupportRatings:
         """Return the lights of plans."""
         log_QH = self.practice.log_probability(panel, queries, estimates.mean_QHY)
         limits, spread_QHY = self.limits.lasting(queries.horizon), estimates.sd_QHY / estimates.unit_QY[:, None]
@@ -136,7 +136,7 @@ class PlanSupport:
         practice_QH = np.maximum(rarest_QH, course_QH)
         warns_QH = np.where(unseen_QH, RED, np.minimum(practice_QH, 1)) if self.precise else practice_QH
         light_QHY = np.maximum(precision_QHY, warns_QH[..., None])
-        return Lights(precision_QHY, practice_QH, rarest_QH, course_QH, light_QHY, spread_QHY, np.exp(log_QH))
+        return SupportRatings(precision_QHY, practice_QH, rarest_QH, course_QH, light_QHY, spread_QHY, np.exp(log_QH))
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return the arrays that a model's artifact holds."""
@@ -182,7 +182,7 @@ class PlanSupport:
             for i in range(len(model.schema.treatments.doses))
         )
         records = tuple(DoseRecord(edges, float(ends[0]), float(ends[1]), count) for edges, ends, count in of_doses)
-        practice = Practice(model.schema.treatments, model.scaler, knots, intercept, coef, records)
+        practice = PropensityModel(model.schema.treatments, model.scaler, knots, intercept, coef, records)
         practice.check(model.schema)
         horizon, outcomes = model.horizon, len(model.schema.outcomes)
         if spread.shape != (2, horizon, outcomes) or {rarest.shape, course.shape} != {(2, horizon)}:
@@ -211,7 +211,7 @@ def learn_support(
         facts: of the outcomes.
         domain: of all these subjects.
     """
-    practice = Practice.fit(train, model.schema, model.scaler) if held else None
+    practice = PropensityModel.fit(train, model.schema, model.scaler) if held else None
     if held is None or practice is None:
         return None
     windows, estimates = held.windows, held.estimates
@@ -264,7 +264,7 @@ def _beyond(values: Floats, limits_L: Floats) -> Marks:
     return np.asarray((values > limits_L[0]).astype(np.int8) + (values > limits_L[1]))
 
 
-def _reliability(practice: Practice, panel: Panel) -> list[dict[str, Any]]:
+def _reliability(practice: PropensityModel, panel: Panel) -> list[dict[str, Any]]:
     """Return expected and observed shares of treated decisions, in tenths of the expected one (spec SUPPORT-3)."""
     queries = decisions_of(panel, most=MOST_DECISIONS)
     if queries is None:

@@ -18,7 +18,7 @@ from costar_cli.data.visits import elapsed, elapsed_dose
 from costar_cli.inference.at_risk import AtRisk
 from costar_cli.inference.course_errors import MOST_ERRORS, CourseErrors, Transition, least_squares_share
 from costar_cli.inference.outcomes import OutcomeFacts
-from costar_cli.inference.practice import CHUNK, DOSES, KNOTS, Courses, fit_chain, nothing_ahead
+from costar_cli.inference.propensity import CHUNK, DOSES, KNOTS, Courses, fit_chain, nothing_ahead
 from costar_cli.inference.rates import MOST_LOG, ends_in, fit_rates
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.shared.doses import dose_names, dose_table

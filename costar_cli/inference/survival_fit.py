@@ -15,7 +15,7 @@ from costar_cli.data.windows import MOST_WINDOWS
 from costar_cli.inference.at_risk import AtRisk
 from costar_cli.inference.estimates import held_by
 from costar_cli.inference.outcomes import OutcomeFacts
-from costar_cli.inference.practice import nothing_ahead
+from costar_cli.inference.propensity import nothing_ahead
 from costar_cli.inference.rates import expected_ends, loss_of_rates
 from costar_cli.inference.survival import Hazards, log_loss
 from costar_cli.methods.base import FittedModel
@@ -90,7 +90,7 @@ class Survival:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class GoesOn:
+class SurvivalForecast:
     """How likely series are to go on through each step of plans, `[Q,H]`, and to have had each end by then, `[Q,H,E]`.
 
     `events` counts the training subjects that had each terminal end, `tells` says whether hazards do better on held-out
@@ -114,7 +114,7 @@ class GoesOn:
         return {"survival": self.survival_QH} | several
 
 
-def goes_on(model: FittedModel, panel: Panel, queries: Queries, predicted_QHY: Floats) -> GoesOn | None:
+def goes_on(model: FittedModel, panel: Panel, queries: Queries, predicted_QHY: Floats) -> SurvivalForecast | None:
     """Return how likely the series of queries are to go on, None where a model knows of no terminal end."""
     found = survival_of(model)
     terminal = [e for e, end in enumerate(model.schema.ends) if end.terminal]
@@ -124,7 +124,7 @@ def goes_on(model: FittedModel, panel: Panel, queries: Queries, predicted_QHY: F
     names = (model.schema.ends[e].name for e in terminal)
     events, held = {name: found.events.get(name, 0) for name in names}, found.held_out
     tells = not held or float(held[LOSSES[0]]) < float(held[LOSSES[1]])
-    return GoesOn(survival_QH, ended_QHE[..., terminal], events, tells)
+    return SurvivalForecast(survival_QH, ended_QHE[..., terminal], events, tells)
 
 
 def learn_survival(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from costar_cli.inference.conformal import GRID, Binning
 from costar_cli.inference.estimates import Estimates
 from costar_cli.inference.floor import HeldOut
-from costar_cli.inference.practice import Practice
+from costar_cli.inference.propensity import PropensityModel
 
 CLIPPED: Final = 0.99  # quantile above which weights are cut: without, one subject outweighs all others within 6 steps
 LEAST_EFFECTIVE: Final = 30  # subjects that the weights must leave
@@ -71,7 +71,7 @@ def check_quantiles(radius: Floats, cells: tuple[int, ...]) -> None:
         raise ValueError("quantiles are negative, not numbers or not in order")
 
 
-def log_ratios(practice: Practice, held: HeldOut) -> Floats:
+def log_ratios(practice: PropensityModel, held: HeldOut) -> Floats:
     """Return the logarithm of the inverse probability of the treatments of each window up to each step, `[Q,H]`.
 
     The course is the observed one; a model's predictions stand for outcomes that were not.

@@ -17,8 +17,8 @@ from torch import Tensor
 from costar_cli.config.choices import SelectionName
 from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
 from costar_cli.data import Domain, Panel, PanelSchema, Part, Queries, Scaler
-from costar_cli.data.stretches import STRETCH, Stretches, is_long
 from costar_cli.data.tensors import PanelTensors
+from costar_cli.data.truncated import STRETCH, Stretches, is_long
 from costar_cli.files import Artifact
 from costar_cli.methods.registry import METHODS, Adjusts
 from costar_cli.methods.shared.members import Params
@@ -30,6 +30,7 @@ __all__ = [
     "DrawsCourses",
     "EncodesOnce",
     "Estimator",
+    "FinalStage",
     "Fit",
     "FitTask",
     "FitsParts",
@@ -37,7 +38,6 @@ __all__ = [
     "FittedModel",
     "FittedPart",
     "KeepsWithin",
-    "LastStage",
     "PredictiveDistribution",
     "PredictsDistribution",
     "PredictsStepwise",
@@ -387,7 +387,7 @@ class FitsParts(Protocol):
 
 
 @dataclass(frozen=True)
-class LastStage:
+class FinalStage:
     """The stage after which a model is complete, so that complete models can select its weights.
 
     Attributes:
@@ -405,7 +405,7 @@ class LastStage:
 
 
 # A fit yields its stages one after another, is sent the parameters that each kept, `[R,...]`, and returns the result.
-Fit = Generator[Stage | LastStage, Params, Fitted]
+Fit = Generator[Stage | FinalStage, Params, Fitted]
 
 
 class Estimator(Protocol):

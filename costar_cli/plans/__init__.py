@@ -4,7 +4,7 @@ Plans and shifts of what was given are series of treatments; rules decide on the
 them (`costar_cli.inference.play`).
 """
 
-from costar_cli.plans.moments import Moments, Origin, parse_origin, step_of
+from costar_cli.plans.index_times import IndexTimes, Origin, parse_origin, step_of
 from costar_cli.plans.plan import MOST_PAIRS, AnyPlan, PlanRequest, TreatmentPlan
 from costar_cli.plans.read import parse_plans, read_plan_file, read_plans
 from costar_cli.plans.rule import PlanRule, PlanShift, Rule
@@ -12,7 +12,7 @@ from costar_cli.plans.rule import PlanRule, PlanShift, Rule
 __all__ = [
     "MOST_PAIRS",
     "AnyPlan",
-    "Moments",
+    "IndexTimes",
     "Origin",
     "PlanRequest",
     "PlanRule",

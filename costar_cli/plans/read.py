@@ -12,7 +12,7 @@ from costar_cli.data import PanelSchema, TreatmentEncoding, Values
 from costar_cli.data.calendar import Date
 from costar_cli.data.visits import elapsed_dose
 from costar_cli.errors import UsageError
-from costar_cli.plans.moments import Begin, Moments, Origin
+from costar_cli.plans.index_times import Begin, IndexTimes, Origin
 from costar_cli.plans.plan import AnyPlan, PlanRequest, TreatmentPlan
 from costar_cli.plans.read_rules import FORMS, RuleReader
 from costar_cli.plans.steps import FEW
@@ -79,7 +79,7 @@ def parse_plans(
 
         encoding = schema if isinstance(schema, TreatmentEncoding) else schema.treatments
         start = _start(origin, begin)
-        moments = start if isinstance(start, Moments) else None
+        moments = start if isinstance(start, IndexTimes) else None
         return parse_table(data, encoding, horizon=horizon, where=where, moments=moments)
     document = parse_json(data, where=where, fix=SHAPE)
     if isinstance(document, list) or (isinstance(document, JsonObject) and set(document) & set(FORMS)):
@@ -95,7 +95,7 @@ def parse_plans(
     return PlanRequest(plans, said)
 
 
-def _start(origin: Origin | None, begin: Begin | None) -> int | Moments | None:
+def _start(origin: Origin | None, begin: Begin | None) -> int | IndexTimes | None:
     """Return the moments at which plans begin, or the step alone where no more is known."""
     step = origin if isinstance(origin, int) and origin >= 0 else None
     if begin is None or origin == "all":

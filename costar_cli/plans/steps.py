@@ -9,7 +9,7 @@ from costar_cli.data.calendar import Date
 from costar_cli.data.dose import Dose
 from costar_cli.data.findings import counted
 from costar_cli.data.levels import are_doses, as_number, find_level, known_levels
-from costar_cli.plans.moments import KEEPS_DATES, Moments, date_of
+from costar_cli.plans.index_times import KEEPS_DATES, IndexTimes, date_of
 from costar_cli.plans.untrusted import JsonObject, Problems, shown
 
 FEW: Final = 6  # alternatives that fit in one line of a message
@@ -20,14 +20,14 @@ class StepReader:
     """Turns parsed JSON into steps of treatment levels."""
 
     def __init__(
-        self, schema: TreatmentEncoding | PanelSchema, horizon: int, problems: Problems, start: int | Moments | None
+        self, schema: TreatmentEncoding | PanelSchema, horizon: int, problems: Problems, start: int | IndexTimes | None
     ) -> None:
         self.schema = None if isinstance(schema, TreatmentEncoding) else schema
         self.encoding = schema if isinstance(schema, TreatmentEncoding) else schema.treatments
         self.horizon = horizon
         self.problems = problems
-        self.moments = start if isinstance(start, Moments) else None
-        self.start = start.step if isinstance(start, Moments) else start
+        self.moments = start if isinstance(start, IndexTimes) else None
+        self.start = start.step if isinstance(start, IndexTimes) else start
         self.known = _treatments(self.encoding)
 
     def check_keys(self, said: JsonObject, known: tuple[str, ...], where: str) -> None:

@@ -17,7 +17,7 @@ from costar_cli.data.calendar import Date
 from costar_cli.data.dose import Dose
 from costar_cli.data.levels import find_level, known_levels
 from costar_cli.errors import UsageError
-from costar_cli.plans.moments import KEEPS_DATES, Moments
+from costar_cli.plans.index_times import KEEPS_DATES, IndexTimes
 from costar_cli.plans.plan import MOST_PAIRS, PlanRequest, TreatmentPlan
 from costar_cli.plans.steps import read_dose
 from costar_cli.plans.untrusted import Problems, shown
@@ -33,7 +33,7 @@ OFTEN: Final = {  # words of what else these columns are called
 
 
 def parse_table(
-    data: bytes | str, encoding: TreatmentEncoding, *, horizon: int, where: str, moments: Moments | None = None
+    data: bytes | str, encoding: TreatmentEncoding, *, horizon: int, where: str, moments: IndexTimes | None = None
 ) -> PlanRequest:
     """Return the plans of a CSV file; an empty cell is the reference level of its treatment.
 
@@ -87,7 +87,7 @@ def _keys(frame: pl.DataFrame) -> list[str]:
     return [name for name in ("subject", "plan") if name in frame.columns]
 
 
-def _numbers(frame: pl.DataFrame, moments: Moments | None, problems: Problems) -> pl.Series:
+def _numbers(frame: pl.DataFrame, moments: IndexTimes | None, problems: Problems) -> pl.Series:
     """Return the number of each row's step in its plan, 1 at the origin; null for neither a number nor a date.
 
     The dates of a subject that is not among the moments are counted as they come: it is refused, or left out, later.
@@ -128,7 +128,7 @@ def _numbers(frame: pl.DataFrame, moments: Moments | None, problems: Problems) -
     return frame.select(pl.when(is_date).then(pl.Series(counted)).otherwise(number)).to_series()
 
 
-def _places(moments: Moments) -> dict[str, int]:
+def _places(moments: IndexTimes) -> dict[str, int]:
     """Return the moment of each subject by its name."""
     names = moments.panel.names
     return {names[row]: q for q, row in enumerate(moments.subject_Q.tolist())}

@@ -8,7 +8,7 @@ import numpy as np
 from costar_cli.data.calendar import Date
 from costar_cli.data.dose import Dose
 from costar_cli.data.visits import AFTER, AT
-from costar_cli.plans.moments import KEEPS_DATES, Moments
+from costar_cli.plans.index_times import KEEPS_DATES, IndexTimes
 from costar_cli.plans.untrusted import JsonObject, Problems, shown
 
 FORMS: Final = 'write {"after": 14}, {"after": "14 days"} or {"at": "2024-03-01"}'
@@ -19,7 +19,7 @@ _UNITS: Final = {"s": 10**6, "m": 60 * 10**6, "h": 3_600 * 10**6, "d": 86_400 * 
 class VisitReader:
     """Turns `after` and `at` of the steps of one plan into the time until the next visit."""
 
-    def __init__(self, dose: Dose, moments: Moments | None, problems: Problems, where: str) -> None:
+    def __init__(self, dose: Dose, moments: IndexTimes | None, problems: Problems, where: str) -> None:
         self.dose, self.moments, self.problems, self.where = dose, moments, problems, where
         self.passed: float | None = 0.0  # since the origin; None where that is no longer known
 

@@ -23,13 +23,13 @@ from costar_cli.inference import (
     RANGE,
     RED,
     TOO_FEW,
-    Ask,
     Calibration,
     Estimates,
-    GoesOn,
-    Lights,
-    Played,
-    asks_once,
+    PredictFn,
+    SimulatedRule,
+    SupportRatings,
+    SurvivalForecast,
+    cached_predictor,
     calibration_of,
     differences,
     draws,
@@ -42,9 +42,9 @@ from costar_cli.inference import (
     unmeasured,
 )
 from costar_cli.methods.base import FittedModel
-from costar_cli.plans import AnyPlan, Moments, PlanRequest, Rule, TreatmentPlan
+from costar_cli.plans import AnyPlan, IndexTimes, PlanRequest, Rule, TreatmentPlan
 from costar_cli.questions.subjects import Cohort
-from costar_cli.questions.support import PlanLights, lights_in_words
+from costar_cli.questions.support import PlanRatings, ratings_in_words
 from costar_cli.questions.widen import widened
 
 MOST_QUERIES: Final = 8_192  # answered at once: their histories, predictions and lights take some hundred MB
@@ -148,10 +148,10 @@ class ModelAnswers:
     estimates: Estimates
     levels: tuple[float, ...]
     calibration: Calibration | None = None
-    lights: Lights | None = None
+    lights: SupportRatings | None = None
     rules: Mapping[str, Rule] = field(default_factory=dict)
-    played_Q: tuple[tuple[Played, int] | None, ...] = ()
-    goes_on: GoesOn | None = None
+    played_Q: tuple[tuple[SimulatedRule, int] | None, ...] = ()
+    goes_on: SurvivalForecast | None = None
     unmeasured_QHY: NDArray[np.bool_] | None = None
     minus_Q: NDArray[np.int64] | None = None
     apart: Estimates | None = None
@@ -267,12 +267,12 @@ class ModelAnswers:
         return Band(mean_QHY, lower, upper, (kind,) * len(outcomes))
 
     @cached_property
-    def plan_lights(self) -> tuple[PlanLights, ...] | None:
+    def plan_lights(self) -> tuple[PlanRatings, ...] | None:
         """Return the lights of each question in words, with reasons; None where the model does not know."""
-        return lights_in_words(self)
+        return ratings_in_words(self)
 
     @property
-    def played(self) -> tuple[Played | None, ...]:
+    def played(self) -> tuple[SimulatedRule | None, ...]:
         """Return how the rule of each question went, of a single moment."""
         return tuple(went and went[0] for went in self.played_Q)
 
@@ -315,7 +315,7 @@ def answer_cohort(
         moment_Q = np.repeat(np.arange(len(chunk)), [len(plans) for plans in plans_M])
         every_Q = [plan for plans in plans_M for plan in plans]
         moments_Q = chunk.moments(moment_Q)
-        panel, ask = moments_Q.panel, asks_once(moments_Q.panel)
+        panel, ask = moments_Q.panel, cached_predictor(moments_Q.panel)
         asked = resolve(label, model, moments_Q, every_Q, given=chunk.panel, n=rule_draws)
         plans_Q, queries = asked.plans_Q, ask_plans(model, moments_Q, asked.plans_Q)
         common = estimate_plans(label, model, panel, queries, plans_Q, ask=ask)
@@ -386,7 +386,7 @@ def count_questions(cohort: Cohort, request: PlanRequest, shard: Shard = WHOLE, 
     return sum(sum(map(len, plans_M)) for _, plans_M in chunks_of(cohort, request, shard, compared=compared))
 
 
-def ask_plans(model: FittedModel, moments_Q: Moments, plans_Q: Sequence[TreatmentPlan]) -> Queries:
+def ask_plans(model: FittedModel, moments_Q: IndexTimes, plans_Q: Sequence[TreatmentPlan]) -> Queries:
     """Return questions about moments, each under its plan.
 
     Steps beyond a plan's own mean nothing: it is padded with its last step, which no earlier prediction sees.
@@ -405,7 +405,7 @@ def estimate_plans(
     queries: Queries,
     plans: Sequence[TreatmentPlan],
     *,
-    ask: Ask | None = None,
+    ask: PredictFn | None = None,
 ) -> Estimates:
     """Return the estimates of what `ask_plans` asks.
 

@@ -11,7 +11,7 @@ from costar_cli.data import Dataset, Domain, Location
 from costar_cli.data.compatible import other_data, same_data
 from costar_cli.data.findings import counted
 from costar_cli.data.indication import Indication
-from costar_cli.data.registry import noisy_of
+from costar_cli.data.registry import potential_outcomes_of
 from costar_cli.data.schema import step_word
 from costar_cli.data.support import UNCHECKED, Support
 from costar_cli.files.shards import WHOLE, Shard
@@ -27,7 +27,7 @@ from costar_cli.inference import (
     Calibration,
     Reactions,
     resolve,
-    way_of,
+    simulation_mode,
 )
 from costar_cli.methods.base import DrawsCourses, FittedModel
 from costar_cli.methods.registry import METHODS
@@ -35,7 +35,7 @@ from costar_cli.methods.shared.transformed import on_transforms
 from costar_cli.plans import AnyPlan, PlanRequest, TreatmentPlan
 from costar_cli.questions.answers import ModelAnswers, chunks_of
 from costar_cli.questions.report import WhatIfReport
-from costar_cli.questions.request import lacking, possible_plans, unseen_in_plans
+from costar_cli.questions.request import describe_unseen, possible_plans, unseen_in_plans
 from costar_cli.questions.subjects import Cohort
 from costar_cli.reporting import warnings_of
 
@@ -173,7 +173,7 @@ def rule_notes(
     rules = [plan for plan in plans if not isinstance(plan, TreatmentPlan)]
     for rule in rules:
         for label, model in models.items():
-            if (way := way_of(rule, model, label)) != "fixed":
+            if (way := simulation_mode(rule, model, label)) != "fixed":
                 yield f"rule `{rule.name}` was played on {HOW[way].format(n=n, label=label, seed=SEED)}"
                 common = "its most common course of treatment" if answers else "each subject's most common course"
                 took = share.get((label, rule.name))
@@ -188,7 +188,7 @@ def rule_notes(
         if read and held:
             what = f"held at the value at the origin by {' and '.join(held)}: there it is not simulated"
             yield f"rule `{rule.name}` reads {read}, {what}"
-    if truth and rules and noisy_of(dataset.name):
+    if truth and rules and potential_outcomes_of(dataset.name):
         yield "the true rule acts on what would have happened with the subject's own noise; truths are expectations"
 
 
@@ -306,7 +306,7 @@ def _on_unseen(
     """Warn of each treatment of a plan that no training subject was given; where that is unknown, no subject at all."""
     for label, of_plans in unseen_in_plans(models, plans).items():
         for plan, lacks in of_plans.items():
-            for words in lacking(f"plan `{plan}`", lacks, f"training subject of model `{label}`"):
+            for words in describe_unseen(f"plan `{plan}`", lacks, f"training subject of model `{label}`"):
                 yield f"{words}: its effect was not learned"
     unknown = [label for label, model in models.items() if Support.from_meta(model.meta) is None]
     if not unknown or dataset is None:
@@ -314,7 +314,7 @@ def _on_unseen(
     anybody = reduce(or_, (Support.of(panel, dataset.schema) for panel in dataset.panels.values()))
     for plan_ in plans:
         lacks = anybody.unseen_in(plan_.values, dataset.schema.treatments)
-        for words in lacking(f"plan `{plan_.name}`", lacks, "subject"):
+        for words in describe_unseen(f"plan `{plan_.name}`", lacks, "subject"):
             for label in unknown:
                 yield f"{words}: what the training subjects of model `{label}` received is not recorded"
 

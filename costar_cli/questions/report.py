@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from costar_cli.data import PanelSchema, Part, Values
 from costar_cli.data.schema import step_word
 from costar_cli.files.frames import FrameName, frame_name, make_frame
-from costar_cli.inference import NO_LEVEL, SEED, TOO_FEW, Calibration, GoesOn
+from costar_cli.inference import NO_LEVEL, SEED, TOO_FEW, Calibration, SurvivalForecast
 from costar_cli.plans import Rule, TreatmentPlan
 from costar_cli.plans.words import in_words, steps_by_name
 from costar_cli.questions.answers import Band, ModelAnswers, objects
@@ -258,7 +258,7 @@ class WhatIfReport:
             return None
         return {plan.name: lights.like_practice for plan, lights in zip(self.plans, model.plan_lights, strict=True)}
 
-    def _survival(self, goes_on: GoesOn) -> dict[str, dict[str, list[float]]]:
+    def _survival(self, goes_on: SurvivalForecast) -> dict[str, dict[str, list[float]]]:
         """Return, by plan, how likely the series is to go on through each step, and each of several ends."""
         return {
             plan.name: {name: values_QH[i, : len(plan)].tolist() for name, values_QH in goes_on.columns.items()}

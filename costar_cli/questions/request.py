@@ -11,17 +11,17 @@ from costar_cli.data import Dataset, Location, Panel, PanelSchema
 from costar_cli.data.compatible import require_compatible
 from costar_cli.data.findings import shown
 from costar_cli.data.schema import step_word
-from costar_cli.data.support import WITH_OTHERS, Lack, Support, never_together
+from costar_cli.data.support import WITH_OTHERS, Support, UnseenTreatment, never_together
 from costar_cli.methods.base import FittedModel
-from costar_cli.plans import Moments, Origin, PlanRequest, TreatmentPlan, step_of
-from costar_cli.plans.moments import Begin
+from costar_cli.plans import IndexTimes, Origin, PlanRequest, TreatmentPlan, step_of
+from costar_cli.plans.index_times import Begin
 from costar_cli.plans.untrusted import Problems
 from costar_cli.questions.subjects import Cohort, check_table, join_places, names_of, with_plans
 from costar_cli.reporting import Reporter
 
 MOST_COMPARED = 2_000  # plans of one subject, each with a thousand draws for differences
 
-Unseen = dict[str, dict[str, list[Lack]]]
+Unseen = dict[str, dict[str, list[UnseenTreatment]]]
 ReadPlans = Callable[[Begin], PlanRequest]
 """Reads plans, once it is known from which moments they begin."""
 
@@ -81,7 +81,7 @@ def read_request(
     if alone and origin is not None:
         origin = step_of(panel, origin, where=where.origin)
     problems = Problems()
-    request = read(partial(Moments.of, panel, where=where.plans if origin is None else where.origin))
+    request = read(partial(IndexTimes.of, panel, where=where.plans if origin is None else where.origin))
     start: Origin = "last" if request.origin is None else request.origin
     start = start if origin is None else origin
     if alone:
@@ -189,7 +189,7 @@ def unseen_in_plans(models: Mapping[str, FittedModel], plans: Sequence[Treatment
     return found
 
 
-def lacking(plan: str, lacks: Sequence[Lack], who: str) -> Iterator[str]:
+def describe_unseen(plan: str, lacks: Sequence[UnseenTreatment], who: str) -> Iterator[str]:
     """Yield what a plan gives that nobody of `who` was given: not at all, not by itself, not in the same step."""
     if never := [lack.what for lack in lacks if lack.kind == "never"]:
         yield f"{plan} gives {shown(never)}, which no {who} received"
@@ -208,6 +208,6 @@ def refuse_unseen(unseen: Unseen) -> None:
     problems = Problems()
     for label, plans in unseen.items():
         for name, lacks in plans.items():
-            for words in lacking(f"plan {name!r}", lacks, f"training subject of model {label!r}"):
+            for words in describe_unseen(f"plan {name!r}", lacks, f"training subject of model {label!r}"):
                 problems.add(words, fix="omit it, or add --unsupported to extrapolate")
     problems.raise_any("the models have not learned the effects of these plans", where="--plan", fix=problems.fix)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data.visits import elapsed_dose, visit_dates
-from costar_cli.inference import LIGHTS, RANGE, UNMEASURED, Lights
+from costar_cli.inference import LIGHTS, RANGE, UNMEASURED, SupportRatings
 from costar_cli.questions.answers import ModelAnswers, objects
 
 RESERVED: Final = frozenset(
@@ -143,7 +143,9 @@ def _treatments(answers: ModelAnswers) -> NDArray[np.object_]:
     return found
 
 
-def _marks(lights: Lights | None, q: NDArray[np.integer], h: NDArray[np.integer], y: NDArray[np.integer]) -> Columns:
+def _marks(
+    lights: SupportRatings | None, q: NDArray[np.integer], h: NDArray[np.integer], y: NDArray[np.integer]
+) -> Columns:
     if lights is None:
         return {name: objects([None] * len(q)) for name in ("precision", "practice", "support")}
     names = objects([*LIGHTS, None])  # the last, at -1, is `NOT_JUDGED`

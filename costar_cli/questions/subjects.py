@@ -20,7 +20,7 @@ from costar_cli.data import Dataset, Location, Panel, Part
 from costar_cli.data.findings import counted
 from costar_cli.data.panel import join_panels
 from costar_cli.errors import StorageError, UsageError
-from costar_cli.plans import Moments, Origin, PlanRequest
+from costar_cli.plans import IndexTimes, Origin, PlanRequest
 from costar_cli.plans.untrusted import shown
 from costar_cli.reporting import NullReporter, Reporter
 
@@ -79,7 +79,7 @@ class Cohort:
         Raises:
             UsageError: subjects without the origin, named; no subject left; a date where there are none.
         """
-        moments = Moments.of(panel, origin, where=where)
+        moments = IndexTimes.of(panel, origin, where=where)
         outside_N = moments.outside_Q
         if outside_N.any():
             short = [f"{names[i]} ({moments.series_of(i)})" for i in np.flatnonzero(outside_N).tolist()]
@@ -110,9 +110,9 @@ class Cohort:
         """Return the panel up to the last origin: all that models are shown, where shifts read what follows."""
         return self.panel.until(int(self.origin_M.max()) + 1)
 
-    def moments(self, moment_Q: NDArray[np.integer]) -> Moments:
+    def moments(self, moment_Q: NDArray[np.integer]) -> IndexTimes:
         """Return the moments of questions, of the panel that models are shown."""
-        return Moments(self.known(), self.subject_M[moment_Q], self.origin_M[moment_Q])
+        return IndexTimes(self.known(), self.subject_M[moment_Q], self.origin_M[moment_Q])
 
 
 def choose_subjects(

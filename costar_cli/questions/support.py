@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from costar_cli.data import Domain, PanelSchema
 from costar_cli.data.schema import step_word, steps_axis
-from costar_cli.data.support import WITH_OTHERS, Lack, Support
-from costar_cli.inference import LIGHTS, NOT_JUDGED, Estimates, Lights, support_of
+from costar_cli.data.support import WITH_OTHERS, Support, UnseenTreatment
+from costar_cli.inference import LIGHTS, NOT_JUDGED, Estimates, SupportRatings, support_of
 from costar_cli.plans import TreatmentPlan
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MOST_ODDS: Final = 1e6  # beyond 1 in so many the regressions of practice tell n
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class PlanLights:
+class PlanRatings:
     """The lights of one plan: by step and outcome, `precision` and `support` `[steps][Y]`, and by step, `practice`.
 
     Precision that is not judged is None. `reasons [steps][Y]` say in words what makes a light amber or red; empty where
@@ -58,7 +58,7 @@ class PlanLights:
         return tuple(max(step, key=LIGHTS.index) for step in self.support)
 
 
-def lights_in_words(answers: "ModelAnswers") -> tuple[PlanLights, ...] | None:
+def ratings_in_words(answers: "ModelAnswers") -> tuple[PlanRatings, ...] | None:
     """Return the lights of each question with their reasons; None where the model has no support to judge by."""
     support = support_of(answers.model)
     if support is None or answers.lights is None:
@@ -67,7 +67,7 @@ def lights_in_words(answers: "ModelAnswers") -> tuple[PlanLights, ...] | None:
     for q, (moment, plan) in enumerate(zip(answers.moment_Q.tolist(), answers.plans_Q, strict=True)):
         subject, origin = int(cohort.subject_M[moment]), int(cohort.origin_M[moment])
         before = (encoding.decode(cohort.panel.treatments[subject, :origin]) != 0).any(axis=0)
-        told = _Told(
+        told = _Reasons(
             answers.schema, cohort.panel.names[subject], before, answers.lights, answers.estimates, support.domain,
             support.given, answers.unmeasured_QHY,
         )  # fmt: skip
@@ -76,7 +76,7 @@ def lights_in_words(answers: "ModelAnswers") -> tuple[PlanLights, ...] | None:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Told:
+class _Reasons:
     """Puts the lights of plans for one subject into words.
 
     `before [names]` says which treatments it ever received, `domain` whose practice the lights are about, `given` what
@@ -86,17 +86,17 @@ class _Told:
     schema: PanelSchema
     subject: str
     before: NDArray[np.bool_]
-    lights: Lights
+    lights: SupportRatings
     found: Estimates
     domain: Domain | None = None
     given: Support | None = None
     unmeasured_QHY: NDArray[np.bool_] | None = None
 
-    def plan(self, number: int, plan: TreatmentPlan) -> PlanLights:
+    def plan(self, number: int, plan: TreatmentPlan) -> PlanRatings:
         """Return the lights of a plan, by its number among the questions."""
         steps, outcomes = len(plan), len(self.schema.outcomes)
         lights = self.lights
-        return PlanLights(
+        return PlanRatings(
             precision=tuple(
                 tuple(None if mark == NOT_JUDGED else LIGHTS[mark] for mark in row)
                 for row in lights.precision_QHY[number, :steps]
@@ -153,7 +153,7 @@ class _Told:
         )
 
 
-def _lacking(lack: Lack) -> str:
+def _lacking(lack: UnseenTreatment) -> str:
     how = " without other treatments" if lack.kind in WITH_OTHERS else " together" if lack.kind == "apart" else ""
     return f"{lack.what}{how}"
 

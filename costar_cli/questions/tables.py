@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from costar_cli.data.schema import step_axis, step_word
-from costar_cli.inference import LIGHTS, RANGE, GoesOn
+from costar_cli.inference import LIGHTS, RANGE, SurvivalForecast
 from costar_cli.questions.answers import ModelAnswers
 from costar_cli.questions.report import WhatIfReport
 
@@ -82,7 +82,7 @@ def survival_table(report: WhatIfReport, model: ModelAnswers) -> tuple[list[str]
     return [step_axis(report.schema.step), *(plan.name for plan in report.plans)], lines
 
 
-def _survival_text(found: GoesOn, plan: int, h: int) -> str:
+def _survival_text(found: SurvivalForecast, plan: int, h: int) -> str:
     several = zip(found.names, found.ended_QHE[plan, h], strict=True) if len(found.names) > 1 else ()
     ends = ", ".join(f"{name} {100 * share:.1f} %" for name, share in several)
     return f"{100 * found.survival_QH[plan, h]:.1f} %" + (f" ({ends})" if ends else "")

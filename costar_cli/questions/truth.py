@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from costar_cli.data import Dataset, Location, Part, Values
 from costar_cli.data.base import Answer
-from costar_cli.data.registry import noisy_of, truth_of
+from costar_cli.data.registry import potential_outcomes_of, truth_of
 from costar_cli.errors import UsageError
-from costar_cli.inference import DRAWS, follow
-from costar_cli.plans import Moments, Rule
+from costar_cli.inference import DRAWS, simulate_on
+from costar_cli.plans import IndexTimes, Rule
 from costar_cli.questions.answers import ModelAnswers, objects
 
 Floats = NDArray[np.float64]
@@ -26,7 +26,7 @@ def true_answers(dataset: Dataset, answers: ModelAnswers) -> Floats:
     part_N = objects([str(place.part) for place in cohort.places])
     row_N = np.array([place.row for place in cohort.places])
     subject_Q, origin_Q = cohort.subject_M[answers.moment_Q], cohort.origin_M[answers.moment_Q]
-    moments_Q = Moments(cohort.panel, subject_Q, origin_Q)
+    moments_Q = IndexTimes(cohort.panel, subject_Q, origin_Q)
     rule_Q = np.array([answers.rules.get(plan.name) for plan in answers.plans_Q], dtype=object)
     for part in dict.fromkeys(place.part for place in cohort.places):
         answer, there_Q = truth_known(dataset, part), part_N[subject_Q] == str(part)
@@ -46,7 +46,7 @@ def true_answers(dataset: Dataset, answers: ModelAnswers) -> Floats:
 
 def true_of_rule(
     dataset: Dataset,
-    moments: Moments,
+    moments: IndexTimes,
     places_N: Sequence[Location],
     rule: Rule,
 ) -> Floats:
@@ -61,7 +61,7 @@ def true_of_rule(
     panel, subject_Q, origin_Q = moments.panel, moments.subject_Q, moments.origin_Q
     part, width = places_N[int(subject_Q[0])].part, len(dataset.schema.outcomes)
     answer = truth_known(dataset, part)
-    happened, row_N = noisy_of(dataset.name) or answer, np.array([place.row for place in places_N])
+    happened, row_N = potential_outcomes_of(dataset.name) or answer, np.array([place.row for place in places_N])
 
     def ask(by: Answer, moment_M: NDArray[np.integer], values_MHA: Values) -> Floats:
         found = by(dataset, part, row_N[subject_Q[moment_M]], origin_Q[moment_M], values_MHA)
@@ -81,7 +81,7 @@ def true_of_rule(
         return ask(happened, moment_M, values_MHA)[:, -1]
 
     n = DRAWS if rule.has_chance else 1
-    went = follow(rule, moments, dataset.schema, last_of, n=n)
+    went = simulate_on(rule, moments, dataset.schema, last_of, n=n)
     truth = []
     for q in range(len(subject_Q)):
         kinds_KHA, place_S = went.kinds(q)

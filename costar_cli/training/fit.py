@@ -17,7 +17,7 @@ from costar_cli.data.transforms import OutcomeTransforms
 from costar_cli.errors import Termination, UsageError
 from costar_cli.files import Artifact
 from costar_cli.files.lineage import Making
-from costar_cli.methods.base import FitTask, Fitted, FittedModel, FittedPart, LastStage, Stage
+from costar_cli.methods.base import FinalStage, FitTask, Fitted, FittedModel, FittedPart, Stage
 from costar_cli.methods.registry import METHODS, Method
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.outcome_forms import choose_forms
@@ -29,7 +29,7 @@ from costar_cli.training.identity import RunIdentity
 from costar_cli.training.log import TrainingLog, no_log
 from costar_cli.training.loop import Selection, TrainedMembers, tell_of_epochs, train_members
 from costar_cli.training.runtime import Runtime
-from costar_cli.training.selection import Judge, Validation, ValidationWindows
+from costar_cli.training.selection import CalibratedModel, Validation, ValidationWindows
 
 __all__ = ["FitRun", "Selected"]
 
@@ -196,8 +196,8 @@ class FitRun:
         made = model_arrays(fitted.params, self.task.scaler) | fitted.arrays
         return made if transforms is None else made | transforms.to_arrays()
 
-    def _train(self, step: Stage | LastStage) -> TrainedMembers:
-        stage, judge = (step.stage, self._judge(step)) if isinstance(step, LastStage) else (step, None)
+    def _train(self, step: Stage | FinalStage) -> TrainedMembers:
+        stage, judge = (step.stage, self._judge(step)) if isinstance(step, FinalStage) else (step, None)
         index = self.first_stage + self.begun
         self.begun += 1
         tell_of_epochs(stage, self.set_aside, self.reporter)
@@ -217,7 +217,7 @@ class FitRun:
         self.stages.append({"name": stage.name, **trained.meta})
         return trained
 
-    def _judge(self, last: LastStage) -> Judge | None:
+    def _judge(self, last: FinalStage) -> CalibratedModel | None:
         """Return what scores complete models while their last stage is trained; None for its own loss."""
         self.select_on = last.select_on or self.task.config.select_on
         windows = self._judging()

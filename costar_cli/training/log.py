@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 from costar_cli.errors import MismatchError, StorageError, UsageError, storing
 from costar_cli.methods.base import Stage
-from costar_cli.methods.shared.stage import Pace
+from costar_cli.methods.shared.stage import EpochSchedule
 from costar_cli.training.group import MemberRecord
 from costar_cli.training.optimiser import learning_rate
 
@@ -171,7 +171,7 @@ class TrainingLog:
     def _add(
         self, part: str, stage: Stage, members: Sequence[int], records: Sequence[MemberRecord], seconds: float | None
     ) -> None:
-        pace = Pace.of(stage.config, stage.n_train, drop_last=stage.drop_last)
+        pace = EpochSchedule.of(stage.config, stage.n_train, drop_last=stage.drop_last)
         name = f"{part}{stage.name}"
         latest = max(len(record.train_loss) for record in records)
         for member, record in zip(members, records, strict=True):

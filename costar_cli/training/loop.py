@@ -14,7 +14,7 @@ from costar_cli.errors import TrainingError
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.members import Params
-from costar_cli.methods.shared.stage import Pace
+from costar_cli.methods.shared.stage import EpochSchedule
 from costar_cli.reporting import Reporter, Task
 from costar_cli.training.checkpoint import Checkpoint, FinishedGroup, Interrupt
 from costar_cli.training.divided import Divided, own_groups
@@ -22,7 +22,7 @@ from costar_cli.training.graphs import CudaRecorder, ReplayedSteps
 from costar_cli.training.group import GroupState
 from costar_cli.training.log import EpochLog, no_log
 from costar_cli.training.runtime import Runtime
-from costar_cli.training.selection import Judge
+from costar_cli.training.selection import CalibratedModel
 from costar_cli.training.step import pace_of, stream_of, training_step
 
 __all__ = ["EndedBy", "Selection", "TrainedMembers", "tell_of_epochs", "train_members"]
@@ -38,7 +38,7 @@ class Selection:
     With `from_start` the weights that members start from are a candidate, too.
     """
 
-    judge: Judge | None = None
+    judge: CalibratedModel | None = None
     from_start: bool = False
 
 
@@ -135,7 +135,7 @@ def _groups(members: int, size: int, finished: list[FinishedGroup], pending: lis
     return [*pending, *(rest[k * len(rest) // count : (k + 1) * len(rest) // count] for k in range(count))]
 
 
-def _assembled(finished: list[FinishedGroup], pace: Pace) -> TrainedMembers:
+def _assembled(finished: list[FinishedGroup], pace: EpochSchedule) -> TrainedMembers:
     """Return all members in order, whatever the groups in which they were trained."""
     order = torch.tensor([member for group in finished for member in group.members]).argsort()
     params = {name: torch.cat([group.kept[name] for group in finished])[order] for name in finished[0].kept}
@@ -208,7 +208,7 @@ class _Passes:
         return self._orders_RN[:, batch * size : (batch + 1) * size]
 
 
-def score_start(stage: Stage, state: GroupState, runtime: Runtime, judge: Judge | None) -> None:
+def score_start(stage: Stage, state: GroupState, runtime: Runtime, judge: CalibratedModel | None) -> None:
     """Make the weights that members start from a candidate: they are kept until an epoch is better."""
     with torch.no_grad():
         weights_R = stage.weights(state.learned, state.state)
@@ -220,7 +220,7 @@ def score_start(stage: Stage, state: GroupState, runtime: Runtime, judge: Judge 
         record.start_score = score
 
 
-def finish_epoch(stage: Stage, state: GroupState, runtime: Runtime, judge: Judge | None = None) -> None:
+def finish_epoch(stage: Stage, state: GroupState, runtime: Runtime, judge: CalibratedModel | None = None) -> None:
     """Validate, record, keep weights, and begin the next epoch."""
     train_R = (state.loss_sum_R / state.step).tolist()
     validation_R = processes.first_says(validate(stage, state, runtime))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from costar_cli.config.models import OptimiserConfig, TrainingConfig
 from costar_cli.methods.shared.members import Params
-from costar_cli.methods.shared.stage import Pace
+from costar_cli.methods.shared.stage import EpochSchedule
 from costar_cli.methods.shared.structured import LOGITS
 
 __all__ = ["Adam", "Moments", "averaging_share", "decay", "learning_rate", "update_averages"]
@@ -88,7 +88,7 @@ def decay(params_R: Params, optimiser: OptimiserConfig, rate: float | Tensor) ->
         torch._foreach_mul_(shrinking, 1 - rate * optimiser.weight_decay)
 
 
-def learning_rate(config: TrainingConfig, pace: Pace, step: int) -> float:
+def learning_rate(config: TrainingConfig, pace: EpochSchedule, step: int) -> float:
     """Return the learning rate of a step, counted from the stage's first (spec NET-19)."""
     rate, optimiser = config.learning_rate, config.optimiser
     if step < optimiser.warmup:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from costar_cli.errors import TrainingError
 from costar_cli.methods.base import Stage
-from costar_cli.methods.shared.stage import Pace
+from costar_cli.methods.shared.stage import EpochSchedule
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.training.group import GroupState
 from costar_cli.training.optimiser import averaging_share, decay, learning_rate, update_averages
@@ -52,9 +52,9 @@ class Rates(NamedTuple):
         return cls(learning_rate(stage.config, pace, step), averaging_share(stage.config.optimiser, step))
 
 
-def pace_of(stage: Stage) -> Pace:
+def pace_of(stage: Stage) -> EpochSchedule:
     """Return how the steps of a stage are divided."""
-    return Pace.of(stage.config, stage.n_train, drop_last=stage.drop_last)
+    return EpochSchedule.of(stage.config, stage.n_train, drop_last=stage.drop_last)
 
 
 def stream_of(stage: Stage, purpose: str, member: int, epoch: int, step: int) -> Stream:

@@ -17,10 +17,10 @@ from costar_cli.data.findings import shown
 from costar_cli.data.indication import META as INDICATION
 from costar_cli.data.indication import indications, suspects
 from costar_cli.data.panel import join_panels
-from costar_cli.data.stretches import STRETCH, Stretches, is_long
 from costar_cli.data.support import UNCHECKED, Support, never_together
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.data.transforms import OutcomeTransforms
+from costar_cli.data.truncated import STRETCH, Stretches, is_long
 from costar_cli.errors import MismatchError, TrainingError
 from costar_cli.inference import (
     LEAST_MEMBERS,

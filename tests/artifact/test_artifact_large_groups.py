@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from costar_cli.errors import ArtifactError
-from costar_cli.files import read_artifact, read_header, trial
-from costar_cli.files.trial import UNSAFE
+from costar_cli.files import read_artifact, read_header, sandbox
+from costar_cli.files.sandbox import UNSAFE
 from tests.artifact.crafting import reseal, tamper, write
 from tests.campaigns.hdf5_blocks import blocks_of, repaired
 
@@ -56,8 +56,8 @@ def test_files_with_large_groups_stay_readable(tmp_path):
 def test_large_files_are_not_looked_through_but_read_elsewhere_first(tmp_path, monkeypatch):
     write(tmp_path / "a.h5", MANY)
     change(large_group(tmp_path / "b.h5"), "BTHD", 9, 255)
-    monkeypatch.setattr(trial, "LOOKED_THROUGH", 0)
-    monkeypatch.setattr(trial, "_holds_any", None)
+    monkeypatch.setattr(sandbox, "LOOKED_THROUGH", 0)
+    monkeypatch.setattr(sandbox, "_holds_any", None)
     assert set(read_artifact(tmp_path / "a.h5").arrays) == set(MANY)
     with pytest.raises(ArtifactError, match="damaged"):
         read_header(tmp_path / "b.h5")

@@ -10,7 +10,7 @@ from costar_cli.data import Part
 from costar_cli.data.support import Support
 from costar_cli.errors import UsageError
 from costar_cli.files.shards import Shard
-from costar_cli.inference import NOT_JUDGED, Lights
+from costar_cli.inference import NOT_JUDGED, SupportRatings
 from costar_cli.plans import PlanRequest, parse_plans
 from costar_cli.questions import (
     Band,
@@ -62,7 +62,9 @@ def test_precision_that_is_not_judged_has_no_light():
     [answers] = answer_cohort("costar", LinearModel(TUMOR), whole(), request_of(PLANS))
     green_QHY = np.zeros(answers.estimates.mean_QHY.shape, dtype=np.int8)
     green_QH = green_QHY[..., 0]
-    lights = Lights(green_QHY + NOT_JUDGED, green_QH, green_QH, green_QH, green_QHY, green_QHY * 1.0, green_QH * 1.0)
+    lights = SupportRatings(
+        green_QHY + NOT_JUDGED, green_QH, green_QH, green_QH, green_QHY, green_QHY * 1.0, green_QH * 1.0
+    )
     rows = tidy_columns(replace(answers, lights=lights))
     assert [set(rows[name]) for name in ("precision", "practice", "support")] == [{None}, {"green"}, {"green"}]
 

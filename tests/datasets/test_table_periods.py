@@ -20,7 +20,7 @@ from costar_cli.data.table.new_subjects import ingest_new
 from costar_cli.data.table.preprocessing import Preprocessing
 from costar_cli.data.table.schema_file import parse_schema, read_schema
 from costar_cli.errors import ArtifactError, UsageError
-from costar_cli.plans import Moments, parse_origin, parse_plans, step_of
+from costar_cli.plans import IndexTimes, parse_origin, parse_plans, step_of
 from costar_cli.reporting import NullReporter
 from tests.datasets.table_worlds import ingest, make_schema, of, problems, save, ward
 
@@ -146,14 +146,14 @@ def test_periods_are_origins_and_steps_of_plans(kind: str, tmp_path: Path):
     one = panel.take([row])
     for asked in (names[3], *([int(names[3])] if names[3].isdigit() else [])):
         assert step_of(one, parse_origin(asked)) == 3
-        assert Moments.of(panel, parse_origin(asked)).origin_Q.tolist() == [3] * panel.n_subjects
+        assert IndexTimes.of(panel, parse_origin(asked)).origin_Q.tolist() == [3] * panel.n_subjects
     with pytest.raises(UsageError, match="outside the series"):
         step_of(one, parse_origin(KINDS[kind][1](KINDS[kind][0](40))))
     until: object = int(names[5]) if names[5].isdigit() else names[5]
     drug = '{"drug": "low"}'
     written = f'"{until}"' if isinstance(until, str) else until
     document = f'{{"plans": {{"a": {{"repeat": {drug}, "until": {written}}}}}}}'
-    start = Moments.of(one, 3)
+    start = IndexTimes.of(one, 3)
     plans = parse_plans(document, data.schema, horizon=4, where="x", origin=3, begin=lambda _: start)
     assert len(plans.fixed[0]) == 2
     document = f'{{"plans": {{"a": {{"at": {{"{names[4]}": {drug}}}}}}}}}'
@@ -168,7 +168,7 @@ def test_numbers_stay_steps_where_times_are_no_numbers(tmp_path: Path):
     frame, _ = of_periods("2019Q3")
     panel, row = of(ingest(frame, schema_of("2019Q3"), folder=tmp_path), "p01")
     assert step_of(panel.take([row]), 2) == 2
-    assert Moments.of(panel, 2019).outside_Q.all()
+    assert IndexTimes.of(panel, 2019).outside_Q.all()
 
 
 def test_years_that_are_numbers_are_origins_where_the_step_is_a_year(tmp_path: Path):

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from costar_cli.plans import Moments, parse_plans
+from costar_cli.plans import IndexTimes, parse_plans
 from tests.cli.cli_world import REPOSITORY
 from tests.plans.test_dates import PANEL
 from tests.whatif.whatif_worlds import RETAIL, TUMOR
@@ -19,7 +19,7 @@ def test_a_file_of_plans_on_the_page_is_understood(kind: str, text: str):
     schema, where = TUMOR, f"plans.{kind}"
     if "price_change" in text:
         schema, text = RETAIL, '{"plans": ' + text.replace("price_change", "price_class") + "}"
-    dated = {"begin": partial(Moments.of, PANEL)} if "2024" in text else {}
+    dated = {"begin": partial(IndexTimes.of, PANEL)} if "2024" in text else {}
     request = parse_plans(text, schema, horizon=6, where=where, **dated)
     assert request.horizon <= 6
     assert len(request.plans) + len(request.by_subject)

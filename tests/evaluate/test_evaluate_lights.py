@@ -10,7 +10,7 @@ from costar_cli.data.linear.settings import LinearGaussianConfig
 from costar_cli.data.linear.simulate import simulate_linear
 from costar_cli.evaluation import Candidate, EvaluationReport, read_evaluation, run_evaluation, write_evaluation
 from costar_cli.evaluation.lights import LightSums
-from costar_cli.inference import Lights, calibration_of, facts_of
+from costar_cli.inference import SupportRatings, calibration_of, facts_of
 from costar_cli.reporting import NullReporter
 from costar_cli.reporting.output import Output
 from tests.fits import fit_method, model_of
@@ -31,12 +31,12 @@ def report(data: Dataset) -> EvaluationReport:
 def test_sums_give_shares_errors_coverage_and_what_is_left_without_red():
     light = np.array([0, 0, 1, 2], dtype=np.int8).reshape(4, 1, 1)
     flat, nothing = light[..., 0], np.zeros((4, 1))
-    lights = Lights(light * 0, flat, flat, flat, light, nothing[..., None], nothing)
+    lights = SupportRatings(light * 0, flat, flat, flat, light, nothing[..., None], nothing)
     squares, covered = np.array([1.0, 9.0, 16.0, 100.0]), np.array([True, False, True, False])
     counts = np.array([True, True, True, True])
     sums = LightSums(horizon=1)
     for rows in (slice(0, 1), slice(1, 4)):
-        part = Lights(*(getattr(lights, name)[rows] for name in Lights.__slots__))
+        part = SupportRatings(*(getattr(lights, name)[rows] for name in SupportRatings.__slots__))
         sums.add(np.arange(4)[rows], part, *(values[rows].reshape(-1, 1, 1) for values in (squares, covered, counts)))
     found = sums.summary(2.0)
     assert found["precision"].share == {"green": 1.0, "amber": 0.0, "red": 0.0}
@@ -51,7 +51,7 @@ def test_sums_give_shares_errors_coverage_and_what_is_left_without_red():
 
 def test_answers_that_are_not_scored_count_nowhere():
     by_outcome, by_step = np.zeros((2, 1, 1), np.int8), np.zeros((2, 1), np.int8)
-    lights = Lights(by_outcome, by_step, by_step, by_step, by_outcome, by_outcome + 0.0, by_step + 0.0)
+    lights = SupportRatings(by_outcome, by_step, by_step, by_step, by_outcome, by_outcome + 0.0, by_step + 0.0)
     sums = LightSums(horizon=1)
     counts = np.array([True, False]).reshape(2, 1, 1)
     sums.add(np.arange(2), lights, np.array([4.0, np.nan]).reshape(2, 1, 1), counts, counts)
@@ -63,7 +63,7 @@ def test_a_subject_that_is_asked_about_often_counts_once():
     """Nine answers about one subject, red and wrong, and one about another: each is half of what is told."""
     red = np.array([2] * 9 + [0], dtype=np.int8).reshape(10, 1, 1)
     flat, nothing = red[..., 0], np.zeros((10, 1))
-    lights = Lights(red, flat, flat, flat, red, nothing[..., None], nothing)
+    lights = SupportRatings(red, flat, flat, flat, red, nothing[..., None], nothing)
     sums = LightSums(horizon=1)
     sums.add(np.array([0] * 9 + [1]), lights, red * 2.0, red == 0, np.ones(red.shape, dtype=bool))
     found = sums.summary(1.0)["support"]
@@ -77,7 +77,7 @@ def test_sets_that_serve_other_steps_add_up_and_steps_weigh_the_same():
     for square, count in zip(squares, ([True], [False, True]), strict=True):
         shape = 1, len(square), 1
         green, flat = np.zeros(shape, dtype=np.int8), np.zeros(shape[:2], dtype=np.int8)
-        lights = Lights(green, flat, flat, flat, green, green + 0.0, flat + 0.0)
+        lights = SupportRatings(green, flat, flat, flat, green, green + 0.0, flat + 0.0)
         counts = np.reshape(count, shape)
         sums.add(np.zeros(1, dtype=np.int64), lights, square.reshape(shape), counts, counts)
     found = sums.summary(1.0)["support"]

@@ -17,7 +17,7 @@ from costar_cli.methods.costar.decoding import DecoderShape
 from costar_cli.methods.costar.inputs import EncoderInputs
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.supervised import HEAD, SupervisedStage
-from costar_cli.methods.shared.covariate_law import Reach, reach_of
+from costar_cli.methods.shared.covariate_transition import Reach, reach_of
 from costar_cli.methods.shared.members import Params, stack_members, submodule
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale, choose_forms
 from costar_cli.settings.resolve import resolve

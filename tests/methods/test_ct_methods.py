@@ -10,7 +10,7 @@ from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Dataset
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods import METHODS
-from costar_cli.methods.base import LastStage
+from costar_cli.methods.base import FinalStage
 from costar_cli.methods.transformers.model import TransformerModel
 from costar_cli.methods.transformers.settings import CtConfig, EdctConfig
 from tests.fits import KilledError, die_at_step, fit_method
@@ -63,7 +63,7 @@ def test_few_shot_starts_from_the_weights_of_the_source(name, dataset, models):
         type(world)(**{**world.__dict__, "start": start, "domain": "target", "dtype": torch.float32})
     )
     first = next(fitting)
-    stage = first.stage if isinstance(first, LastStage) else first
+    stage = first.stage if isinstance(first, FinalStage) else first
     assert stage.name.endswith(" on target")
     prefix = "encoder." if name.startswith("edct") else ""
     for member in range(2):
@@ -72,7 +72,7 @@ def test_few_shot_starts_from_the_weights_of_the_source(name, dataset, models):
         assert all(torch.equal(v, params[k.removeprefix("mean.")]) for k, v in state.items() if k.startswith("mean."))
     if prefix:
         decoder = fitting.send({k.removeprefix(prefix): v for k, v in start.params.items() if k.startswith(prefix)})
-        assert isinstance(decoder, LastStage)
+        assert isinstance(decoder, FinalStage)
         params, _ = decoder.stage.initial(1)
         assert all(torch.equal(value, start.params["decoder." + key][1]) for key, value in params.items())
 

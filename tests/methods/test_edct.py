@@ -7,7 +7,7 @@ import torch
 from costar_cli.data import Dataset
 from costar_cli.errors import DataError
 from costar_cli.methods import METHODS
-from costar_cli.methods.base import LastStage
+from costar_cli.methods.base import FinalStage
 from costar_cli.methods.shared.members import member_module, submodule
 from costar_cli.methods.transformers.edct import DecoderStage, EdctModel
 from costar_cli.methods.transformers.edct_network import EdctDecoder, EdctEncoder
@@ -117,7 +117,7 @@ def decoder_stage(dataset) -> DecoderStage:
     encoder = next(fitting)
     members = [encoder.initial(r)[0] for r in range(2)]
     last = fitting.send({n: torch.stack([m[n].double() for m in members]) for n in members[0]})
-    assert isinstance(last, LastStage)
+    assert isinstance(last, FinalStage)
     return last.stage
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from costar_cli.data import Dataset, Panel, Queries
 from costar_cli.data.queries import rolling_origin
-from costar_cli.data.stretches import STRETCH
+from costar_cli.data.truncated import STRETCH
 from costar_cli.methods.base import EncodesOnce, FittedModel
 from costar_cli.methods.costar import pretraining
 from tests.methods.invariant_worlds import as_model, fit, world

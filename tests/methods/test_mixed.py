@@ -11,7 +11,7 @@ from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.methods.base import PredictsDistribution
 from costar_cli.methods.mixed import likelihood
-from costar_cli.methods.mixed.law import Basis, Design, GrowthLaw, Series, carried
+from costar_cli.methods.mixed.law import Basis, Design, GrowthTransition, Series, carried
 from costar_cli.methods.mixed.likelihood import log_likelihood, maximise, start_values, usual_effect
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.shared.doses import dose_names, dose_table
@@ -41,7 +41,7 @@ def test_the_marginal_likelihood_is_the_density_of_all_responses_of_a_subject():
     series = Series.of(
         replace(panel, length=np.array([8, 7, 6, 5, 3, 2])), Scaler.fit(panel, SCHEMA), SCHEMA.treatments
     )
-    law = GrowthLaw.of(series, 0, relative=True, basis="both", linked=False)
+    law = GrowthTransition.of(series, 0, relative=True, basis="both", linked=False)
     design = law.design(series, np.zeros(1), np.ones(1))
     effects = replace(start_values(design, carry_overs=2, hidden=3), decay=np.array([[0.4, 0.7], [0.8, 0.95]]))
     expected, phi_NTP = 0.0, design.columns(effects.decay)
@@ -255,7 +255,7 @@ def test_what_was_learnt_is_told_in_words_and_units():
     ],
 )
 def test_slopes_are_derivatives_of_levels(basis: Basis, relative, local):
-    law = GrowthLaw(0, relative, basis, linked=False, mean=3.0, sd=2.0, low=0.0, high=9.0, local=local)
+    law = GrowthTransition(0, relative, basis, linked=False, mean=3.0, sd=2.0, low=0.0, high=9.0, local=local)
     y, usual, small = np.array([0.5, 2.0, 7.0]), np.array([1.0, 4.0, 0.2]), 1e-6
     levels = law.level(y + small, usual), law.level(y - small, usual)
     for slope, above, below in zip(law.slope(y, usual), *levels, strict=True):
@@ -265,7 +265,9 @@ def test_slopes_are_derivatives_of_levels(basis: Basis, relative, local):
 def test_the_optimiser_ends_higher_than_it_starts():
     panel = grown(40, 12, relative=True, seed=5)
     series = Series.of(panel, Scaler.fit(panel, SCHEMA), SCHEMA.treatments)
-    design = GrowthLaw.of(series, 0, relative=True, basis="log", linked=False).design(series, np.zeros(1), np.ones(1))
+    design = GrowthTransition.of(series, 0, relative=True, basis="log", linked=False).design(
+        series, np.zeros(1), np.ones(1)
+    )
     start = start_values(design, carry_overs=1, hidden=4)
     assert maximise(design, start, iterations=200).log_likelihood > log_likelihood(design, start) + 10
 
@@ -273,7 +275,9 @@ def test_the_optimiser_ends_higher_than_it_starts():
 def test_very_many_subjects_are_added_up_in_parts_to_the_same_effects(monkeypatch: pytest.MonkeyPatch):
     panel = grown(60, 12, relative=True, seed=5)
     series = Series.of(panel, Scaler.fit(panel, SCHEMA), SCHEMA.treatments)
-    design = GrowthLaw.of(series, 0, relative=True, basis="log", linked=False).design(series, np.zeros(1), np.ones(1))
+    design = GrowthTransition.of(series, 0, relative=True, basis="log", linked=False).design(
+        series, np.zeros(1), np.ones(1)
+    )
     start = start_values(design, carry_overs=1, hidden=0)
     whole, before = maximise(design, start, iterations=150), log_likelihood(design, start)
     sizes = {"MANY": 50, "AT_ONCE": 7, "FIRST": 20}

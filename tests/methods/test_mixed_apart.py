@@ -9,7 +9,7 @@ import pytest
 from costar_cli.data import Dataset, Panel, Part, Queries, Scaler
 from costar_cli.methods.mixed.apart import exchanged, tell_apart
 from costar_cli.methods.mixed.directions import Apart, likeness, nearly_alike
-from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series
+from costar_cli.methods.mixed.law import Design, Floats, GrowthTransition, Series
 from costar_cli.methods.mixed.likelihood import Effects, log_likelihood, start_values
 from costar_cli.methods.mixed.method import _Fit
 from costar_cli.methods.mixed.model import MixedModel
@@ -95,7 +95,9 @@ def test_it_is_said_on_how_many_steps_it_rests_what_one_does_alone() -> None:
 
 def designed(panel: Panel) -> tuple[Design, Effects]:
     series = Series.of(panel, Scaler.fit(panel, SCHEMA), SCHEMA.treatments)
-    design = GrowthLaw.of(series, 0, relative=True, basis="log", linked=False).design(series, np.zeros(1), np.ones(1))
+    design = GrowthTransition.of(series, 0, relative=True, basis="log", linked=False).design(
+        series, np.zeros(1), np.ones(1)
+    )
     return design, start_values(design, carry_overs=2, hidden=2)
 
 

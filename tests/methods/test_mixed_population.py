@@ -10,7 +10,7 @@ import torch
 
 from costar_cli.data import Queries, Scaler
 from costar_cli.methods.mixed.covariates import fit_covariates
-from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series
+from costar_cli.methods.mixed.law import Design, Floats, GrowthTransition, Series
 from costar_cli.methods.mixed.likelihood import ARRAYS, Effects, _Tensors, effects_params, start_values
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.mixed.population import inverse_factor, open_factor
@@ -28,7 +28,9 @@ def model() -> MixedModel:
 def designed() -> tuple[Design, Effects]:
     panel = grown(40, 12, relative=True, seed=3)
     series = Series.of(panel, Scaler.fit(panel, SCHEMA), SCHEMA.treatments)
-    design = GrowthLaw.of(series, 0, relative=True, basis="log", linked=False).design(series, np.zeros(1), np.ones(1))
+    design = GrowthTransition.of(series, 0, relative=True, basis="log", linked=False).design(
+        series, np.zeros(1), np.ones(1)
+    )
     return design, start_values(design, carry_overs=1, hidden=1)
 
 

@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from costar_cli.data import Scaler, TreatmentEncoding, Variable
 from costar_cli.methods.mixed.law import carried
-from costar_cli.methods.shared.covariate_law import Rates, Reach
+from costar_cli.methods.shared.covariate_transition import Rates, Reach
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.members import call_members, named_params, stack_members
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale, choose_forms, usual_size

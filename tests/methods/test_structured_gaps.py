@@ -11,7 +11,7 @@ from costar_cli.data import Part
 from costar_cli.data.windows import factual_windows
 from costar_cli.methods.growth.settings import GrowthConfig, GrowthNetworkConfig
 from costar_cli.methods.mixed import law
-from costar_cli.methods.shared.covariate_law import Rates, Reach
+from costar_cli.methods.shared.covariate_transition import Rates, Reach
 from costar_cli.methods.shared.gaps import GapColumn, carried_over, lasting
 from costar_cli.methods.shared.members import call_members, stack_members
 from costar_cli.methods.shared.outcome_forms import OutcomeForm

@@ -19,14 +19,14 @@ from costar_cli.evaluation.refute.effects import contrasts
 from costar_cli.inference.overlap import describe_overlap
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
-from costar_cli.methods.mixed.law import Basis, GrowthLaw, Series, carried, lasting
+from costar_cli.methods.mixed.law import Basis, GrowthTransition, Series, carried, lasting
 from costar_cli.methods.mixed.likelihood import log_likelihood, start_values
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.mixed.rollout import Rollout
 from costar_cli.methods.mixed.settings import MixedConfig
 from costar_cli.plans import TreatmentPlan, parse_plans
 from costar_cli.questions.search import no_treatment
-from costar_cli.questions.support import _Told
+from costar_cli.questions.support import _Reasons
 from costar_cli.reporting import NullReporter
 from tests.datasets.table_worlds import ingest, make_schema
 from tests.fits import fit_method, model_of
@@ -118,7 +118,7 @@ def test_a_gap_of_whole_steps_is_as_many_steps(decay: float):
     np.testing.assert_allclose(lasting(gap, decay, 0.9), steps, rtol=1e-5)
 
 
-LAW = GrowthLaw(0, relative=True, basis="log", linked=False, mean=10.0, sd=3.0, low=0.0, high=100.0)
+LAW = GrowthTransition(0, relative=True, basis="log", linked=False, mean=10.0, sd=3.0, low=0.0, high=100.0)
 
 
 def after(growth: np.ndarray, gap: float) -> np.ndarray:
@@ -250,7 +250,7 @@ def test_a_search_compares_with_no_treatment_at_visits_as_far_apart_as_usual(dat
 
 def test_nobody_is_told_that_a_gap_was_never_received_before(data: Dataset):
     unknown: Any = SimpleNamespace(sd_QHY=np.ones((1, 1, 1)))
-    told = _Told(data.schema, "s1", np.zeros(2, bool), unknown, unknown)
+    told = _Reasons(data.schema, "s1", np.zeros(2, bool), unknown, unknown)
     for drug, said in ((1.0, "never received drug before"), (0.0, "the prediction's sd")):
         reason = told._precision(0, TreatmentPlan("p", np.array([[drug, 6.0]])), 0, 0, "red")
         assert said in reason
@@ -262,7 +262,7 @@ def test_nobody_is_told_that_a_gap_was_never_received_before(data: Dataset):
 def test_the_density_of_an_outcome_after_a_gap_sums_to_one(gap: float, *, relative: bool):
     """It is of the outcome, not of the response that the law makes of it: laws are compared by it."""
     basis: Basis = "log" if relative else "raw"
-    law = GrowthLaw(0, relative=relative, basis=basis, linked=False, mean=10.0, sd=3.0, low=0.0, high=1e6)
+    law = GrowthTransition(0, relative=relative, basis=basis, linked=False, mean=10.0, sd=3.0, low=0.0, high=1e6)
     then = np.linspace(0.02, 60, 3000)
     y_NTY = np.stack([np.full_like(then, 10.0), then], axis=1)[..., None]
     n, seen = len(then), np.ones((len(then), 2, 1), bool)

@@ -10,7 +10,7 @@ from costar_cli.data import Variable
 from costar_cli.inference import LIGHTS
 from costar_cli.plans import TreatmentPlan, parse_plans
 from costar_cli.questions import ModelAnswers, WhatIfReport, estimate_outcomes
-from costar_cli.questions.support import PlanLights
+from costar_cli.questions.support import PlanRatings
 from costar_cli.report.figures.style import as_svg, figure
 from costar_cli.report.pages.whatif import whatif_page
 from tests.methods.linear_worlds import fit, linear_data, model_of
@@ -30,7 +30,7 @@ def report() -> WhatIfReport:
     return estimate_outcomes(data, {"ridge": model}, request, subject=subject)
 
 
-def lit(model: ModelAnswers, lights: tuple[PlanLights, ...]) -> ModelAnswers:
+def lit(model: ModelAnswers, lights: tuple[PlanRatings, ...]) -> ModelAnswers:
     """Return answers with these lights, in words and as marks."""
     marks = model.lights.light_QHY.copy()
     for q, one in enumerate(lights):

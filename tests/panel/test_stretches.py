@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costar_cli.data import Panel, Queries
-from costar_cli.data.stretches import Stretches, is_long
+from costar_cli.data.truncated import Stretches, is_long
 
 HALF = 4
 

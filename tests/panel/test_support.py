@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from costar_cli.data import Panel, PanelSchema, TreatmentEncoding, Variable
-from costar_cli.data.support import MOST_KEPT, Lack, Support, never_together
+from costar_cli.data.support import MOST_KEPT, Support, UnseenTreatment, never_together
 from costar_cli.errors import ArtifactError
 
 BINARY = PanelSchema(
@@ -68,10 +68,12 @@ def test_a_treatment_that_is_always_given_or_hardly_ever_is_not_called_absorbing
 def test_classes_and_combinations_that_nobody_was_given_are_named():
     doses = np.random.default_rng(0).integers(0, 2, (N_SUBJECTS, N_STEPS, 1))
     doses[:, -1] = 2  # its outcome is unknown: nothing is learned of it
-    assert Support.of(panel_of(doses, CLASSES), CLASSES).unseen(CLASSES.treatments) == [Lack("dose=4", "never")]
+    assert Support.of(panel_of(doses, CLASSES), CLASSES).unseen(CLASSES.treatments) == [
+        UnseenTreatment("dose=4", "never")
+    ]
     either = np.zeros((N_SUBJECTS, N_STEPS, 2), dtype=int)
     either[:3, :, 0], either[3:, 1:, 1] = 1, 1
-    both = Lack("fluid+tube", "apart")
+    both = UnseenTreatment("fluid+tube", "apart")
     assert Support.of(panel_of(either, BINARY), BINARY).unseen(BINARY.treatments) == [both]
     plan = np.array([[1, 1], [0, 1], [1, 1]])
     assert Support.of(panel_of(either, BINARY), BINARY).unseen_in(plan, BINARY.treatments) == [both]
@@ -81,9 +83,9 @@ def test_a_combination_is_only_called_so_where_each_of_its_treatments_was_given(
     fluid = np.zeros((N_SUBJECTS, N_STEPS, 2), dtype=int)
     fluid[:, ::2, 0] = 1
     lacks = Support.of(panel_of(fluid, BINARY), BINARY).unseen(BINARY.treatments)
-    assert lacks == [Lack("tube", "never"), Lack("fluid+tube", "never")]
+    assert lacks == [UnseenTreatment("tube", "never"), UnseenTreatment("fluid+tube", "never")]
     assert never_together(lacks, "anybody") == ""
-    said = never_together([*lacks, Lack("a+b", "apart")], "anybody")
+    said = never_together([*lacks, UnseenTreatment("a+b", "apart")], "anybody")
     assert said.startswith("the combination 'a+b' was never given together to anybody")
 
 
@@ -92,12 +94,12 @@ def test_treatments_that_are_always_given_together_are_named_and_no_others():
     values[:, ::2] = 1
     support, encoding = Support.of(panel_of(values, BINARY), BINARY), BINARY.treatments
     assert support.always_together(encoding) == [("fluid", "tube")]
-    assert support.unseen(encoding) == [Lack("fluid", "part"), Lack("tube", "part")]
+    assert support.unseen(encoding) == [UnseenTreatment("fluid", "part"), UnseenTreatment("tube", "part")]
     assert [lack.told for lack in support.unseen(encoding)] == ["fluid without others", "tube without others"]
     values[0, 1, 0] = 1  # fluid alone, once
     support = Support.of(panel_of(values, BINARY), BINARY)
     assert support.always_together(encoding) == []
-    assert support.unseen(encoding) == [Lack("tube", "others")]
+    assert support.unseen(encoding) == [UnseenTreatment("tube", "others")]
 
 
 def test_steps_of_plans_that_nobody_was_given_are_found():
@@ -114,7 +116,7 @@ def test_steps_of_plans_that_nobody_was_given_are_found():
 def test_two_stages_support_what_either_does():
     low, high = (panel_of(np.full((N_SUBJECTS, N_STEPS, 1), level), CLASSES) for level in (1, 2))
     both = Support.of(low, CLASSES) | Support.of(high, CLASSES)
-    assert both.unseen(CLASSES.treatments) == [Lack("dose=0", "never")]
+    assert both.unseen(CLASSES.treatments) == [UnseenTreatment("dose=0", "never")]
     assert both.continued == (2 * N_SUBJECTS * (N_STEPS - 2),)
 
 

@@ -13,7 +13,7 @@ from costar_cli.api.estimates import estimate_outcomes as api_estimate
 from costar_cli.data import Panel, Part
 from costar_cli.data.calendar import Calendar, Date
 from costar_cli.errors import UsageError
-from costar_cli.plans import Moments, PlanRequest, parse_plans
+from costar_cli.plans import IndexTimes, PlanRequest, parse_plans
 from costar_cli.plans import table as plan_tables
 from costar_cli.questions import Cohort, answer_cohort, estimate_outcomes, names_of, tidy_columns
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, make_dataset
@@ -34,7 +34,7 @@ PANEL = dated(make_dataset().panels[PARTS[0]], *["2024-02-20"] * 4)  # of 20, 12
 
 def parse(plan: Any, panel: Panel = PANEL, **document: Any) -> PlanRequest:
     text = json.dumps({"plans": {"p": plan}} | document)
-    return parse_plans(text, TUMOR, horizon=6, begin=partial(Moments.of, panel))
+    return parse_plans(text, TUMOR, horizon=6, begin=partial(IndexTimes.of, panel))
 
 
 def values(plan: Any, **document: Any) -> list[list[int]]:
@@ -51,7 +51,7 @@ def test_plans_by_date_are_those_by_step(origin):
 
 
 def table(text: str, panel: Panel = PANEL, **options: Any) -> PlanRequest:
-    begin = partial(Moments.of, panel)
+    begin = partial(IndexTimes.of, panel)
     return parse_plans(text, TUMOR, horizon=6, where="plans.csv", begin=begin, **options)
 
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from costar_cli.data import Dataset, Part
 from costar_cli.errors import UsageError
-from costar_cli.inference import follow
-from costar_cli.plans import Moments, PlanRule, PlanShift, Rule, parse_plans
+from costar_cli.inference import simulate_on
+from costar_cli.plans import IndexTimes, PlanRule, PlanShift, Rule, parse_plans
 from costar_cli.plans.words import in_words
 from tests.dose_worlds import linear_doses
 
@@ -25,13 +25,13 @@ def read(data: Dataset, plans: object, where: str = "plan.json") -> tuple[Any, .
     return parse_plans(text, data.schema, horizon=3, where=where).plans
 
 
-def moments_of(data: Dataset) -> Moments:
-    return Moments.of(data.panels[Part("source", "test")], 4)
+def moments_of(data: Dataset) -> IndexTimes:
+    return IndexTimes.of(data.panels[Part("source", "test")], 4)
 
 
 def played(data: Dataset, rule: Rule) -> NDArray[np.float64]:
     """Return what a rule that reads no outcome gives, `[Q,H,names]`."""
-    went = follow(rule, moments_of(data), data.schema, lambda rows, _: np.zeros((len(rows), 1)))
+    went = simulate_on(rule, moments_of(data), data.schema, lambda rows, _: np.zeros((len(rows), 1)))
     return np.asarray(went.values_SQHA[0], dtype=np.float64)
 
 

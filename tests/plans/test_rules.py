@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from costar_cli.data import Part, Variable
 from costar_cli.data.linear.settings import LinearGaussianConfig
 from costar_cli.errors import UsageError
-from costar_cli.inference import estimate, estimate_played, play
+from costar_cli.inference import estimate, estimate_played, simulate_rule
 from costar_cli.inference.rollout import ask
 from costar_cli.methods.registry import METHODS
-from costar_cli.plans import AnyPlan, Moments, PlanRule, TreatmentPlan, parse_plans
+from costar_cli.plans import AnyPlan, IndexTimes, PlanRule, TreatmentPlan, parse_plans
 from costar_cli.plans.rule import shifted_levels
 from costar_cli.questions import estimate_outcomes
 from costar_cli.questions.answers import ask_plans, estimate_plans
@@ -85,23 +85,23 @@ def test_a_rule_that_reads_steps_alone_is_the_plan_that_it_spells(steps):
     model, panel = mixed_worlds.model(), mixed_worlds.world().panels[TEST]
     texts = [f"drug = {drug} and ray = {ray} if plan_step = {i}" for i, (drug, ray) in enumerate(steps, start=1)]
     (rule,) = plans_of(mixed_worlds.SCHEMA, 4, r={"rule": texts, "times": 4})
-    went = play(model, at(panel, 3, 9), rule)
+    went = simulate_rule(model, at(panel, 3, 9), rule)
     assert went.how == "fixed"
     assert went.most_common(0).values.tolist() == [list(step) for step in steps]
 
 
 def at(panel, row, origin):
-    return Moments(panel, np.array([row]), np.array([origin]))
+    return IndexTimes(panel, np.array([row]), np.array([origin]))
 
 
 def value_of(model, panel, plan: AnyPlan, origin_N, n=200):
     """The mean estimate over subjects `[H,Y]`."""
-    moments = Moments(panel, np.arange(len(origin_N)), origin_N)
+    moments = IndexTimes(panel, np.arange(len(origin_N)), origin_N)
     if isinstance(plan, TreatmentPlan):
         return estimate_plans(
             "m", model, panel, ask_plans(model, moments, [plan] * len(moments)), [plan]
         ).mean_QHY.mean(axis=0)
-    went = play(model, moments, plan, n=n)
+    went = simulate_rule(model, moments, plan, n=n)
     return estimate_played(model, moments, went, len(plan)).mean_QHY.mean(axis=0)
 
 
@@ -130,8 +130,8 @@ def test_a_rule_that_comes_to_a_plan_is_as_uncertain_as_that_plan(size):
     panel = replace(panel, outcomes=panel.outcomes * np.float32(size))
     texts = {"rule": "drug if size > -1e9", "times": 4}
     rule, plan = plans_of(mixed_worlds.SCHEMA, 4, rule=texts, plan={"repeat": {"drug": 1}, "times": 4})
-    moments = Moments.of(panel, 12)
-    went = play(model, moments, rule, n=200)
+    moments = IndexTimes.of(panel, 12)
+    went = simulate_rule(model, moments, rule, n=200)
     assert went.how == "drawn"
     found = estimate_played(model, moments, went, len(rule))
     same = estimate_plans("m", model, panel, ask_plans(model, moments, [plan] * len(moments)), [plan])
@@ -143,8 +143,8 @@ def test_a_rule_that_acts_on_chance_has_the_spread_of_its_draws_on_top_of_that_o
     model, panel = mixed_worlds.model(), mixed_worlds.world().panels[TEST]
     middle = float(np.median(panel.outcomes[:, 12]))
     (rule,) = plans_of(mixed_worlds.SCHEMA, 4, rule={"rule": f"drug and ray if size > {middle}", "times": 4})
-    moments = Moments.of(panel, 12)
-    went = play(model, moments, rule, n=200)
+    moments = IndexTimes.of(panel, 12)
+    went = simulate_rule(model, moments, rule, n=200)
     found = estimate_played(model, moments, went, len(rule))
     common = [went.most_common(q) for q in range(len(moments))]
     queries = ask(model, moments, np.stack([plan.values for plan in common]))
@@ -170,7 +170,7 @@ def test_treatments_of_earlier_steps_count_those_before_the_origin_too():
     panel, model = make_dataset().panels[TEST], LinearModel(TUMOR)
     (rule,) = plans_of(TUMOR, r={"rule": "chemotherapy if chemotherapy in last 2 < 1", "times": 6})
     given_ = TUMOR.treatments.decode(panel.treatments[0])[:, 0]
-    went = play(model, at(panel, 0, 10), rule).most_common(0).values[:, 0]
+    went = simulate_rule(model, at(panel, 0, 10), rule).most_common(0).values[:, 0]
     course = [*given_[8:10]]
     for chosen in went:
         assert chosen == (sum(course[-2:]) < 1)
@@ -223,7 +223,7 @@ def test_without_draws_a_rule_acts_on_the_mean_course():
     model, panel = Stepwise(TUMOR), make_dataset().panels[TEST]
     start = float(panel.outcomes[0, 10, 0])  # each treatment takes two off the last known outcome, on average
     (rule,) = plans_of(TUMOR, r={"rule": f"chemotherapy if tumour_volume > {start - 3.9}", "times": 6})
-    went = play(model, at(panel, 0, 10), rule)
+    went = simulate_rule(model, at(panel, 0, 10), rule)
     assert went.how == "mean course"
     assert went.most_common(0).values[:, 0].tolist() == [1, 1, 0, 0, 0, 0]
 
@@ -231,7 +231,7 @@ def test_without_draws_a_rule_acts_on_the_mean_course():
 def test_a_model_without_courses_refuses_rules_on_outcomes_and_names_those_that_can():
     (rule,) = plans_of(TUMOR, r={"rule": "chemotherapy if tumour_volume > 3", "times": 6})
     with pytest.raises(UsageError, match="rule 'r' reads tumour_volume, and model `here` predicts no course") as caught:
-        play(LinearModel(TUMOR), at(make_dataset().panels[TEST], 0, 10), rule, label="here")
+        simulate_rule(LinearModel(TUMOR), at(make_dataset().panels[TEST], 0, 10), rule, label="here")
     assert all(name in str(caught.value.fix) for name in ("mixed", "growth", "--decoder structured"))
 
 
@@ -245,7 +245,7 @@ def test_a_shift_moves_what_was_given_and_then_the_last_one_to_the_nearest_level
     data = make_dataset("retail")
     panel, levels = data.panels[TEST], RETAIL.treatments.levels[0]
     (shift,) = plans_of(RETAIL, s={"shift": {"price_class": "-7 %"}, "times": 6})
-    went = play(LinearModel(RETAIL), at(panel, 0, 16), shift).most_common(0).values[:, 0]
+    went = simulate_rule(LinearModel(RETAIL), at(panel, 0, 16), shift).most_common(0).values[:, 0]
     given_ = RETAIL.treatments.decode(panel.treatments[0])[:, 0].tolist()
     numbers = [0, *(change for change in range(-50, 55, 5) if change)]
     for before, after in zip([*given_[16:19], *[given_[18]] * 3], went.tolist(), strict=True):
@@ -298,7 +298,7 @@ def test_the_same_seed_gives_the_same_answer_and_a_longer_plan_beside_it_changes
     short, long = (
         plans_of(mixed_worlds.SCHEMA, 4, r={"rule": "drug if size > 1", "times": steps})[0] for steps in (2, 4)
     )
-    first, again, beside = (play(model, at(panel, 3, 9), rule, horizon=4) for rule in (short, short, long))
+    first, again, beside = (simulate_rule(model, at(panel, 3, 9), rule, horizon=4) for rule in (short, short, long))
     np.testing.assert_array_equal(first.outcomes_SQHY, again.outcomes_SQHY)
     np.testing.assert_array_equal(first.outcomes_SQHY, beside.outcomes_SQHY[:, :, :2])
 
@@ -307,8 +307,8 @@ def test_a_rule_on_a_covariate_is_worth_what_simulating_the_law_says():
     data, model = linear_world()
     panel, origin = data.panels[TEST], 5
     (rule,) = plans_of(data.schema, 4, r={"rule": "treatment if state_1 > 0", "times": 4})
-    moments = Moments.of(panel, origin)
-    went = play(model, moments, rule, n=200)
+    moments = IndexTimes.of(panel, origin)
+    went = simulate_rule(model, moments, rule, n=200)
     assert went.how == "drawn"
     found = estimate_played(model, moments, went, 4).mean_QHY.mean(axis=0)[:, 0]
     law, rng = LinearGaussian(confounding=LinearGaussianConfig().gamma), np.random.default_rng(5)
@@ -338,7 +338,7 @@ def test_a_rule_reads_what_is_known_at_the_origin_and_drawn_covariates_as_what_t
     (rule,) = plans_of(
         schema, r={"rule": "chemotherapy if icu = 1 and (tumour_volume > 0 or plan_step > 1)", "times": 3}
     )
-    went = play(Drawing(schema), at(panel, 0, 10), rule, n=5)
+    went = simulate_rule(Drawing(schema), at(panel, 0, 10), rule, n=5)
     assert went.most_common(0).values[:, 0].tolist() == [1, 1, 0]
 
 

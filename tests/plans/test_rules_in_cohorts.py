@@ -9,7 +9,7 @@ import pytest
 
 from costar_cli.data import Dataset, Location, Part, TreatmentEncoding
 from costar_cli.inference import draws, resolve
-from costar_cli.plans import Moments, PlanRequest, parse_plans
+from costar_cli.plans import IndexTimes, PlanRequest, parse_plans
 from costar_cli.questions import (
     Averager,
     Cohort,
@@ -200,7 +200,7 @@ def test_the_truth_and_the_average_of_a_shift_are_those_of_what_each_subject_is_
 
 def test_draws_of_a_rule_have_the_chance_of_the_same_subjects_plans():
     panel, model = make_dataset().panels[Part("source", "train")], LinearModel(TUMOR)
-    moments = Moments(panel, np.array([0, 1, 3]), np.array([10, 10, 10]))
+    moments = IndexTimes(panel, np.array([0, 1, 3]), np.array([10, 10, 10]))
     coin = {"rule": "chemotherapy", "with probability": 0.5, "else": {"chemotherapy": 1}, "times": 3}
     request = parse_plans(json.dumps({"plans": {"coin": coin}}), TUMOR, horizon=6)
     asked = resolve("m", model, moments, [*request.plans] * 3)

@@ -8,10 +8,10 @@ import pytest
 
 from costar_cli.data import Part
 from costar_cli.errors import UsageError
-from costar_cli.plans import Moments, PlanRequest, parse_plans
+from costar_cli.plans import IndexTimes, PlanRequest, parse_plans
 from tests.whatif.whatif_worlds import TUMOR, make_dataset
 
-BEGIN = partial(Moments.of, make_dataset().panels[Part("source", "train")].until(11).take(np.array([0])))
+BEGIN = partial(IndexTimes.of, make_dataset().panels[Part("source", "train")].until(11).take(np.array([0])))
 CHEMO, RADIO = {"chemotherapy": 1}, {"radiotherapy": 1}
 
 

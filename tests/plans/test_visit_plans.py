@@ -10,8 +10,8 @@ import pytest
 from costar_cli.data import Dataset, Panel, Part
 from costar_cli.data.visits import elapsed_dose, visit_dates
 from costar_cli.errors import UsageError
-from costar_cli.inference import follow
-from costar_cli.plans import Moments, TreatmentPlan
+from costar_cli.inference import simulate_on
+from costar_cli.plans import IndexTimes, TreatmentPlan
 from costar_cli.plans.read import parse_plans
 from costar_cli.plans.words import in_words
 from costar_cli.questions import Cohort, answer_cohort, join_columns, tidy_columns
@@ -31,7 +31,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 def gaps_of(steps: list[object], data: Dataset, panel: Panel | None = None) -> list[float]:
     panel = panel or data.panels[Part("source", "test")]
     text = json.dumps({"plans": {"p": steps}})
-    request = parse_plans(text, data.schema, horizon=3, begin=lambda origin: Moments.of(panel, origin))
+    request = parse_plans(text, data.schema, horizon=3, begin=lambda origin: IndexTimes.of(panel, origin))
     [plan] = request.plans
     assert isinstance(plan, TreatmentPlan)
     return [float(gap) for gap in plan.values[:, -1]]
@@ -99,7 +99,7 @@ def test_visits_within_a_second_are_refused(tmp_path: Path):
 
 def test_dates_of_cohorts_are_those_of_the_plan_to_the_minute(data: Dataset):
     panel = data.panels[Part("source", "test")].take(np.arange(1))
-    moments = Moments.of(panel, 5)
+    moments = IndexTimes.of(panel, 5)
     text = json.dumps({"plans": {"p": [{"at": "2024-02-10 11:00"}]}})  # 28.4583333 days: six digits are too few
     request = parse_plans(text, data.schema, horizon=3, begin=lambda origin: moments)
     cohort = Cohort.of(panel, panel.names, origin=5)
@@ -114,7 +114,7 @@ def test_a_shift_comes_after_the_usual_gap_where_none_was_seen(data: Dataset):
     text = json.dumps({"plans": {"p": {"shift": {"elapsed": "+50 %"}, "times": 2}}})
     [shift] = parse_plans(text, data.schema, horizon=3).plans
     assert not isinstance(shift, TreatmentPlan)
-    went = follow(shift, Moments.of(panel, 0), data.schema, lambda rows, _: np.zeros((len(rows), 1)))
+    went = simulate_on(shift, IndexTimes.of(panel, 0), data.schema, lambda rows, _: np.zeros((len(rows), 1)))
     assert went.values_SQHA[0, 0, :, -1].tolist() == [3, 3]
 
 

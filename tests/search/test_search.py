@@ -8,7 +8,7 @@ import pytest
 from costar_cli.data import Part
 from costar_cli.errors import TrainingError, UsageError
 from costar_cli.inference import calibration_of, draws_are_members
-from costar_cli.inference.support import Lights
+from costar_cli.inference.support import SupportRatings
 from costar_cli.plans import TreatmentPlan
 from costar_cli.plans.untrusted import Problems
 from costar_cli.questions.search import (
@@ -175,15 +175,15 @@ def chemo_is_red(monkeypatch):
 
 
 def judged_by(support, monkeypatch):
-    judged = run_module.Judge.of
-    monkeypatch.setattr(run_module.Judge, "of", lambda *args: replace(judged(*args), support=support))
+    judged = run_module.CalibratedModel.of
+    monkeypatch.setattr(run_module.CalibratedModel, "of", lambda *args: replace(judged(*args), support=support))
 
 
 def lights_of(rarest_QH, course_QH):
     """Lights of a model whose predictions are precise."""
     practice_QH = np.maximum(rarest_QH, course_QH)
     light_QHY, none = practice_QH[..., None], 0.0 * practice_QH
-    return Lights(0 * light_QHY, practice_QH, rarest_QH, course_QH, light_QHY, none[..., None], none)
+    return SupportRatings(0 * light_QHY, practice_QH, rarest_QH, course_QH, light_QHY, none[..., None], none)
 
 
 @pytest.mark.usefixtures("chemo_is_red")

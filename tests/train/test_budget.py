@@ -6,7 +6,7 @@ import pytest
 
 from costar_cli.config.models import FinetuneConfig, PretrainConfig, TrainingConfig
 from costar_cli.data import Dataset
-from costar_cli.methods.shared.stage import Pace
+from costar_cli.methods.shared.stage import EpochSchedule
 from costar_cli.settings.resolve import resolve
 from tests.fits import KilledError, die_at_step, fit_method
 from tests.train.worlds import run_finetune, run_pretrain, same
@@ -18,7 +18,7 @@ UPDATES = FinetuneConfig(epochs=2, updates=6, batch_size=8, hidden=8, seed=3)
 @pytest.mark.parametrize("n_rows", [3, 40, 4_000])
 @pytest.mark.parametrize(("epochs", "updates", "per_epoch"), [(4, 10, 3), (4, 8, 2), (16, 3, 1), (1, 5, 5)])
 def test_updates_count_whatever_the_rows_and_epochs_are_equal_shares_of_them(n_rows, epochs, updates, per_epoch):
-    pace = Pace.of(TrainingConfig(epochs=epochs, updates=updates, batch_size=8), n_rows, drop_last=False)
+    pace = EpochSchedule.of(TrainingConfig(epochs=epochs, updates=updates, batch_size=8), n_rows, drop_last=False)
     lengths = [pace.before(epoch + 1) - pace.before(epoch) for epoch in range(pace.epochs)]
     assert sum(lengths) == pace.steps == updates
     assert lengths[:-1] == [per_epoch] * (len(lengths) - 1)
@@ -27,7 +27,7 @@ def test_updates_count_whatever_the_rows_and_epochs_are_equal_shares_of_them(n_r
 
 
 def test_without_updates_an_epoch_is_a_pass():
-    pace = Pace.of(TrainingConfig(epochs=5, batch_size=32), 100, drop_last=True)
+    pace = EpochSchedule.of(TrainingConfig(epochs=5, batch_size=32), 100, drop_last=True)
     assert (pace.epochs, pace.steps_per_epoch, pace.steps_per_pass, pace.steps) == (5, 3, 3, 15)
 
 
@@ -96,7 +96,7 @@ def test_quick_and_default_count_updates_and_paper_counts_epochs(dataset):
 def test_a_small_table_gets_as_many_steps_as_a_large_one(preset):
     settings = resolve({}, preset=preset)
     for config in (settings[PretrainConfig], settings[FinetuneConfig]):
-        paces = [Pace.of(config, n_rows, drop_last=True) for n_rows in (79, 10_000, 1_000_000)]
+        paces = [EpochSchedule.of(config, n_rows, drop_last=True) for n_rows in (79, 10_000, 1_000_000)]
         assert {pace.steps for pace in paces} == {config.updates}
         assert {pace.epochs for pace in paces} == {config.epochs}
 

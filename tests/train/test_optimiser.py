@@ -11,7 +11,7 @@ from costar_cli.config.models import FinetuneConfig, OptimiserConfig, TrainingCo
 from costar_cli.data import Dataset
 from costar_cli.errors import MismatchError
 from costar_cli.methods.shared.settings import NetworkConfig, TunedNetworkConfig
-from costar_cli.methods.shared.stage import Pace, PlainStage
+from costar_cli.methods.shared.stage import EpochSchedule, PlainStage
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.reporting import NullReporter
 from costar_cli.training import RunIdentity, Runtime, loop
@@ -136,17 +136,17 @@ def test_by_default_nothing_is_added_to_adam_at_a_constant_rate():
     assert state.average == {}
     assert not any(name.startswith("average/") for name in state.to_arrays())
     config = TrainingConfig()
-    assert {learning_rate(config, Pace(2, 5, 5, 10), step) for step in range(10)} == {config.learning_rate}
+    assert {learning_rate(config, EpochSchedule(2, 5, 5, 10), step) for step in range(10)} == {config.learning_rate}
 
 
 def test_the_learning_rate_rises_and_then_falls_along_half_a_cosine():
     config = TrainingConfig(learning_rate=0.5, optimiser=OptimiserConfig(warmup=4, schedule="cosine"))
-    rates = [learning_rate(config, Pace(1, 24, 24, 24), step) for step in range(24)]
+    rates = [learning_rate(config, EpochSchedule(1, 24, 24, 24), step) for step in range(24)]
     assert rates[:5] == pytest.approx([0.125, 0.25, 0.375, 0.5, 0.5])
     assert rates[14] == pytest.approx(0.25)
     assert rates[23] == pytest.approx(0.25 * (1 + cos(pi * 19 / 20)))
     assert all(later < earlier for earlier, later in pairwise(rates[4:]))
-    assert learning_rate(config, Pace(1, 4, 4, 4), 3) == 0.5  # a stage no longer than its warm-up
+    assert learning_rate(config, EpochSchedule(1, 4, 4, 4), 3) == 0.5  # a stage no longer than its warm-up
 
 
 def test_the_step_of_a_later_epoch_has_the_rate_of_that_step():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from costar_cli.data import Dataset
-from costar_cli.methods.shared.stage import Pace
+from costar_cli.methods.shared.stage import EpochSchedule
 from costar_cli.reporting import NullReporter
 from costar_cli.training import RunIdentity, Runtime
 from costar_cli.training.checkpoint import Checkpoint
@@ -42,7 +42,7 @@ def test_what_progress_says_at_the_end_of_an_epoch_is_what_the_history_records(t
         recorded = np.mean(history[key.replace("training", "train")], axis=0)
         np.testing.assert_allclose([said[key] for said in ends], recorded)
     before_the_end = [said for said in diary.said if "training_loss_so_far" in said]
-    assert len(before_the_end) == Pace.of(stage.config, stage.n_train, drop_last=stage.drop_last).steps
+    assert len(before_the_end) == EpochSchedule.of(stage.config, stage.n_train, drop_last=stage.drop_last).steps
     last = before_the_end[len(before_the_end) // 3 - 1]
     assert last["training_loss_so_far"] == pytest.approx(ends[0]["training_loss"])
     assert not any("validation_loss" in said for said in before_the_end)

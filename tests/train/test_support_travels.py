@@ -7,7 +7,7 @@ import numpy as np
 
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Dataset, Part
-from costar_cli.data.support import Lack, Support
+from costar_cli.data.support import Support, UnseenTreatment
 from costar_cli.reporting import NullReporter
 from costar_cli.training import pretrain
 from costar_cli.training.identity import RunIdentity
@@ -39,12 +39,12 @@ def test_pretraining_names_what_the_source_was_never_given(tumor_dataset: Datase
     trained = pretrain(without_both(tumor_dataset, "source"), config, CPU, **run)
     [warning] = told_of(heard)
     assert f"the combination '{BOTH}' was never given together to a training subject" in warning
-    assert Support.from_meta(trained.meta).unseen(tumor_dataset.schema.treatments) == [Lack(BOTH, "apart")]
+    assert Support.from_meta(trained.meta).unseen(tumor_dataset.schema.treatments) == [UnseenTreatment(BOTH, "apart")]
 
 
 def test_fits_name_it_and_few_shot_adds_what_the_target_was_given(tumor_dataset: Dataset):
     encoding = tumor_dataset.schema.treatments
-    for lacking, left in ((("source",), []), (("source", "target"), [Lack(BOTH, "apart")])):
+    for lacking, left in ((("source",), []), (("source", "target"), [UnseenTreatment(BOTH, "apart")])):
         dataset, heard = without_both(tumor_dataset, *lacking), NullReporter()
         source = fit_method(dataset, "last-value", None, FinetuneConfig(), reporter=heard)
         assert len(told_of(heard)) == 1

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from costar_cli.data import Part, Queries, Scaler, as_plans
-from costar_cli.inference.practice import DoseRecord, Practice
+from costar_cli.inference.propensity import DoseRecord, PropensityModel
 from tests.dose_worlds import linear_doses
 
 
@@ -43,7 +43,7 @@ def test_records_that_nobody_wrote_are_refused(damage: dict[str, Any], said: str
 def test_a_dose_is_rarer_after_a_course_that_calls_for_another() -> None:
     data = linear_doses(300)
     panel, scaler = data.panels[Part("source", "train")], Scaler.fit(data.panels[Part("source", "train")], data.schema)
-    practice = Practice.fit(panel, data.schema, scaler)
+    practice = PropensityModel.fit(panel, data.schema, scaler)
     assert practice is not None
     ordered = np.argsort(panel.outcomes[:, 8, 0])
     healthy, sick = ordered[:30].astype(np.int32), ordered[-30:].astype(np.int32)

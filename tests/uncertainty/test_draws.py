@@ -10,7 +10,7 @@ import pytest
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Queries
 from costar_cli.data.windows import factual_windows
-from costar_cli.inference import asks_once, differences, draws, estimate, tells_differences
+from costar_cli.inference import cached_predictor, differences, draws, estimate, tells_differences
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
 from tests.fits import fit_method, model_of
@@ -102,7 +102,7 @@ def test_a_part_of_a_stack_that_estimates_have_asked_is_not_asked_again_for_draw
     calls: list[str] = []
     for part in model.parts.values():
         monkeypatch.setattr(type(part), "rollout", _counted(type(part).rollout, calls))
-    ask = asks_once(panel)
+    ask = cached_predictor(panel)
     found, drawn_SQHY = estimate(model, panel, queries, ask=ask), draws(model, panel, queries, 50, ask=ask)
     assert len(calls) == len(set(calls)) == len(model.answering)
     assert np.array_equal(drawn_SQHY, draws(model, panel, queries, 50))

@@ -10,7 +10,7 @@ from costar_cli.data import Dataset, Part, Queries
 from costar_cli.errors import ArtifactError
 from costar_cli.inference import Survival, survival_of
 from costar_cli.inference.at_risk import AtRisk
-from costar_cli.inference.practice import nothing_ahead
+from costar_cli.inference.propensity import nothing_ahead
 from costar_cli.inference.rates import loss_of_rates
 from costar_cli.inference.survival import log_loss
 from costar_cli.methods.base import FittedModel

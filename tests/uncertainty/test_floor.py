@@ -9,7 +9,7 @@ import pytest
 from costar_cli.data import Dataset
 from costar_cli.inference import Calibration, calibrate, draws, estimate, held_out
 from costar_cli.inference.conformal import bins_of, table
-from costar_cli.inference.estimates import FLOOR, Answers, _Moments
+from costar_cli.inference.estimates import FLOOR, Answers, _MeanVariance
 from costar_cli.inference.floor import FLOORS, HeldOut, best_floor
 from tests.methods.invariant_worlds import world
 from tests.uncertainty.test_calibration import Guess, facts, guess
@@ -22,7 +22,7 @@ def some(seed: int, *, n: int, each: int, worth: float) -> tuple[SimpleNamespace
     rng, whose_Q = np.random.default_rng(seed), np.repeat(np.arange(n), each)
     spread_Q = np.exp(1.5 * rng.normal(size=n))[whose_Q] / 200
     error_Q = rng.normal(size=n * each) * spread_Q**worth / 200 ** (1 - worth)
-    moments = _Moments(error_Q[None, :, None, None], *[spread_Q[:, None, None] ** 2] * 2, np.ones((1, 1)))
+    moments = _MeanVariance(error_Q[None, :, None, None], *[spread_Q[:, None, None] ** 2] * 2, np.ones((1, 1)))
     level_QY = np.ones((n * each, 1))
     queries = SimpleNamespace(outcomes=np.zeros((n * each, 1, 1)), subject=whose_Q)
     panel = SimpleNamespace(cluster=None, n_subjects=n)

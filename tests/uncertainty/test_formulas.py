@@ -13,7 +13,7 @@ from costar_cli.data.dose import Dose
 from costar_cli.inference import Estimates, draws, estimate
 from costar_cli.inference.floor import LEVEL, mean_score
 from costar_cli.inference.overlap import _cross_fitted
-from costar_cli.inference.practice import CELLS, Courses, DoseRecord, Practice, decisions_of
+from costar_cli.inference.propensity import CELLS, Courses, DoseRecord, PropensityModel, decisions_of
 from costar_cli.inference.support import Limits, PlanSupport
 from costar_cli.inference.weights import log_ratios
 from costar_cli.methods.base import PredictiveDistribution
@@ -105,7 +105,7 @@ def test_the_share_of_a_dose_is_that_of_its_cell_and_the_two_beside_it_with_half
 def test_a_dose_that_was_never_given_is_as_unlikely_as_its_share_after_any_course() -> None:
     data = linear_doses(60)
     panel = data.panels[Part("source", "train")]
-    practice = Practice.fit(panel, data.schema, Scaler.fit(panel, data.schema))
+    practice = PropensityModel.fit(panel, data.schema, Scaler.fit(panel, data.schema))
     decided = int((panel.length - 1).sum())
     plan = data.schema.treatments.encode(np.full((len(panel.length), 2, 1), 1e3)).astype(np.float32)
     rows = np.arange(panel.n_subjects, dtype=np.int32)

@@ -12,7 +12,7 @@ from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.data.windows import factual_windows
 from costar_cli.errors import ArtifactError
-from costar_cli.inference import NOT_JUDGED, Lights, estimate, support_of
+from costar_cli.inference import NOT_JUDGED, SupportRatings, estimate, support_of
 from costar_cli.methods.base import FittedModel
 from costar_cli.reporting import NullReporter
 from costar_cli.training import Trained
@@ -32,7 +32,7 @@ def ridge(tumors: Dataset) -> Trained:
     return fit(tumors, "ridge")
 
 
-def lights_of(model: FittedModel, panel: Panel, queries: Queries) -> Lights:
+def lights_of(model: FittedModel, panel: Panel, queries: Queries) -> SupportRatings:
     support = support_of(model)
     assert support is not None
     return support.lights(panel, queries, estimate(model, panel, queries))

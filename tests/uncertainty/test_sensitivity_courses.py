@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from costar_cli.data import Queries
 from costar_cli.inference import Estimates
-from costar_cli.inference.practice import Practice
+from costar_cli.inference.propensity import PropensityModel
 from costar_cli.inference.sensitivity import SHARES, Confounded, Tails, weight_bounds
 from costar_cli.questions.sensitivity import ASSUMPTIONS
 from tests.uncertainty.test_sensitivity import asked, estimates_of, normal_errors
@@ -133,7 +133,7 @@ def test_practice_is_asked_along_each_course_not_at_the_mean_of_them() -> None:
     queries = Queries(np.zeros(2, np.int32), np.zeros(2, np.int16), np.zeros((2, 2, 1), np.uint8))
     model: Any = SimpleNamespace(schema=SimpleNamespace(outcomes=[SimpleNamespace(kind="continuous")]))
     panel: Any = None
-    over = Confounded.along(model, panel, queries, found, normal_errors(2), cast("Practice", Reacts()))
+    over = Confounded.along(model, panel, queries, found, normal_errors(2), cast("PropensityModel", Reacts()))
     assert over.likely_SQH.shape == (len(asked_for[0]) // 2, 2, 2)
     assert over.likely_SQH[:, 0, 0] == pytest.approx(0.5)
     assert np.quantile(over.likely_SQH[:, 1, 1], (0.2, 0.8)) == pytest.approx((0.0, 1.0), abs=0.01)

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from costar_cli.data import End, Panel, PanelSchema, Queries, Scaler, TreatmentEncoding, Variable
 from costar_cli.inference import Hazards, OutcomeFacts
-from costar_cli.inference.practice import DOSES, KNOTS
+from costar_cli.inference.propensity import DOSES, KNOTS
 from costar_cli.inference.rates import ends_in, expected_ends
 from costar_cli.inference.survival import BEFORE_ENDS, USUAL
 

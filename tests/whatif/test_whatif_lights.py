@@ -12,11 +12,11 @@ from costar_cli.data import Dataset
 from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.files import read_artifact
-from costar_cli.inference import Lights
+from costar_cli.inference import SupportRatings
 from costar_cli.plans import parse_plans
 from costar_cli.questions import WhatIfReport, estimate_outcomes, write_csv, write_estimates
 from costar_cli.questions.sensitivity import sensitivity
-from costar_cli.questions.support import _Told
+from costar_cli.questions.support import _Reasons
 from costar_cli.report.figures import whatif
 from costar_cli.report.figures.sensitivity import plot_sensitivity
 from costar_cli.report.figures.style import PLAN_COLOURS, plan_style
@@ -240,7 +240,7 @@ def course_of(tumors: Dataset, step: float) -> str:
     """What is said of six steps that are each so likely."""
     marks, red = np.zeros((1, 6), dtype=np.int8), np.full((1, 6), 2, dtype=np.int8)
     cells = np.zeros((1, 6, 1), dtype=np.int8)
-    lights = Lights(cells, red, marks, red, red[..., None], cells.astype(float), np.full((1, 6), step))
+    lights = SupportRatings(cells, red, marks, red, red[..., None], cells.astype(float), np.full((1, 6), step))
     request = parse_plans('{"plans": {"watch": [{}, {}, {}, {}, {}, {}]}}', tumors.schema.treatments, horizon=6)
-    told = _Told(tumors.schema, "1", np.zeros(2, dtype=bool), lights, None)
+    told = _Reasons(tumors.schema, "1", np.zeros(2, dtype=bool), lights, None)
     return told.plan(0, request.plans[0]).reasons[5][0]

@@ -13,9 +13,9 @@ from costar_cli.data import Dataset
 from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.errors import UsageError
-from costar_cli.inference import Estimates, Played, Resolved, estimate, goes_on
+from costar_cli.inference import Estimates, Resolved, SimulatedRule, estimate, goes_on
 from costar_cli.methods.base import FittedModel
-from costar_cli.plans import Moments, parse_plans
+from costar_cli.plans import IndexTimes, parse_plans
 from costar_cli.plans.untrusted import Problems
 from costar_cli.questions import (
     Averager,
@@ -156,14 +156,14 @@ def test_survival_under_a_rule_on_drawn_outcomes_is_along_the_draws_that_took_ea
     tumours, model = ends
     panel = tumours.panel("source", "test")
     plans = parse_plans(json.dumps({"plans": EVERY | {"rule": COIN}}), tumours.schema, horizon=6).plans
-    moments = Moments.of(panel, "last").take(np.flatnonzero(panel.ends == 0)[[0, 0]])
+    moments = IndexTimes.of(panel, "last").take(np.flatnonzero(panel.ends == 0)[[0, 0]])
     queries = ask_plans(model, moments, plans[:2])  # of chemotherapy never, and at the second step
     found = estimate(model, panel, queries)
     place_S, volume_SHY = np.array([0, 1, 0]), np.array([[[4.0], [2.0]], [[9.0], [9.0]], [[6.0], [6.0]]])
     usual_HY, never_HY = np.array([[3.0], [3.0]]), volume_SHY[[0, 2]].mean(axis=0)
     values_SQHA = np.stack([plan.values for plan in plans[:2]])[place_S][:, None]
     rows = moments.take([0])
-    played = Played(plans[-1], values_SQHA, volume_SHY[:, None], "drawn", usual_HY[None], usual_HY[None])
+    played = SimulatedRule(plans[-1], values_SQHA, volume_SHY[:, None], "drawn", usual_HY[None], usual_HY[None])
     of = Resolved(model, rows, plans[:1], ((played, 0),)).going_on(queries.take([0]), found.take([0]))
     along = goes_on(model, panel, queries, found.mean_QHY[[0, 0]] + np.stack([never_HY, volume_SHY[1]]) - usual_HY)
     plain = goes_on(model, panel, queries, found.mean_QHY)
@@ -173,7 +173,9 @@ def test_survival_under_a_rule_on_drawn_outcomes_is_along_the_draws_that_took_ea
     np.testing.assert_allclose(of.survival_QH, np.array([[2, 1]]) / 3 @ along.survival_QH)
     np.testing.assert_allclose(of.ended_QHE[0], (2 * along.ended_QHE[0] + along.ended_QHE[1]) / 3)
     assert np.abs(of.survival_QH - plain.survival_QH).min(axis=0)[1] > 1e-4
-    alike = Played(plans[-1], values_SQHA[[0, 2]], volume_SHY[[0, 2], None], "drawn", never_HY[None], usual_HY[None])
+    alike = SimulatedRule(
+        plans[-1], values_SQHA[[0, 2]], volume_SHY[[0, 2], None], "drawn", never_HY[None], usual_HY[None]
+    )
     same = Resolved(model, rows, plans[:1], ((alike, 0),)).going_on(queries.take([0]), found.take([0]))
     assert same is not None
     np.testing.assert_allclose(same.survival_QH, plain.survival_QH[:1])

@@ -13,8 +13,8 @@ from costar_cli.data.dataset import Part
 from costar_cli.data.dose import Dose
 from costar_cli.data.findings import Finding, counted
 from costar_cli.data.table.index import Ints, Keys, Times
+from costar_cli.data.table.memory_budget import MemoryBudget
 from costar_cli.data.table.parse import Reading, Rows, wrong_values
-from costar_cli.data.table.room import Room
 from costar_cli.data.table.schema import TableSchema
 from costar_cli.data.table.schema_column import ENDS
 from costar_cli.reporting import Reporter
@@ -195,10 +195,10 @@ class EncodingContext:
     asks: bool = True
 
     @cached_property
-    def room(self) -> Room:
+    def room(self) -> MemoryBudget:
         """Return what the panel takes of memory, as far as its columns are known."""
         steps = {part: self.steps_of(number) for number, part in enumerate(Part.all())}
-        return Room(self.table.keys, steps, self.schema, asks=self.asks)
+        return MemoryBudget(self.table.keys, steps, self.schema, asks=self.asks)
 
     def fill_treatment(self, name: str, holes: Mask, observed: Mask) -> Ints:
         """Return the cell whose treatment goes on in each of the holes of a mask `[M]`, -1 where none is given.

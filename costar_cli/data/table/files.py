@@ -15,7 +15,7 @@ import polars as pl
 
 from costar_cli.data.findings import Finding, counted, raise_errors, shown
 from costar_cli.data.table.packed import COMPRESSED, WORKBOOK, Unpacked, ending, is_packed, unpacked
-from costar_cli.data.table.prove import scan_parquet
+from costar_cli.data.table.probe_parquet import scan_parquet
 from costar_cli.data.table.scratch import NO_MEMORY, NoRoomError, no_room, require_limits
 from costar_cli.data.table.written import PLAIN, Written
 from costar_cli.errors import CostarError, DataError, refuse_pipe
@@ -168,7 +168,7 @@ def _open_columns(path: Path, source: Path, names: Collection[str] | None) -> Ta
         if not file.read(6).startswith(b"PAR1" if kind == "Parquet" else b"ARROW1"):
             fix = "name it after what it holds, or save it again" + " (Feather: version 2)" * (kind == "Arrow")
             raise DataError(f"this is not {'a' if kind == 'Parquet' else 'an'} {kind} file", where=str(path), fix=fix)
-    from costar_cli.files.trial import tried  # noqa: PLC0415 - h5py
+    from costar_cli.files.sandbox import tried  # noqa: PLC0415 - h5py
 
     asked = json.dumps(None if names is None else list(names))
     if problem := tried([str(Path(__file__).with_name("prove.py")), str(source), kind], asked=asked):

@@ -52,7 +52,7 @@ def unpacked(path: Path) -> Unpacked:
 
 @lru_cache(maxsize=8)
 def _unpacked(path: Path, version: tuple[int, ...]) -> Unpacked:
-    from costar_cli.files.trial import tried  # noqa: PLC0415 - h5py
+    from costar_cli.files.sandbox import tried  # noqa: PLC0415 - h5py
 
     most = max(FREELY, MOST_RATIO * version[2])
     workbook = path.suffix.lower() == WORKBOOK

@@ -14,8 +14,8 @@ from costar_cli.data.findings import Finding, shown
 from costar_cli.data.schema import Variable, transformed_unit
 from costar_cli.data.table.context import EncodingContext, Mask, Table
 from costar_cli.data.table.index import Ints
+from costar_cli.data.table.memory_budget import Column
 from costar_cli.data.table.parse import wrong_values
-from costar_cli.data.table.room import Column
 from costar_cli.data.table.schema_column import ColumnSchema
 from costar_cli.data.table.time_split import fix_of_constant
 from costar_cli.errors import cut, key_path

@@ -18,7 +18,7 @@ from costar_cli.methods.costar.predictor import (
     known_decoder,
     outcome_head,
 )
-from costar_cli.methods.shared.covariate_law import Rates, Reach
+from costar_cli.methods.shared.covariate_transition import Rates, Reach
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.gaps import GapColumn
 from costar_cli.methods.shared.members import Dims, Params, call_members
@@ -26,7 +26,7 @@ from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
 from costar_cli.methods.shared.structured import Predicted, StructuredDecoder, predict_ahead
 from costar_cli.methods.shared.windows import Windows
 
-__all__ = ["Asked", "CostarStates", "Decoder", "DecoderShape", "make_decoder"]
+__all__ = ["CostarStates", "Decoder", "DecoderInput", "DecoderShape", "make_decoder"]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class CostarStates(NamedTuple):
     exposure_RNTJ: Tensor | None
 
 
-class Asked(NamedTuple):
+class DecoderInput(NamedTuple):
     """Queries as the histories and plans that occur in them, and which of both each query has."""
 
     subject_U: Tensor
@@ -136,7 +136,7 @@ class Decoder:
         number: Tensor = call_members(self.head, params_R, z_RBTD.flatten(1, 2), ahead.treatment.flatten(1, 2), *given)
         return Predicted(number if start is None else start[0] + start[1] * number)
 
-    def answers(self, heads: Sequence[nn.Module], states: CostarStates, asked: Asked, elements: int) -> Tensor:
+    def answers(self, heads: Sequence[nn.Module], states: CostarStates, asked: DecoderInput, elements: int) -> Tensor:
         """Return standardised outcomes `[R,Q,H,Y]` of queries.
 
         Args:
@@ -149,7 +149,7 @@ class Decoder:
         return torch.stack([torch.cat(list(parts)) for parts in parts_R])
 
     def _of_member(
-        self, head: nn.Module, states: CostarStates, member: int, asked: Asked, elements: int
+        self, head: nn.Module, states: CostarStates, member: int, asked: DecoderInput, elements: int
     ) -> Iterator[Tensor]:
         """Yield the outcomes `[q,H,Y]` of a member, in order."""
         published, at = cast("OutcomePredictor", head), (asked.subject_U, asked.origin_U)
@@ -195,7 +195,7 @@ class RolledDecoder(Decoder):
         outcomes, beside = predict_ahead(head, params_R, z_RBTD, series, ahead)
         return Predicted(outcomes.flatten(1, 2), None if beside is None else beside.flatten(1, 2))
 
-    def answers(self, heads: Sequence[nn.Module], states: CostarStates, asked: Asked, elements: int) -> Tensor:
+    def answers(self, heads: Sequence[nn.Module], states: CostarStates, asked: DecoderInput, elements: int) -> Tensor:
         """Return standardised outcomes `[R,Q,H,Y]` of queries, of all members together."""
         rolled_R, at = cast("Sequence[StructuredDecoder]", heads), (asked.subject_U, asked.origin_U)
         assert states.unit_NTY is not None  # noqa: S101 - this decoder's states have both

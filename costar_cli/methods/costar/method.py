@@ -12,7 +12,7 @@ from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.predictor import decoder_for
 from costar_cli.methods.costar.supervised import ENCODER, HEAD, SupervisedStage
 from costar_cli.methods.registry import REFERENCE
-from costar_cli.methods.shared.covariate_law import reach_of, reach_of_covariates
+from costar_cli.methods.shared.covariate_transition import reach_of, reach_of_covariates
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, choose_forms
 from costar_cli.methods.shared.stage import one_stage

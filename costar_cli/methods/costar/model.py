@@ -19,7 +19,7 @@ from costar_cli.data import Panel, Queries
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.files import Artifact
 from costar_cli.methods.costar.architectures import make_encoder
-from costar_cli.methods.costar.decoding import Asked, CostarStates, Decoder, DecoderShape, make_decoder
+from costar_cli.methods.costar.decoding import CostarStates, Decoder, DecoderInput, DecoderShape, make_decoder
 from costar_cli.methods.costar.inputs import EncoderInputs
 from costar_cli.methods.costar.representation import HistoryEncoder, encode_panel
 from costar_cli.methods.costar.supervised import ENCODER, HEAD
@@ -45,7 +45,7 @@ def answer_queries(decoder: Decoder, heads: Sequence[nn.Module], states: CostarS
     subject_U, origin_U = (_tensor(a[first_U], z_RNTD.device) for a in (queries.subject, queries.origin))
     plan_PHA = torch.from_numpy(queries.plan[first_P]).to(z_RNTD)
     at = _tensor(history_Q, z_RNTD.device), _tensor(plan_Q, z_RNTD.device)
-    asked = Asked(subject_U, origin_U, plan_PHA, *at)
+    asked = DecoderInput(subject_U, origin_U, plan_PHA, *at)
     elements = CPU_ELEMENTS if z_RNTD.device.type == "cpu" else sys.maxsize
     return decoder.answers(heads, states, asked, elements)
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from costar_cli.data import PanelSchema
 from costar_cli.methods.growth.gru import run_gru
 from costar_cli.methods.growth.settings import GrowthNetworkConfig
-from costar_cli.methods.shared.covariate_law import Reach
+from costar_cli.methods.shared.covariate_transition import Reach
 from costar_cli.methods.shared.dropout import MaskSource, per_kept
 from costar_cli.methods.shared.members import Params, submodule
 from costar_cli.methods.shared.outcome_forms import OutcomeForm

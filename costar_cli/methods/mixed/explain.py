@@ -10,7 +10,7 @@ from costar_cli.data import PanelSchema, TreatmentEncoding
 from costar_cli.data.dose import Dose
 from costar_cli.data.schema import step_word
 from costar_cli.data.visits import elapsed_dose
-from costar_cli.methods.mixed.law import Floats, GrowthLaw, Series
+from costar_cli.methods.mixed.law import Floats, GrowthTransition, Series
 from costar_cli.methods.mixed.likelihood import Effects
 from costar_cli.methods.shared.doses import dose_names
 from costar_cli.methods.shared.outcome_forms import LEVEL_UNIT
@@ -25,7 +25,7 @@ TOLD: Final = (0.05, 0.5, 0.95)  # quantiles of the doses given, of which the ef
 
 
 def explain(
-    schema: PanelSchema, laws: Sequence[GrowthLaw], effects: Sequence[Effects], series: Series
+    schema: PanelSchema, laws: Sequence[GrowthTransition], effects: Sequence[Effects], series: Series
 ) -> list[dict[str, str]]:
     """Return one row per thing that was learnt: of which outcome, what it is, its typical value, that of subjects.
 
@@ -74,7 +74,7 @@ def _usual(dose: Dose, column_NT: Floats) -> list[float]:
 class _Words:
     """One outcome's effects in words."""
 
-    def __init__(self, law: GrowthLaw, effects: Effects, series: Series, unit: str, step: str) -> None:
+    def __init__(self, law: GrowthTransition, effects: Effects, series: Series, unit: str, step: str) -> None:
         self.law, self.effects, self.unit, self.step = law, effects, unit, step
         means_NP = effects.means(series.v_NV)
         z = effects.n_random

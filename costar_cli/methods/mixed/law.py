@@ -16,7 +16,7 @@ __all__ = [
     "Basis",
     "Design",
     "Floats",
-    "GrowthLaw",
+    "GrowthTransition",
     "Series",
     "carried",
     "compounding",
@@ -199,7 +199,7 @@ def _taken(held: SubjectsT, rows: slice | NDArray[np.int64]) -> SubjectsT:
 
 
 @dataclass(frozen=True)
-class GrowthLaw:
+class GrowthTransition:
     """The form of one outcome's growth, and what it learnt of the source's training subjects.
 
     Attributes:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from costar_cli.errors import Termination
 from costar_cli.methods.mixed.directions import START_DECAY, Apart, Pairs, gram, likeness, nearly_alike, sharing, silent
-from costar_cli.methods.mixed.law import NEAR, Design, Floats, GrowthLaw, noise_over
+from costar_cli.methods.mixed.law import NEAR, Design, Floats, GrowthTransition, noise_over
 from costar_cli.methods.mixed.logit import fitted_logits, marginal
 from costar_cli.methods.mixed.population import LEAST_NOISE, open_factor, usual_effect
 
@@ -416,7 +416,7 @@ def effects_params(effects: Effects, outcome: int) -> dict[str, Tensor]:
 
 
 def effects_shapes(
-    law: GrowthLaw, dx: int, dy: int, dv: int, *, factors: int, carry_overs: int, hidden: int
+    law: GrowthTransition, dx: int, dy: int, dv: int, *, factors: int, carry_overs: int, hidden: int
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape of each array of an outcome's effects, without the axis of members."""
     z = 1 + len(law.levels) + carry_overs * factors

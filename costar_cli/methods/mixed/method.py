@@ -17,7 +17,7 @@ from costar_cli.methods.mixed.apart import tell_apart
 from costar_cli.methods.mixed.covariates import equations_params, fit_covariates
 from costar_cli.methods.mixed.directions import alike, likeness, nearly_alike, silent
 from costar_cli.methods.mixed.explain import explain
-from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried
+from costar_cli.methods.mixed.law import Design, Floats, GrowthTransition, Series, carried
 from costar_cli.methods.mixed.likelihood import Effects, effects_params, maximise, start_values
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.mixed.settings import MixedConfig
@@ -74,7 +74,7 @@ class MixedMethod(ReadsModels):
         if task.domain == "target":
             learnt = Series.of(join_panels([source_panel, task.panels[task.train]]), task.scaler, encoding)
         fit = _Fit(source, learnt, task.settings_of(MixedConfig), task.schema)
-        begun: list[tuple[GrowthLaw, Effects | None]] = (
+        begun: list[tuple[GrowthTransition, Effects | None]] = (
             list(zip(start.laws, start.effects, strict=True))
             if start
             else [fit.choose(o, source_panel.subject_id) for o in range(len(task.schema.outcomes))]
@@ -101,11 +101,12 @@ class _Fit:
     def __init__(self, source: Series, learnt: Series, config: MixedConfig, schema: PanelSchema) -> None:
         self.source, self.learnt, self.config, self.schema = source, learnt, config, schema
         plain = [
-            GrowthLaw.of(source, o, relative=False, basis="raw", linked=False) for o in range(len(schema.outcomes))
+            GrowthTransition.of(source, o, relative=False, basis="raw", linked=False)
+            for o in range(len(schema.outcomes))
         ]
         self.mean_Y, self.sd_Y = np.array([law.mean for law in plain]), np.array([law.sd for law in plain])
 
-    def choose(self, outcome: int, subject_id: NDArray[np.int64]) -> tuple[GrowthLaw, Effects | None]:
+    def choose(self, outcome: int, subject_id: NDArray[np.int64]) -> tuple[GrowthTransition, Effects | None]:
         """Return the law under which the outcomes are most likely, less half a log(n) per parameter (spec MIXED-4).
 
         Beside it, what some subjects say under it: the whole fit starts there.
@@ -114,7 +115,7 @@ class _Fit:
         some = in_order[np.unique(np.linspace(0, len(in_order) - 1, CHOOSING_SUBJECTS).round().astype(np.int64))]
         series = self.source.take(some)
         binary, relative = self.schema.outcomes[outcome].kind == "binary", self._may_be_relative(outcome)[0]
-        laws = GrowthLaw.choices(self.source, outcome, relative=relative, binary=binary)
+        laws = GrowthTransition.choices(self.source, outcome, relative=relative, binary=binary)
         law, found = self._likeliest(series, laws)
         n_links = self.source.x_NTX.shape[-1] + len(self.sd_Y) - 1
         if self.config.covariates != "none" and n_links:
@@ -125,13 +126,13 @@ class _Fit:
     def _may_be_relative(self, outcome: int) -> tuple[bool, float]:
         return may_be_relative(self.source.y_NTY[..., outcome], self.source.seen_NTY[..., outcome])
 
-    def _likeliest(self, series: Series, laws: Sequence[GrowthLaw]) -> tuple[GrowthLaw, Effects | None]:
+    def _likeliest(self, series: Series, laws: Sequence[GrowthTransition]) -> tuple[GrowthTransition, Effects | None]:
         """Return the likeliest law of the transitions that count under all of them, and what these say under it."""
         designs = [law.design(series, self.mean_Y, self.sd_Y) for law in laws]
         counted_NT = np.prod([design.counted_NT for design in designs], axis=0)
         if not counted_NT.any():
             return laws[-1], None
-        best: tuple[float, GrowthLaw, Effects] | None = None
+        best: tuple[float, GrowthTransition, Effects] | None = None
         for law, design in zip(laws, designs, strict=True):
             same = replace(
                 design,
@@ -148,7 +149,7 @@ class _Fit:
         assert best is not None  # noqa: S101 - there is a law at least
         return best[1:]
 
-    def integrated(self, law: GrowthLaw, start: Effects | None) -> tuple[GrowthLaw, tuple[Effects, int]]:
+    def integrated(self, law: GrowthTransition, start: Effects | None) -> tuple[GrowthTransition, tuple[Effects, int]]:
         """Return a law, and what subjects say of it; where steps are uneven, in gaps in which its level reverts."""
         design = self._design(law)
         found = maximise(design, start or self._start(design), iterations=self.config.iterations)
@@ -159,7 +160,7 @@ class _Fit:
             found = maximise(design, found, iterations=self.config.iterations, tied=tied)
         return law, (found, int((design.counted_NT.sum(axis=1) > 1).sum()))
 
-    def _design(self, law: GrowthLaw) -> Design:
+    def _design(self, law: GrowthTransition) -> Design:
         """Return the transitions of an outcome.
 
         Raises:
@@ -177,7 +178,7 @@ class _Fit:
     def _start(self, design: Design) -> Effects:
         return start_values(design, carry_overs=self.config.carry_overs, hidden=self.config.hidden)
 
-    def covariates(self, laws: Sequence[GrowthLaw], effects: Sequence[Effects]) -> dict[str, torch.Tensor]:
+    def covariates(self, laws: Sequence[GrowthTransition], effects: Sequence[Effects]) -> dict[str, torch.Tensor]:
         """Return the covariates' equations, where covariates act on an outcome."""
         if not any(law.linked for law in laws) or not self.learnt.x_NTX.shape[-1]:
             return {}
@@ -187,7 +188,7 @@ class _Fit:
             fit_covariates(self.learnt, scaled_NTY, np.concatenate(exposures, axis=-1), self.source)
         )
 
-    def doubts(self, laws: Sequence[GrowthLaw], found: Sequence[tuple[Effects, int]]) -> Iterator[str]:
+    def doubts(self, laws: Sequence[GrowthTransition], found: Sequence[tuple[Effects, int]]) -> Iterator[str]:
         """Yield what may make the estimates wrong; `found` is what `maximise` returned for each law."""
         inside_NT1 = (np.arange(1, self.learnt.dose_NTL.shape[1]) < self.learnt.length_N[:, None])[..., None]
         given_L = np.asarray((self.learnt.dose_NTL[:, :-1] * inside_NT1).any(axis=(0, 1)))

@@ -16,7 +16,7 @@ from costar_cli.data.visits import elapsed, elapsed_dose
 from costar_cli.files import Artifact
 from costar_cli.methods.base import Decide, PredictiveDistribution
 from costar_cli.methods.mixed.covariates import CovariateEquations, equations_of, equations_shapes
-from costar_cli.methods.mixed.law import Floats, GrowthLaw, Series, carried, remaining
+from costar_cli.methods.mixed.law import Floats, GrowthTransition, Series, carried, remaining
 from costar_cli.methods.mixed.likelihood import OPEN, Effects, effects_of, effects_shapes
 from costar_cli.methods.mixed.logit import LogitPosterior, stratified
 from costar_cli.methods.mixed.posterior import Known, Posterior
@@ -103,9 +103,9 @@ class MixedModel(EncodingModel[Histories]):
         return all(learnt.open is not None for learnt in self.effects)
 
     @cached_property
-    def laws(self) -> list[GrowthLaw]:
+    def laws(self) -> list[GrowthTransition]:
         """Return the law of each outcome."""
-        return TypeAdapter(list[GrowthLaw]).validate_python(self.meta["laws"])
+        return TypeAdapter(list[GrowthTransition]).validate_python(self.meta["laws"])
 
     @cached_property
     def effects(self) -> list[Effects]:
@@ -364,7 +364,9 @@ class MixedModel(EncodingModel[Histories]):
     def _rollout(self) -> Rollout:
         return Rollout(self.laws, self.effects, self.equations)
 
-    def _sums(self, series: Series, law: GrowthLaw, effects: Effects, *, links: bool) -> Posterior | LogitPosterior:
+    def _sums(
+        self, series: Series, law: GrowthTransition, effects: Effects, *, links: bool
+    ) -> Posterior | LogitPosterior:
         """Return what histories add up to; that of `links`, too, where it is asked what training leaves open."""
         design = law.design(series, *self._rollout.moments, filled_too=True)
         exposure_NTJ = carried(design.dose_NTL, effects.decay, design.gap_NT)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_columns
-from costar_cli.methods.mixed.law import Floats, GrowthLaw, compounding, lasting, noise_over, remaining
+from costar_cli.methods.mixed.law import Floats, GrowthTransition, compounding, lasting, noise_over, remaining
 from costar_cli.methods.mixed.likelihood import Effects
 
 __all__ = ["Given", "Rollout", "State", "Step"]
@@ -54,7 +54,7 @@ class _Span:
     noise_Q: Floats | float
 
     @classmethod
-    def of(cls, law: GrowthLaw, learnt: Effects, gap_Q: Floats | None) -> Self:
+    def of(cls, law: GrowthTransition, learnt: Effects, gap_Q: Floats | None) -> Self:
         """Return it for steps of some lengths; of one everywhere where there are none."""
         if gap_Q is None or law.logit:
             return cls(1.0, 1.0, 1.0)
@@ -87,7 +87,7 @@ class Step:
 class Rollout:
     """What rollouts follow: the law of each outcome, what was learnt of it, and the covariates' equations, if any."""
 
-    laws: list[GrowthLaw]
+    laws: list[GrowthTransition]
     effects: list[Effects]
     equations: CovariateEquations | None
 
@@ -160,7 +160,7 @@ class Rollout:
             state = after
 
     @staticmethod
-    def gain(law: GrowthLaw, step: Step) -> Floats:
+    def gain(law: GrowthTransition, step: Step) -> Floats:
         """Return the derivative `[Q]` of an outcome after a step by its growth."""
         if law.logit:
             y_Q = step.after.y_YQ[law.outcome]

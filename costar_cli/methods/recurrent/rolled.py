@@ -9,7 +9,7 @@ from costar_cli.data import PanelSchema
 from costar_cli.methods.recurrent.lstm import draw_masks, variational_lstm
 from costar_cli.methods.recurrent.settings import CrnConfig, CrnErmConfig, RmsnConfig
 from costar_cli.methods.shared.balancing import Balancer
-from costar_cli.methods.shared.covariate_law import Reach
+from costar_cli.methods.shared.covariate_transition import Reach
 from costar_cli.methods.shared.members import Params, call_members, submodule
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.rolled import RolledNetwork

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from costar_cli.data import TreatmentEncoding
 
 if TYPE_CHECKING:
-    from costar_cli.methods.shared.covariate_law import Rates
+    from costar_cli.methods.shared.covariate_transition import Rates
 
 __all__ = ["LEAST_LEFT", "GapColumn", "Span", "carried_over", "lasting"]
 

@@ -21,7 +21,7 @@ from costar_cli.methods.shared.balancing import (
     treatment_cross_entropy,
     unknown_treatment,
 )
-from costar_cli.methods.shared.covariate_law import Reach, reach_of_covariates
+from costar_cli.methods.shared.covariate_transition import Reach, reach_of_covariates
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.gaps import GapColumn
 from costar_cli.methods.shared.members import Params, call_members, submodule

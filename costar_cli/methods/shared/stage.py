@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from costar_cli.config.choices import SelectionName
 from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
 from costar_cli.data.tensors import PanelTensors
-from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage, Stage
+from costar_cli.methods.base import FinalStage, Fit, FitTask, Fitted, Stage
 from costar_cli.methods.shared.members import Params, named_params, of_members, with_prefix
 from costar_cli.methods.shared.settings import NetworkConfig
 from costar_cli.methods.shared.streams import Stream
@@ -20,9 +20,9 @@ from costar_cli.methods.shared.windows import OriginRows, Rows, SubjectRows
 
 __all__ = [
     "AlphaSchedule",
+    "EpochSchedule",
     "NetworkStage",
     "NetworkTraining",
-    "Pace",
     "PlainStage",
     "decoder_training",
     "encoder_then_decoder",
@@ -124,8 +124,8 @@ def one_stage(
     settings: Config | None = None,
     select_on: SelectionName | None = None,
 ) -> Fit:
-    """Train the last stage of a fit, and return what the fit ends with; the arguments are those of `LastStage`."""
-    params_R = yield LastStage(stage, complete, settings, select_on)
+    """Train the last stage of a fit, and return what the fit ends with; the arguments are those of `FinalStage`."""
+    params_R = yield FinalStage(stage, complete, settings, select_on)
     return complete(params_R, range(task.members))
 
 
@@ -207,7 +207,7 @@ def decoder_training(network: NetworkConfig, shared: FinetuneConfig) -> Training
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class EpochSchedule:
     """How the optimiser steps of a stage are divided.
 
     An epoch is a pass over the rows or, where `updates` says how many steps there are, an equal share of them; the last
@@ -254,7 +254,7 @@ class AlphaSchedule:
     @classmethod
     def over(cls, largest: float, training: TrainingConfig, n_rows: int, *, drop_last: bool) -> "AlphaSchedule":
         """Return the schedule of a stage with these settings on so many rows."""
-        pace = Pace.of(training, n_rows, drop_last=drop_last)
+        pace = EpochSchedule.of(training, n_rows, drop_last=drop_last)
         return cls(largest, pace.epochs, max(pace.steps_per_epoch, 1))
 
     def alpha(self, updates: Tensor) -> Tensor:

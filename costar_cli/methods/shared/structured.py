@@ -36,7 +36,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from costar_cli.methods.shared.balancing import sum_of_observed
-from costar_cli.methods.shared.covariate_law import SMALL_START, CovariateCourse, CovariateLaw, Rates, Reach
+from costar_cli.methods.shared.covariate_transition import (
+    SMALL_START,
+    CovariateCourse,
+    CovariateTransition,
+    Rates,
+    Reach,
+)
 from costar_cli.methods.shared.gaps import GapColumn, Span, carried_over
 from costar_cli.methods.shared.members import Params, call_members
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
@@ -96,7 +102,7 @@ class StructuredDecoder(nn.Module):
             last.bias.zero_()
         self.effects = nn.Sequential(nn.Linear(width, hidden), nn.SiLU(), last)
         n_exposures = first_CL.numel()
-        self.covariates = CovariateLaw(width, len(forms), n_exposures, covariates) if covariates else None
+        self.covariates = CovariateTransition(width, len(forms), n_exposures, covariates) if covariates else None
 
     def forward(
         self,
@@ -129,7 +135,7 @@ class StructuredDecoder(nn.Module):
 
     def _taught(
         self,
-        law: CovariateLaw,
+        law: CovariateTransition,
         z_NTD: Tensor,
         y_NTHY: Tensor,
         unit_NTY: Tensor,

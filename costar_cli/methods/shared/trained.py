@@ -14,8 +14,8 @@ from torch.overrides import TorchFunctionMode
 
 from costar_cli.config.models import Config
 from costar_cli.data import Panel, PanelSchema, Queries, Scaler
-from costar_cli.data.stretches import STRETCH, Stretches
 from costar_cli.data.tensors import PanelTensors
+from costar_cli.data.truncated import STRETCH, Stretches
 from costar_cli.errors import MismatchError, UsageError, first_of
 from costar_cli.files import Artifact
 from costar_cli.methods.base import FitTask, FittedModel

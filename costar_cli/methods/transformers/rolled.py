@@ -9,7 +9,7 @@ from torch import Tensor
 
 from costar_cli.data import PanelSchema
 from costar_cli.methods.shared.balancing import Balancer
-from costar_cli.methods.shared.covariate_law import Reach
+from costar_cli.methods.shared.covariate_transition import Reach
 from costar_cli.methods.shared.dropout import Masks, MaskSource, largest_mask, masked, per_kept
 from costar_cli.methods.shared.members import Params, call_members, submodule
 from costar_cli.methods.shared.outcome_forms import OutcomeForm

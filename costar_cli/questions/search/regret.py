@@ -11,13 +11,13 @@ from costar_cli.data import Dataset, Panel, PanelSchema, Part, Values, as_plans
 from costar_cli.data.base import Answer
 from costar_cli.data.registry import truth_of
 from costar_cli.errors import UsageError
-from costar_cli.inference import asks_encoded
+from costar_cli.inference import encoded_predictor
 from costar_cli.methods.base import FittedModel
 from costar_cli.questions.search.candidates import Places, treatments_of_step
 from costar_cli.questions.search.objective import Floats, Objective
 from costar_cli.questions.search.request import SearchRequest
 from costar_cli.questions.search.run import best_of
-from costar_cli.questions.search.scoring import Judge, SearchQuestion, SubjectPlans
+from costar_cli.questions.search.scoring import CalibratedModel, SearchQuestion, SubjectPlans
 from costar_cli.reporting import NullReporter, Reporter
 
 MOST_PLANS: Final = 10_000  # whose truth is asked for, of each subject
@@ -163,7 +163,7 @@ def _truth(
     seed: int,
 ) -> _Truth | None:
     question = _question(model, request, values_KA)
-    judge, candidates, objective = Judge.of(label, model), question.candidates, question.objective
+    judge, candidates, objective = CalibratedModel.of(label, model), question.candidates, question.objective
     panel = dataset.panels[part]
     row_N, origin_N = _origins(judge, panel, objective, subjects, seed)
     plans_PH = candidates.plans_PH
@@ -171,7 +171,7 @@ def _truth(
         return None
     table_KA, cost_K = as_plans(model.schema.treatments.encode(values_KA)), objective.costs_of(values_KA)
     treated_P = candidates.treatments_K[plans_PH].sum(axis=1)
-    ask, cost_P = asks_encoded(panel.take(row_N)), cost_K[plans_PH].sum(axis=1)
+    ask, cost_P = encoded_predictor(panel.take(row_N)), cost_K[plans_PH].sum(axis=1)
     shape = (len(plans_PH), candidates.steps, len(model.schema.outcomes))
     loss_NP, covered_N = np.empty((len(row_N), len(plans_PH))), np.full(len(row_N), np.nan)
     names = (label, f"{label}, any plan", f"{label}, greedy", "last treatment")
@@ -194,7 +194,7 @@ def _truth(
 
 
 def _origins(
-    judge: Judge, panel: Panel, objective: Objective, subjects: int, seed: int
+    judge: CalibratedModel, panel: Panel, objective: Objective, subjects: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return rows of some subjects and an origin of each, which has a step before it and the plan's steps after."""
     step_T = np.arange(panel.n_steps)
@@ -245,7 +245,7 @@ def _greedy(subject: SubjectPlans) -> NDArray[np.int64]:
     objective, kinds, places = subject.question.objective, len(subject.table_KA), np.zeros(0, dtype=np.int64)
     for step in range(objective.steps):
         some_KH = np.concatenate([np.tile(places, (kinds, 1)), np.arange(kinds)[:, None]], axis=1)
-        y_RKHY = subject.asks(subject.judge.model, subject.queries(subject.table_KA[some_KH]))
+        y_RKHY = subject.predicts(subject.judge.model, subject.queries(subject.table_KA[some_KH]))
         terms = tuple(replace(term, step=min(term.step, step)) for term in objective.terms)
         ended = replace(objective, terms=terms, steps=step + 1)
         loss_K = ended.loss(subject.judge.clip(y_RKHY).mean(axis=0), subject.cost_K[some_KH].sum(axis=1))

@@ -11,8 +11,8 @@ from costar_cli.data import Panel, Queries, Values, as_plans
 from costar_cli.errors import UsageError
 from costar_cli.inference import (
     Estimates,
-    asks_encoded,
     draws,
+    encoded_predictor,
     estimate,
     goes_on,
     has_range,
@@ -23,7 +23,7 @@ from costar_cli.inference import (
 from costar_cli.methods.base import FittedModel
 from costar_cli.questions.search.candidates import Places
 from costar_cli.questions.search.objective import Floats
-from costar_cli.questions.search.scoring import Judge, Scored, SearchQuestion, SubjectPlans
+from costar_cli.questions.search.scoring import CalibratedModel, Scored, SearchQuestion, SubjectPlans
 from costar_cli.reporting import NullReporter, Reporter
 
 LOOKED_AT: Final = 128  # plans whose support is looked at together, the best first, and twice as many each time
@@ -129,14 +129,14 @@ def search(
             or for any. What one of many lacks is said in its answer.
         TrainingError: a prediction is not finite.
     """
-    judge, candidates, encoding = Judge.of(label, model), question.candidates, model.schema.treatments
+    judge, candidates, encoding = CalibratedModel.of(label, model), question.candidates, model.schema.treatments
     if question.by != "estimate":
         _check_limits(judge, question)
     table_KA, cost_K = (
         as_plans(encoding.encode(candidates.values_KA)),
         question.objective.costs_of(candidates.values_KA),
     )
-    ask = asks_encoded(panel.until(int(origin_N.max(initial=0)) + 1))
+    ask = encoded_predictor(panel.until(int(origin_N.max(initial=0)) + 1))
     with (reporter or NullReporter()).task("search", total=panel.n_subjects, unit="subject") as task:
         for row, origin in enumerate(origin_N.tolist()):
             alone = panel.take(np.array([row])).until(origin + 1)
@@ -144,7 +144,7 @@ def search(
             task.advance()
 
 
-def _check_limits(judge: Judge, question: SearchQuestion) -> None:
+def _check_limits(judge: CalibratedModel, question: SearchQuestion) -> None:
     """See that limits can decide for anybody.
 
     Raises:
@@ -165,7 +165,7 @@ def _no_limits(label: str, fix: str, where: str = "") -> UsageError:
     return UsageError(problem, where="--by", fix=f"leave it out, or {fix}")
 
 
-def _no_limits_at(judge: Judge, question: SearchQuestion) -> UsageError:
+def _no_limits_at(judge: CalibratedModel, question: SearchQuestion) -> UsageError:
     level = f"{question.level:.0%}"
     return _no_limits(judge.label, f"ask for less than {level}, or calibrate on more subjects", f" at {level}")
 
@@ -227,7 +227,7 @@ def _supported(
         some = ranked_P[first : max(LOOKED_AT, 2 * first)]
         first += len(some)
         queries = subject.queries(subject.table_KA[plans_PH[some]])
-        ask = subject.asks if scored.y_RPHY is None else subject.knows(scored.y_RPHY[:, some])
+        ask = subject.predicts if scored.y_RPHY is None else subject.knows(scored.y_RPHY[:, some])
         found = estimate(subject.judge.model, subject.alone, queries, subject.judge.facts, ask=ask)
         fine = np.flatnonzero(~_lights(subject, queries, found)[1])[: short - count]
         kept.append(some[fine])
@@ -278,7 +278,7 @@ class _Compared:
     def of(cls, subject: SubjectPlans, values_MHA: Values, queries: Queries) -> "_Compared":
         """Estimate and draw the objective of plans."""
         judge, question, objective = subject.judge, subject.question, subject.question.objective
-        ask = once(subject.asks)
+        ask = once(subject.predicts)
         found = estimate(judge.model, subject.alone, queries, judge.facts, ask=ask)
         cost_M = objective.costs_of(values_MHA.reshape(-1, values_MHA.shape[2]))
         cost_M = cost_M.reshape(values_MHA.shape[:2]).sum(axis=1)

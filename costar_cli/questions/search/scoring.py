@@ -12,10 +12,10 @@ from costar_cli.data.schema import step_word
 from costar_cli.data.support import Support
 from costar_cli.errors import TrainingError
 from costar_cli.inference import (
-    Ask,
     Calibration,
     OutcomeFacts,
     PlanSupport,
+    PredictFn,
     calibration_of,
     facts_of,
     is_joint,
@@ -61,7 +61,7 @@ class SearchQuestion:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Judge:
+class CalibratedModel:
     """A model, and what it knows of its own answers; `label` is what messages call it."""
 
     label: str
@@ -72,7 +72,7 @@ class Judge:
     given: Support | None = None
 
     @classmethod
-    def of(cls, label: str, model: FittedModel) -> "Judge":
+    def of(cls, label: str, model: FittedModel) -> "CalibratedModel":
         """Read what travels with a model.
 
         Raises:
@@ -108,12 +108,12 @@ class SubjectPlans:
     `alone` is the panel of the subject; `table_KA` encodes the treatments to choose from, `cost_K` is their cost.
     """
 
-    judge: Judge
+    judge: CalibratedModel
     question: SearchQuestion
     alone: Panel
     row: int
     origin: int
-    ask: Ask
+    ask: PredictFn
     table_KA: Plans
     cost_K: Floats
 
@@ -123,7 +123,7 @@ class SubjectPlans:
         given = self.alone.treatments[0, self.origin - 1] if self.origin else None
         return None if given is None else self.judge.model.schema.treatments.decode(given)
 
-    def asks(self, model: FittedModel, queries: Queries) -> NDArray[np.float32]:
+    def predicts(self, model: FittedModel, queries: Queries) -> NDArray[np.float32]:
         """Predict as the `rollout` of a model or of its part does, on this subject."""
         return self.ask(model, replace(queries, subject=np.full(len(queries), self.row, dtype=np.int32)))
 
@@ -149,7 +149,7 @@ class SubjectPlans:
         loss_P, objective, y_RPHY = np.empty(len(plans_PH)), self.question.objective, None
         for first in range(0, len(plans_PH), BLOCK):
             some_PH = plans_PH[first : first + BLOCK]
-            y_RPHY = self.asks(self.judge.model, self.queries(self.table_KA[some_PH]))
+            y_RPHY = self.predicts(self.judge.model, self.queries(self.table_KA[some_PH]))
             mean_PHY = self.judge.clip(y_RPHY).mean(axis=0)
             loss_P[first : first + BLOCK] = objective.loss(mean_PHY, self.cost_K[some_PH].sum(axis=1))
         if not np.isfinite(loss_P).all():
@@ -159,9 +159,9 @@ class SubjectPlans:
             )
         return Scored(loss_P, y_RPHY if len(plans_PH) <= BLOCK else None)
 
-    def knows(self, y_RQHY: NDArray[np.float32]) -> Ask:
-        """Return what predicts as `asks` does, but for the model itself, whose predictions are known."""
-        return lambda model, queries: y_RQHY if model is self.judge.model else self.asks(model, queries)
+    def knows(self, y_RQHY: NDArray[np.float32]) -> PredictFn:
+        """Return what predicts as `predicts` does, but for the model itself, whose predictions are known."""
+        return lambda model, queries: y_RQHY if model is self.judge.model else self.predicts(model, queries)
 
 
 class Scored(NamedTuple):

@@ -164,7 +164,7 @@ def check_extract(path: Path, *, factual: bool) -> None:
     Raises:
         DataError: that process ended, or took too much memory or time.
     """
-    from costar_cli.files.trial import tried_by  # noqa: PLC0415 - brings h5py
+    from costar_cli.files.sandbox import tried_by  # noqa: PLC0415 - brings h5py
 
     if not path.is_file():
         return  # as `read_extract` says
@@ -175,7 +175,7 @@ def check_extract(path: Path, *, factual: bool) -> None:
 
 def main() -> int:
     """Read a file; what costar finds wrong with it is told by whoever reads it next, what libraries find at once."""
-    from costar_cli.files.trial import limit_memory  # noqa: PLC0415 - brings h5py
+    from costar_cli.files.sandbox import limit_memory  # noqa: PLC0415 - brings h5py
 
     path, factual = Path(sys.argv[2]), sys.argv[3] == "factual"
     limit_memory(LEAST_BYTES + 2 * path.stat().st_size)

@@ -25,7 +25,7 @@ KEEPS_DATES: Final = "tables whose times are dates keep them (ingest an older fi
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Moments:
+class IndexTimes:
     """Subjects at their origins: `subject_Q` are rows of the panel, `origin_Q` the last known steps."""
 
     panel: Panel
@@ -115,7 +115,7 @@ def step_of(panel: Panel, origin: Origin, *, where: str = "--origin") -> int:
         raise UsageError("one subject is asked about from one origin", where=where, fix=fix)
     if isinstance(origin, int) and origin >= 0 and date_of(panel, origin) is None:
         return origin
-    moments = Moments.of(panel, origin, where=where)
+    moments = IndexTimes.of(panel, origin, where=where)
     if moments.outside_Q[0]:
         problem = f"origin {origin} is outside the series of subject {panel.names[0]}: {moments.series_of(0)}"
         fix = "choose a date in it" if date_of(panel, origin) else f"go back {panel.length[0] - 1} steps at most"
@@ -123,7 +123,7 @@ def step_of(panel: Panel, origin: Origin, *, where: str = "--origin") -> int:
     return int(moments.origin_Q[0])
 
 
-Begin = Callable[[Origin], Moments]
+Begin = Callable[[Origin], IndexTimes]
 """From an origin to the moments at which plans begin."""
 
 

@@ -167,7 +167,7 @@ class DoseRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Practice:
+class PropensityModel:
     """How the training subjects were treated: `intercept [L]`, `coef [L,P+L]` (a history, then earlier factors)."""
 
     encoding: TreatmentEncoding

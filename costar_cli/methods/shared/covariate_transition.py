@@ -15,7 +15,7 @@ from costar_cli.methods.shared.gaps import LEAST_LEFT, lasting
 if TYPE_CHECKING:
     from costar_cli.methods.shared.structured import StructuredDecoder
 
-__all__ = ["SMALL_START", "CovariateCourse", "CovariateLaw", "Rates", "Reach", "reach_of", "reach_of_covariates"]
+__all__ = ["SMALL_START", "CovariateCourse", "CovariateTransition", "Rates", "Reach", "reach_of", "reach_of_covariates"]
 
 Reach = tuple[list[float], list[float]]
 
@@ -41,7 +41,7 @@ def reach_of_covariates(reach: Reach, n_covariates: int) -> Reach | None:
     return (low[:n_covariates], high[:n_covariates]) if n_covariates else None
 
 
-class CovariateLaw(nn.Module):
+class CovariateTransition(nn.Module):
     """How covariates change in a step, and what they add to the responses of outcomes (spec GROWTH-7).
 
     Both are linear and the same for all subjects, but for a drift of each covariate that the state z tells.
@@ -99,8 +99,8 @@ class CovariateLaw(nn.Module):
 class Rates(NamedTuple):
     """What every step of a rollout needs of a decoder, or of those of R members, which then lead all of it.
 
-    `decay_1J` and `fading_1F` are what is left after a step; `links_XY` and `change_GX` the weights of `CovariateLaw`,
-    empty where no covariates are forecast.
+    `decay_1J` and `fading_1F` are what is left after a step; `links_XY` and `change_GX` the weights of
+    `CovariateTransition`, empty where no covariates are forecast.
     """
 
     decay_1J: Tensor
@@ -117,7 +117,7 @@ class Rates(NamedTuple):
 class CovariateCourse:
     """Covariates from where they stand on, a rollout's at its origins, and what they add to responses."""
 
-    def __init__(self, law: CovariateLaw, rates: Rates, x_MX: Tensor, drift_MX: Tensor) -> None:
+    def __init__(self, law: CovariateTransition, rates: Rates, x_MX: Tensor, drift_MX: Tensor) -> None:
         self.law, self.rates, self.x_MX, self.drift_MX = law, rates, law.bounded(x_MX), drift_MX
 
     def links(self) -> Tensor:

@@ -32,7 +32,7 @@ class PartSize(NamedTuple):
         return cls(int(steps.sum()), int((steps > 0).sum() * steps.max(initial=0)))
 
 
-class Room:
+class MemoryBudget:
     """What a panel takes while it is encoded, laid out and checked: refused where there is no memory for it.
 
     Each column of the schema is one of the panel until `widen` says otherwise.
