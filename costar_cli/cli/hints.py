@@ -5,7 +5,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import join
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from costar_cli.cli.session import Session
 from costar_cli.methods.registry import METHODS, REFERENCE
@@ -21,12 +21,12 @@ __all__ = [
     "LACKS",
     "after_loss",
     "best_other",
-    "has_doses",
     "instead_of_losers",
     "next_command",
     "other_method",
     "other_than",
     "train_longer",
+    "traits_of",
 ]
 
 LACKS: Final[Mapping[str, tuple[str, ...]]] = {  # of `CARRIED`, what a verb that is suggested does not take
@@ -161,7 +161,8 @@ def other_method(
     """
     domain, place = str(meta.get("domain", "source")), session.workspace
     own = place.model  # of a method, by domain
-    others = METHODS.adjusting(doses=has_doses(meta)) if adjusting else METHODS.suggested()
+    traits = traits_of(meta)
+    others = METHODS.adjusting(**traits) if adjusting else METHODS.suggested(binary=traits["binary"])
     there = {method for method in others if own(method, "pretrained", meta.get("domain", "source")).exists()}
     there |= {method for method, of in evaluated if of == domain} | {str(meta["method"])}
     method = next((method for method in others if method not in there), None)
@@ -174,11 +175,20 @@ def other_method(
     return [next_command(session.given, "finetune", *step, data=data) for step in steps]
 
 
-def has_doses(meta: Mapping[str, Any]) -> bool:
-    """Return whether a file says that some treatments are doses, which not every method takes."""
-    schema = meta.get("schema")
-    treatments = schema.get("treatments") if isinstance(schema, Mapping) else None
-    return isinstance(treatments, Mapping) and bool(treatments.get("doses"))
+class Traits(TypedDict):
+    """What of data decides which methods adjust: whether some treatments are doses, and some outcomes binary."""
+
+    doses: bool
+    binary: bool
+
+
+def traits_of(meta: Mapping[str, Any]) -> Traits:
+    """Return what a file says of its data."""
+    found = meta.get("schema")
+    schema = found if isinstance(found, Mapping) else {}
+    treatments, outcomes = schema.get("treatments"), schema.get("outcomes")
+    kinds = [of.get("kind") for of in outcomes if isinstance(of, Mapping)] if isinstance(outcomes, list) else []
+    return {"doses": isinstance(treatments, Mapping) and bool(treatments.get("doses")), "binary": "binary" in kinds}
 
 
 def _preset(session: Session, settings: "Settings") -> list[str]:

@@ -135,7 +135,8 @@ def run_finetune(
         again = {"data": data, "start": start_file, "out": other_than(files.out, *place.models())}
         show_training(session, artifact, status, *after_loss(session, artifact.meta, again))
         return
-    if on_effects(artifact.meta):
+    # what adjusts and has clipped weights needs a smaller `msm.clip`, no other method
+    if on_effects(artifact.meta) and artifact.meta["reactions"]["adjusts"] != "all":
         more += other_method(session, artifact.meta, data, adjusting=True)
     show_training(session, artifact, status, *more, evaluate)
 

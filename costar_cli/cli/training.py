@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.api.outputs import check_places
-from costar_cli.cli.hints import has_doses, next_command, other_than
+from costar_cli.cli.hints import next_command, other_than, traits_of
 from costar_cli.cli.session import BuildStep, Session
 from costar_cli.errors import ArtifactError, Termination
 from costar_cli.methods.registry import METHODS, THAT_ADJUST
@@ -204,7 +204,7 @@ def on_effects(meta: Mapping[str, Any]) -> str:
     known = Reactions.from_meta(meta)
     if known is None or not known.matter:
         return ""
-    return known.sentence(METHODS.label(str(meta.get("method"))), doses=has_doses(meta))
+    return known.sentence(METHODS.label(str(meta.get("method"))), **traits_of(meta))
 
 
 def _unit_of_errors(relative: object) -> str:

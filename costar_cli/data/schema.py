@@ -256,6 +256,11 @@ class PanelSchema(WithAdditions):
         return {code: end.name for code, end in enumerate(self.ends, start=1) if end.terminal}
 
     @property
+    def has_binary(self) -> bool:
+        """Return whether some outcome is binary."""
+        return any(outcome.kind == "binary" for outcome in self.outcomes)
+
+    @property
     def dims(self) -> tuple[int, int, int, int]:
         """Return `(dx, da, dy, dv)`."""
         return len(self.covariates), self.treatments.width, len(self.outcomes), len(self.statics)

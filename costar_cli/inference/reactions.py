@@ -5,16 +5,18 @@ on history and plan takes that for an effect (spec SUPPORT-10).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, get_args
 
 from costar_cli.data import Panel
 from costar_cli.data.windows import share_of_changes
 from costar_cli.methods.base import FittedModel, adjusted
 from costar_cli.methods.registry import METHODS, Adjusts
+from costar_cli.methods.shared.ipw import TRUNCATED
 from costar_cli.methods.stack.model import StackModel
 
 META: Final = "reactions"  # of a model's meta
+LEAST_TRUNCATED: Final = 0.01  # share of a total of weights below which effects lean by less than 2 %
 KINDS: Final[tuple[Adjusts, ...]] = get_args(Adjusts)
 
 
@@ -28,23 +30,28 @@ class Reactions:
         changes: share of the training windows of so many steps in which treatment changes; None where none is so long,
             or the file is older.
         parts: of a stack, the mean weight of each part that does not adjust for all reactions.
+        truncated: share of the total of weights by treatment that clipping cut at the last step; of a stack, that of a
+            part which moves its answers.
     """
 
     adjusts: Adjusts
     steps: int
     changes: float | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
+    truncated: float = 0.0
 
     @classmethod
     def of(cls, model: FittedModel, panel: Panel | None = None) -> Self:
         """Return what a model knows; `panel` has the subjects that it learned from."""
-        parts = {}
+        parts, truncated = {}, _truncated(model.meta)
         if isinstance(model, StackModel):
             weight_P = model.weight_RPHY.mean(axis=(0, 2, 3)).tolist()
             weights = dict(zip(model.parts, weight_P, strict=True))
             parts = {name: weights[name] for name in model.answering if adjusted(model.parts[name]) != "all"}
+            cut = {name: _truncated(part.meta) for name, part in model.parts.items()}
+            truncated = max((cut[name] for name in cut if weights[name] * cut[name] >= LEAST_TRUNCATED), default=0.0)
         changes = None if panel is None else share_of_changes(panel, model.schema.treatments, model.horizon)
-        return cls(adjusted(model), model.horizon, changes, parts)
+        return cls(adjusted(model), model.horizon, changes, parts, truncated)
 
     @classmethod
     def recorded(cls, model: FittedModel) -> Self:
@@ -52,7 +59,7 @@ class Reactions:
         meta = model.meta.get(META)
         changes = meta.get("changes") if isinstance(meta, Mapping) else None
         known = cls.of(model)
-        return cls(known.adjusts, known.steps, changes if isinstance(changes, float) else None, known.parts)
+        return replace(known, changes=changes if isinstance(changes, float) else None)
 
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> Self | None:
@@ -61,29 +68,57 @@ class Reactions:
             told = meta[META]
             changes = None if told["changes"] is None else float(told["changes"])
             parts = {str(name): float(weight) for name, weight in told["parts"].items()}
-            return cls(KINDS[KINDS.index(told["adjusts"])], int(told["steps"]), changes, parts)
+            return cls(KINDS[KINDS.index(told["adjusts"])], int(told["steps"]), changes, parts, _truncated(told))
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
 
     def to_meta(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {"adjusts": self.adjusts, "steps": self.steps, "changes": self.changes, "parts": dict(self.parts)}
+        """Return it as plain data; without `truncated` where nothing is."""
+        told = {"adjusts": self.adjusts, "steps": self.steps, "changes": self.changes, "parts": dict(self.parts)}
+        return told | ({TRUNCATED: self.truncated} if self.truncated else {})
 
     @property
     def matter(self) -> bool:
         """Return whether differences between plans may be no effects: not of one step, nor where nothing changes."""
-        return self.adjusts != "all" and self.steps > 1 and self.changes != 0
+        biased = self.adjusts != "all" or self.truncated >= LEAST_TRUNCATED
+        return biased and self.steps > 1 and self.changes != 0
 
-    def sentence(self, name: str, *, doses: bool) -> str:
-        """Return in one line what a model does not adjust for, and a method that does."""
+    def sentence(self, name: str, *, doses: bool, binary: bool) -> str:
+        """Return in one line what a model does not adjust for, and a method that does.
+
+        Args:
+            name: what to call the model.
+            doses: some treatments are doses.
+            binary: some outcomes are.
+        """
         labels = [METHODS.label(part) for part in self.parts]
         whose = f", {100 * sum(self.parts.values()):.0f} % of which is {' and '.join(labels)}," if labels else ""
         what = "the course" if self.adjusts == "none" else "covariates, which it does not follow well enough,"
         often = ""
         if self.changes is not None:
             often = f" (it changes in {100 * self.changes:.0f} % of the training windows of {self.steps} steps)"
-        other = next((f"; `--method {method}` adjusts" for method in METHODS.adjusting(doses=doses)), "")
+        if self.adjusts == "all" and self.truncated:
+            return (
+                f"{name} leaves out a part of what treatment reacts to inside a plan{often}: `msm.clip` cut "
+                f"{100 * self.truncated:.1f} % of the total of MSM's weights at the last step, so that effects lean to "
+                "unadjusted ones (by 8 % in a world where it cut 5 %); a smaller `msm.clip` has less bias and more "
+                "variance"
+            )
+        able = METHODS.adjusting(doses=doses, binary=binary)
+        other = next((f"; `--method {method}` adjusts" for method in able), "")
+        if self.adjusts == "shrunk":
+            return (
+                f"{name}{whose} makes effects on binary outcomes too small, as networks do that roll out probabilities "
+                "(by up to 25 % in a world with a known effect), where treatment reacts to the course inside a "
+                f"plan{often}: differences between plans of these outcomes are forecasts, not effects{other}"
+            )
         return (
             f"{name}{whose} forecasts and does not adjust for treatment that reacts to {what} inside a plan{often}: "
             f"differences between plans are effects only if treatment does not react so{other}"
         )
+
+
+def _truncated(facts: Mapping[str, Any]) -> float:
+    """Return the share of weights that a file says was cut; 0 in older files, and of methods without weights."""
+    share = facts.get(TRUNCATED)
+    return share if isinstance(share, float) and 0 <= share <= 1 else 0.0

@@ -252,9 +252,10 @@ def adjusted(model: FittedModel) -> Adjusts:
 
     Without covariates there are only outcomes that treatment could react to.
     """
-    entry: Adjusts = METHODS[model.method].adjusts if model.method in METHODS else "none"
-    found: Adjusts = getattr(model, "adjusts", entry)
-    return "all" if found == "outcomes" and not model.schema.covariates else found
+    entry = METHODS.get(model.method)
+    found: Adjusts = getattr(model, "adjusts", entry.adjusts if entry else "none")
+    found = "all" if found == "outcomes" and not model.schema.covariates else found
+    return entry.adjusts_for(found, binary=model.schema.has_binary) if entry else found
 
 
 Decide = Callable[[int, NDArray[np.float64]], NDArray[np.floating]]

@@ -230,7 +230,8 @@ def on_reactions(models: Mapping[str, FittedModel], *, plans: int, steps: int) -
     for label, model in models.items():
         known = Reactions.recorded(model)
         if known.matter:
-            yield known.sentence(f"model `{label}`", doses=bool(model.schema.treatments.doses))
+            doses, binary = bool(model.schema.treatments.doses), model.schema.has_binary
+            yield known.sentence(f"model `{label}`", doses=doses, binary=binary)
 
 
 def _trained_count(model: FittedModel, dataset: Dataset, location: Location) -> int | None:

@@ -1,6 +1,6 @@
 """Where differences between plans are forecasts and no effects, every verb that compares plans says so in one line."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -8,12 +8,13 @@ from cli_world import Run
 
 from costar_cli.cli.app import main
 from costar_cli.data.store import write_dataset
-from tests.feedback_worlds import LINEAR
+from tests.feedback_worlds import BINARY, LINEAR
 
 Call = Callable[..., Run]
 
 LINE = "forecasts and does not adjust for treatment that reacts to the course inside a plan (it changes in "
 TWO = '{"origin": 1, "plans": {"never": [{}, {}, {}], "always": [{"a": "on"}, {"a": "on"}, {"a": "on"}]}}'
+TRUNCATED = "weights at the last step, so that effects lean to unadjusted ones"
 ONE = '{"origin": 1, "plans": {"always": [{"a": "on"}, {"a": "on"}, {"a": "on"}]}}'
 SHORT = '{"origin": 1, "plans": {"never": [{}], "always": [{"a": "on"}]}}'
 
@@ -24,14 +25,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("effects") / "w"
     folder.mkdir()
     write_dataset(folder / "data.h5", LINEAR.dataset(n=150))
-    for method in ("ridge", "mixed"):
+    for method in ("ridge", "mixed", "msm"):
         assert main(["finetune", "--method", method, "--workspace", str(folder), "--quiet"]) == 0
     return folder
 
 
-def lines(run: Run) -> list[str]:
+def lines(run: Run, words: str = LINE) -> list[str]:
     assert run.code == 0, run.err
-    return [line for line in (run.out + run.err).splitlines() if LINE in line]
+    return [line for line in (run.out + run.err).splitlines() if words in line]
 
 
 def test_finetune_says_it_and_suggests_a_method_that_adjusts(made: Path, call: Call) -> None:
@@ -41,23 +42,44 @@ def test_finetune_says_it_and_suggests_a_method_that_adjusts(made: Path, call: C
     document = call("finetune", "--method", "ridge", "--workspace", made, "--json").document
     assert document["result"]["reactions"]["adjusts"] == "none"
     assert any("--method growth" in command for command in document["next"])
-    other = call("finetune", "--method", "mixed", "--workspace", made, "--json").document
-    assert other["result"]["reactions"]["adjusts"] == "all"
-    assert not any("--method" in command and "--domain" not in command for command in other["next"])
+    for method in ("mixed", "msm"):
+        other = call("finetune", "--method", method, "--workspace", made, "--json").document
+        assert other["result"]["reactions"]["adjusts"] == "all"
+        assert ("truncated_share" in other["result"]["reactions"]) is (method == "msm")
+        assert not any("--method" in command and "--domain" not in command for command in other["next"])
 
 
-@pytest.mark.parametrize("verb", ["one subject", "averages", "search"])
-def test_what_compares_plans_says_it_once(made: Path, call: Call, verb: str) -> None:
+COMPARES: Mapping[str, tuple[object, ...]] = {
+    "one subject": ("whatif", "--subject", 2_000_000, "--plan", "two.json"),
+    "averages": ("whatif", "--subjects", "source/test", "--plan", "two.json", "--average"),
+    "search": ("search", "--subject", 2_000_000, "--origin", 1, "--minimise", "y at end"),
+}
+
+
+@pytest.mark.parametrize("words", COMPARES.values(), ids=COMPARES)
+def test_what_compares_plans_says_it_once(made: Path, call: Call, words: tuple[object, ...]) -> None:
     Path("two.json").write_text(TWO, "utf-8")
-    words = {
-        "one subject": ("whatif", "--subject", 2_000_000, "--plan", "two.json"),
-        "averages": ("whatif", "--subjects", "source/test", "--plan", "two.json", "--average"),
-        "search": ("search", "--subject", 2_000_000, "--origin", 1, "--minimise", "y at end"),
-    }[verb]
     [line] = lines(call(*words, "--workspace", made, "--model", made / "model-ridge.h5"))
     assert "model `model-ridge` " in line
     assert "; `--method growth` adjusts" in line
     assert lines(call(*words, "--workspace", made, "--model", made / "model-mixed.h5")) == []
+
+
+@pytest.mark.parametrize("words", COMPARES.values(), ids=COMPARES)
+def test_truncated_weights_are_told_where_plans_are_compared(made: Path, call: Call, words: tuple[object, ...]) -> None:
+    Path("two.json").write_text(TWO, "utf-8")
+    [line] = lines(call(*words, "--workspace", made, "--model", made / "model-msm.h5"), TRUNCATED)
+    assert "model `model-msm` leaves out a part of what treatment reacts to" in line
+
+
+def test_finetune_on_a_binary_outcome_says_that_a_rollout_shrinks_effects(tmp_path: Path, call: Call) -> None:
+    write_dataset(tmp_path / "data.h5", BINARY.dataset(n=150))
+    quick = ("--method", "growth", "--workspace", tmp_path, "--members", 1, "--epochs", 3)
+    [line] = lines(call("finetune", *quick), "makes effects on binary outcomes too small")
+    assert line.endswith("forecasts, not effects; `--method msm` adjusts")
+    document = call("finetune", *quick, "--json").document
+    assert document["result"]["reactions"]["adjusts"] == "shrunk"
+    assert any("--method msm" in command for command in document["next"])
 
 
 @pytest.mark.parametrize("plans", [ONE, SHORT])
@@ -69,6 +91,6 @@ def test_one_plan_and_plans_of_one_step_need_no_word(made: Path, call: Call, pla
 
 
 def test_the_card_of_a_model_says_it_among_its_limits(made: Path, call: Call) -> None:
-    for method, count in (("ridge", 1), ("mixed", 0)):
+    for method, words, count in (("ridge", LINE, 1), ("mixed", LINE, 0), ("msm", TRUNCATED, 1)):
         assert call("inspect", made / f"model-{method}.h5", "--report", f"{method}.html").code == 0
-        assert Path(f"{method}.html").read_text("utf-8").count(LINE) == count
+        assert Path(f"{method}.html").read_text("utf-8").count(words) == count

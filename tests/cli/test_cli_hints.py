@@ -60,7 +60,10 @@ def test_every_hint_of_a_pipeline_with_files_of_its_own_works_when_pasted(tmp_pa
     assert finetune == f"costar finetune {shared} --data cohort.h5 --start enc-ct.h5"
     run = call(*words(finetune), *FEW, "-o", "mine.h5", "--json")
     adapt, effects, evaluate = run.document["next"]
-    assert effects == f"costar finetune {shared} --method {METHODS.adjusting(doses=False)[0]} --data cohort.h5"
+    assert (
+        effects
+        == f"costar finetune {shared} --method {METHODS.adjusting(doses=False, binary=False)[0]} --data cohort.h5"
+    )
     assert adapt == f"costar finetune {shared} --domain target --data cohort.h5 --start mine.h5"
     assert evaluate == f"costar evaluate --workspace miss --config '{settings}' --data cohort.h5 --model mine.h5"
     assert call(*words(adapt), *FEW).code == 0

@@ -134,6 +134,14 @@ def test_another_method_for_the_target_has_its_source_model_first(tmp_path: Path
     assert all(f"--method {SECOND}" in command for command in other_method(session, meta, None))
 
 
+def test_another_method_for_a_binary_outcome_is_not_one_that_shrinks_its_effects(tmp_path: Path) -> None:
+    session, meta = session_in(tmp_path), meta_of("default", "budget")
+    binary = {**meta, "schema": {"outcomes": [{"name": "y", "kind": "binary"}]}}
+    for adjusting in (False, True):
+        assert "--method growth" in other_method(session, meta, None, adjusting=adjusting)[0]
+        assert "--method growth" not in other_method(session, binary, None, adjusting=adjusting)[0]
+
+
 def test_another_method_is_one_that_is_not_there_yet(tmp_path: Path) -> None:
     session, meta = session_in(tmp_path), meta_of("default", "budget")
     assert other_method(session, meta, None, {(FIRST, "source")}) == [f"costar finetune --method {SECOND}"]

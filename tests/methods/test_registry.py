@@ -64,8 +64,10 @@ def test_where_a_model_loses_the_growth_network_is_suggested_first_and_what_find
     assert METHODS.suggested() == [
         "growth", "gnet", "crn-erm", "rmsn", "ct-erm", "msm", "crn", "ct", "edct", "mixed", "ridge", "boosting",
     ]  # fmt: skip
-    assert METHODS.adjusting(doses=False) == ["growth", "msm", "mixed"]
-    assert METHODS.adjusting(doses=True) == ["growth", "msm", "mixed"]
+    assert METHODS.suggested(binary=True)[-3:] == ["growth", "ridge", "boosting"]
+    assert METHODS.adjusting(doses=False, binary=False) == ["growth", "msm", "mixed"]
+    assert METHODS.adjusting(doses=True, binary=False) == ["growth", "msm", "mixed"]
+    assert METHODS.adjusting(doses=False, binary=True) == ["msm", "mixed"]
 
 
 def test_methods_are_listed_nowhere_else() -> None:

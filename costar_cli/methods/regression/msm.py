@@ -20,7 +20,13 @@ from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.regression.linear import Floats, LinearModel, ScaledSeries, unpacked_plan
 from costar_cli.methods.regression.settings import MsmConfig, PlanForm
 from costar_cli.methods.shared.doses import dose_table
-from costar_cli.methods.shared.ipw import clip_to_quantiles, cumulative_weights, describe_weights
+from costar_cli.methods.shared.ipw import (
+    TRUNCATED,
+    clip_to_quantiles,
+    cumulative_weights,
+    describe_weights,
+    truncated_share,
+)
 from costar_cli.methods.shared.logistic import one_thread
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.trained import ReadsModels
@@ -144,6 +150,7 @@ class MsmMethod(ReadsModels):
             "weights": weights,
             "least_effective_share": min(step["effective_share"] for step in weights),
             "largest_weight": max(step["largest"] for step in weights),
+            TRUNCATED: weights[-1][TRUNCATED],
             "treatment_models_converged": numerator.converged and denominator.converged,
         }
         params = {name: torch.from_numpy(values[None]) for name, values in arrays.items()}
@@ -243,7 +250,8 @@ class _Decisions:
         coef_PY, intercept_Y = _weighted_regression(design, answer_MY, weight_M, observed_MY)
         width, shape = self.features.width, (*planned_MKL.shape[1:], answer_MY.shape[1])
         fitted = {"history": coef_PY[:width], "plan": coef_PY[width:].reshape(shape)}
-        return fitted | {"intercept": intercept_Y}, dict(describe_weights(raw_M, weight_M))
+        described = dict(describe_weights(raw_M, weight_M)) | {TRUNCATED: truncated_share(raw_M, weight_M)}
+        return fitted | {"intercept": intercept_Y}, described
 
     def weights(
         self, log_ratio_NT: Floats, subject_M: NDArray[np.intp], origin_M: NDArray[np.intp], h: int

@@ -20,6 +20,7 @@ from costar_cli.methods.shared.windows import OriginRows
 
 __all__ = [
     "QUANTILES",
+    "TRUNCATED",
     "Clipped",
     "TreatmentWeights",
     "clip_to_quantiles",
@@ -27,11 +28,13 @@ __all__ = [
     "describe_weights",
     "effective_share",
     "log_likelihood",
+    "truncated_share",
 ]
 
 LARGEST = 100.0  # logarithm of a weight: beyond any use, and far from where squares of weights overflow
 QUANTILES = (0.01, 0.99)
 CHUNK = 2**20  # windows whose weights are formed at once
+TRUNCATED = "truncated_share"  # what meta calls it
 LARGEST_FLOAT32 = 80.0  # the same, of what float32 holds
 
 Floats = NDArray[np.float64]
@@ -59,6 +62,11 @@ def clip_to_quantiles(weight_M: Floats, share: float) -> Floats:
         return weight_M
     low, high = np.quantile(weight_M, [share, 1 - share])
     return weight_M.clip(low, high)
+
+
+def truncated_share(raw_M: Floats, clipped_M: Floats) -> float:
+    """Return by which share of their total clipping changed the weights, in [0, 1): little where all are near one."""
+    return float(np.abs(raw_M - clipped_M).sum() / raw_M.sum())
 
 
 def effective_share(weight_M: Floats) -> float:

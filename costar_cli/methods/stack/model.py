@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -64,8 +64,7 @@ class StackModel(TrainedModel):
     @property
     def adjusts(self) -> Adjusts:
         """Return which reactions inside a plan all parts that answer adjust for."""
-        kinds = {adjusted(self.parts[name]) for name in self.answering}
-        return "none" if "none" in kinds else "outcomes" if "outcomes" in kinds else "all"
+        return min((adjusted(self.parts[name]) for name in self.answering), key=get_args(Adjusts).index, default="all")
 
     def encode(self, panel: Panel) -> States:
         """Return what each part knows of every subject's history at every step."""

@@ -62,7 +62,7 @@ def model_card(content: Mapping[str, Any], data: DataReport | None, evaluations:
         _calibration(meta.get("calibration"), rows),
         _support(meta, schema),
         _learnt(meta.get("learnt")),
-        Section("Known limits", items=list(_limits(meta, rows, data, doses=bool(schema.treatments.doses)))),
+        Section("Known limits", items=list(_limits(meta, rows, data, schema))),
         Section("Intended use", texts=USE.format(**words).splitlines()),
         Section("Misuse", items=[Item(text) for text in MISUSE.format(**words).splitlines()]),
         _lineage(content, evaluations),
@@ -239,8 +239,7 @@ def _limits(
     meta: Mapping[str, Any],
     rows: Sequence[tuple[EvaluationReport, ReportRow]],
     data: DataReport | None,
-    *,
-    doses: bool,
+    schema: PanelSchema,
 ) -> Iterator[Item]:
     """Yield what speaks against the model, as far as its file and its evaluations tell."""
     for warning in _list(meta.get("warnings")):
@@ -252,7 +251,8 @@ def _limits(
                 yield Item(f"{row.setup}: worse than the last value carried forward ({errors})", "warning")
     known = Reactions.from_meta(meta)
     if known is not None and known.matter:
-        yield Item(known.sentence(METHODS.label(str(meta.get("method"))), doses=doses), "warning")
+        label, doses = METHODS.label(str(meta.get("method"))), bool(schema.treatments.doses)
+        yield Item(known.sentence(label, doses=doses, binary=schema.has_binary), "warning")
     suspicions = [suspect.sentence() for suspect in Indication.from_meta(meta)]
     yield from (Item(suspicion, "warning") for suspicion in suspicions)
     if stopped := _list(meta.get("stopped_by_budget")):
