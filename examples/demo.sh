@@ -22,7 +22,7 @@ cat <<END
 
 Plots are in $COSTAR_WORKSPACE/plots and $COSTAR_WORKSPACE/whatif.png. Try next:
 
-  export COSTAR_WORKSPACE=$COSTAR_WORKSPACE PATH=$(dirname "$(command -v costar)"):\$PATH
+  export COSTAR_WORKSPACE=$COSTAR_WORKSPACE COSTAR_PRESET=$COSTAR_PRESET PATH=$(dirname "$(command -v costar)"):\$PATH
   costar whatif --subject 3 --plan $examples/plan.json --json
   costar inspect $COSTAR_WORKSPACE/model.h5
   costar finetune --from scratch && costar evaluate --overwrite    # what does pretraining bring?

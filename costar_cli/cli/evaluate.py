@@ -116,12 +116,12 @@ def evaluate(
         from costar_cli.cli.evaluation_part import PartFiles, run_part
         from costar_cli.files.shards import Shard
 
-        part = PartFiles(data or place.data, model or place.models(), report, predictions)
+        part = PartFiles(data or place.data, place.named(model or ()) or place.models(), report, predictions)
         run_part(session, part, [setup] if setup else None, Shard.parse(shard), overwrite=overwrite)
         return
     files = EvaluationFiles(
         data=data or place.data,
-        models=model or place.models(),
+        models=place.named(model or ()) or place.models(),
         report=report,
         csv=csv or report.with_suffix(".csv"),
         plots=None if no_plots else plots or _beside(report, place.plots, of_workspace=place.evaluation),

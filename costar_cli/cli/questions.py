@@ -15,7 +15,7 @@ from costar_cli.cli.answers import show_answers, show_cohort, show_sweep
 from costar_cli.cli.averages import show_average_sweep, show_averages
 from costar_cli.cli.defaults import ModelChoice
 from costar_cli.cli.model import load_models, name_models
-from costar_cli.cli.sensitivity import sensitivity_plot, show_sensitivity
+from costar_cli.cli.sensitivity import bounds_of, sensitivity_plot, show_sensitivity
 from costar_cli.cli.session import Session
 from costar_cli.errors import UsageError
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from costar_cli.plans.sweep import Sweep
     from costar_cli.questions import AverageEffects, Averager, Cohort, ModelAnswers, Tally, WhatIfReport
     from costar_cli.questions.rows import Columns
+    from costar_cli.questions.sensitivity import Sensitivity
     from costar_cli.reporting import Reporter
 
 __all__ = ["Question", "check_plot", "files_read", "run_whatif"]
@@ -149,7 +150,7 @@ class Question:
         single = {"--sensitivity": self.sensitivity, "--report": self.report, "--widen": self.widen}
         if self.average and (given := [flag for flag, value in single.items() if value]):
             problem = f"{given[0]} is about subjects, not averages"
-            raise UsageError(problem, where=given[0], fix="leave it out, or --average")
+            raise UsageError(problem, where=given[0], fix=f"leave out {given[0]} or --average")
 
 
 def check_plot(path: Path | None) -> None:
@@ -271,10 +272,11 @@ def _answer_one(session: Session, asked: _Prepared) -> None:
         show_sweep(session.out, report, sweep)
     else:
         show_answers(session.out, report)
-    _write(session, asked, report)
+    bounds = bounds_of([report]) if question.sensitivity else []
+    _write(session, asked, report, bounds)
     more: dict[str, object] = {} if sweep is None else {"sweep": sweep.to_json()}
     if question.sensitivity:
-        more["sensitivity"] = show_sensitivity(session, [report], question.plot)
+        more["sensitivity"] = show_sensitivity(session, [report], bounds, question.plot)
     session.out.done(report.to_json() | more)
 
 
@@ -284,7 +286,9 @@ def _check_sensitivity(question: Question, report: "WhatIfReport") -> None:
         raise UsageError(problem, where="--sensitivity", fix="leave rules and shifts out, or write their steps")
 
 
-def _write(session: Session, asked: _Prepared, report: "WhatIfReport") -> None:
+def _write(
+    session: Session, asked: _Prepared, report: "WhatIfReport", bounds: "Sequence[Sequence[Sensitivity]]"
+) -> None:
     from costar_cli.files import fingerprint, write_bytes
     from costar_cli.questions import write_csv, write_estimates
 
@@ -296,9 +300,10 @@ def _write(session: Session, asked: _Prepared, report: "WhatIfReport") -> None:
         _drawing(asked, report)(question.plot)
         session.out.wrote("plot", question.plot)
     if question.report is not None:
-        from costar_cli.api.pages import html_of
+        from costar_cli.report.pages.whatif import whatif_page
 
-        write_bytes(question.report, html_of(report).encode())
+        page = whatif_page(report, report.parents, bounds=bounds[0] if bounds else ())
+        write_bytes(question.report, page.encode())
         session.out.wrote("report", question.report, kind="html")
     if question.out is not None:
         config = {name: getattr(question, name) for name in RECORDED}
@@ -333,6 +338,7 @@ def _answer_many(session: Session, asked: _Prepared, whole: Path | None) -> None
     from costar_cli.questions.notes import notes_on_transforms, on_widened, rule_notes
 
     question, models, request, sweep = asked.question, asked.models, asked.request, asked.sweep
+    _check_reported(question, len(asked.cohort))
     if not question.unsupported:
         refuse_unseen(unseen_in_plans(models, possible_plans(request)))
     warned = warnings_about(models, asked.cohort, request, dataset=asked.dataset, shard=question.part)
@@ -368,28 +374,38 @@ def _answer_many(session: Session, asked: _Prepared, whole: Path | None) -> None
     session.out.done(result)
 
 
+def _check_reported(question: Question, count: int) -> None:
+    """See that a page, or bounds, are asked for of few subjects.
+
+    Raises:
+        UsageError: of too many.
+    """
+    flag = "--report" if question.report else "--sensitivity" if question.sensitivity else ""
+    if flag and count > MOST_REPORTED:
+        fix = "name fewer subjects, or write a table with --csv"
+        raise UsageError(f"{count:,} subjects are too many: at most {MOST_REPORTED}", where=flag, fix=fix)
+
+
 def _by_subject(session: Session, asked: _Prepared) -> dict[str, Any]:
     """Write the page of all subjects, and show their bounds of sensitivity, where these are asked for."""
     question = asked.question
     if not (question.report or question.sensitivity):
         return {}
-    if (count := len(asked.cohort)) > MOST_REPORTED:
-        flag = "--report" if question.report else "--sensitivity"
-        fix = "name fewer subjects, or write a table with --csv"
-        raise UsageError(f"{count:,} subjects are too many: at most {MOST_REPORTED}", where=flag, fix=fix)
+    count = len(asked.cohort)
     with session.reporter.task("report", total=count, unit="subject") as task:
         reports = []
         for moment in range(count):
             reports.append(asked.report(moment))
             task.advance()
     _check_sensitivity(question, reports[0])
+    bounds = bounds_of(reports) if question.sensitivity else []
     if question.report is not None:
         from costar_cli.files import write_bytes
         from costar_cli.report.pages.whatif import subjects_page
 
-        write_bytes(question.report, subjects_page(reports).encode())
+        write_bytes(question.report, subjects_page(reports, bounds).encode())
         session.out.wrote("report", question.report, kind="html")
-    return {"sensitivity": show_sensitivity(session, reports, None)} if question.sensitivity else {}
+    return {"sensitivity": show_sensitivity(session, reports, bounds, None)} if question.sensitivity else {}
 
 
 def _tell_where(session: Session, question: Question, whole: Path | None) -> None:
@@ -398,6 +414,8 @@ def _tell_where(session: Session, question: Question, whole: Path | None) -> Non
         session.out.note("this is a summary: `--csv answers.parquet` (or .csv, .jsonl) keeps every answer")
         return
     session.out.wrote("answers", question.csv)
+    if question.reference is not None:
+        session.out.note(f"the table has differences from plan `{question.reference}`, too: `quantity` is `difference`")
     if question.shard is not None:
         session.out.next(join(["costar", "merge", str(whole)]))
 

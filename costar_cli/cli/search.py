@@ -130,4 +130,6 @@ def search(
         level=level, unsupported=unsupported, csv=csv, plot=plot, report=report, out=out, overwrite=overwrite,
     )  # fmt: skip
     with safe_cells(csv_safe):
-        run_search(session, asked, data or session.workspace.data, model)
+        run_search(
+            session, asked, data or session.workspace.data, session.workspace.named([model])[0] if model else None
+        )

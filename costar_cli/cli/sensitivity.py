@@ -8,6 +8,7 @@ from costar_cli.cli.session import Session
 
 if TYPE_CHECKING:
     from costar_cli.questions import WhatIfReport
+    from costar_cli.questions.sensitivity import Sensitivity
 
 
 def sensitivity_plot(plot: Path) -> Path:
@@ -15,21 +16,32 @@ def sensitivity_plot(plot: Path) -> Path:
     return plot.with_name(f"{plot.stem}-sensitivity{plot.suffix}")
 
 
-def show_sensitivity(session: Session, reports: "Sequence[WhatIfReport]", plot: Path | None) -> list[dict[str, Any]]:
-    """Print the bounds of every model's estimates, draw those of a single subject, and return them as plain JSON data.
+def bounds_of(reports: "Sequence[WhatIfReport]") -> "list[list[Sensitivity]]":
+    """Return the bounds of every model's estimates, by report.
 
     Raises:
         UsageError: a model has no calibration.
     """
-    from costar_cli.questions.sensitivity import ASSUMPTIONS, sensitivity
+    from costar_cli.questions.sensitivity import sensitivity
+
+    return [[sensitivity(answers, abstain=report.abstain) for answers in report.models] for report in reports]
+
+
+def show_sensitivity(
+    session: Session,
+    reports: "Sequence[WhatIfReport]",
+    bounds: "Sequence[Sequence[Sensitivity]]",
+    plot: Path | None,
+) -> list[dict[str, Any]]:
+    """Print the bounds of estimates, draw those of a single subject, and return them as plain JSON data."""
+    from costar_cli.questions.sensitivity import ASSUMPTIONS
     from costar_cli.report.figures.sensitivity import plot_sensitivity
 
     several, told = len(reports) > 1, []
-    for report in reports:
-        found = [sensitivity(answers, abstain=report.abstain) for answers in report.models]
-        for bounds in found:
+    for report, found in zip(reports, bounds, strict=True):
+        for one in found:
             who = {"subject": report.history.subject, "label": report.history.name} if several else {}
-            told.append(who | bounds.to_json())
+            told.append(who | one.to_json())
             _show(session, told[-1], report)
         if plot is not None and len(report.plans) > 1:
             first = plot_sensitivity(report, found[0], sensitivity_plot(plot))

@@ -108,7 +108,7 @@ def whatif(
         shard=None if shard is None else Shard.parse(shard),
     )  # fmt: skip
     with safe_cells(csv_safe):
-        run_whatif(session, question, data or session.workspace.data, model or [])
+        run_whatif(session, question, data or session.workspace.data, session.workspace.named(model or []))
 
 
 def _required(

@@ -4,7 +4,7 @@ import hashlib
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -107,6 +107,14 @@ class Workspace:
     def models(self) -> list[Path]:
         """Return the model files that exist, the plain `model.h5` first."""
         return sorted(self.root.glob("model*.h5"), key=lambda path: (len(path.name), path.name))
+
+    def named(self, models: Iterable[Path]) -> list[Path]:
+        """Return model files: a path that is no file may be what notes and tables call a model here, or its method."""
+        found = []
+        for path in models:
+            here = (self.root / f"{path}.h5", self.root / f"model-{path}.h5") if path.name == str(path) else ()
+            found.append(path if path.exists() else next((own for own in here if own.is_file()), path))
+        return found
 
     def files(self) -> list[Path]:
         """Return the artifacts that exist, in the order in which verbs make them, and whatever is in their places."""

@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 DIGITS: Final = 6  # of a dose that is read back from an encoded one: float32 has seven
 KNOTS: Final = (0.05, 0.35, 0.65, 0.95)  # quantiles of the doses given, as Harrell places four knots
 FEWEST: Final = 3  # knots of a curve that bends
-TIMES: Final = ("second", "minute", "hour", "day", "week", "month", "year")  # units that have a plural
+TIMES: Final = ("step", "second", "minute", "hour", "day", "week", "month", "year")  # units that have a plural
 ABSURD: Final = 10  # a dose beyond so many times the largest is a slip
 
 

@@ -94,6 +94,18 @@ def test_a_page_of_several_subjects_has_a_figure_and_the_answers_of_each(tumors:
     )
 
 
+def test_a_page_has_the_bounds_of_sensitivity_that_are_asked_for(tumors: list[object], call: Call) -> None:
+    run = call("whatif", *tumors, "-s", 12, "--sensitivity", "--report", "one.html")
+    assert run.code == 0, run.err
+    assert "Hidden confounding</h2>" in Path("one.html").read_text()
+
+
+def test_a_model_may_be_named_as_the_workspace_calls_it(tumors: list[object], call: Call) -> None:
+    for name in ("model-mixed", "mixed"):
+        run = call("whatif", *tumors[:-1], name, "-s", 12, "--json")
+        assert list(run.document["result"]["models"]) == ["model-mixed"], run.err
+
+
 def test_each_subject_of_several_has_its_bounds_of_sensitivity(tumors: list[object], call: Call) -> None:
     two = call("whatif", *tumors, "-s", 12, "-s", 13, "--sensitivity", "--json").document["result"]["sensitivity"]
     alone = call("whatif", *tumors, "-s", 13, "--sensitivity", "--json").document["result"]["sensitivity"]

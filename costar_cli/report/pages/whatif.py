@@ -10,6 +10,7 @@ from costar_cli.inference import LIGHTS, RANGE
 from costar_cli.questions.answers import ModelAnswers
 from costar_cli.questions.notes import notes_on_bands, what_bands_cover
 from costar_cli.questions.report import WhatIfReport
+from costar_cli.questions.sensitivity import ASSUMPTIONS, Sensitivity, flip_words
 from costar_cli.questions.tables import answer_table, light_reasons, survival_table
 from costar_cli.report.figures.whatif import draw_whatif
 from costar_cli.report.pages.page import Item, Page, ReportTable, Section, Tag, lights_mean, render, svg
@@ -41,19 +42,26 @@ SIGNS: Final = {
 }
 
 
-def whatif_page(report: WhatIfReport, parents: Mapping[str, str], figure_name: str = "answer") -> str:
+def whatif_page(
+    report: WhatIfReport,
+    parents: Mapping[str, str],
+    figure_name: str = "answer",
+    bounds: Sequence[Sensitivity] = (),
+) -> str:
     """Return the page; the same report gives the same text.
 
     Args:
         report: the answer.
         parents: digests of the data set and the models, by role.
         figure_name: keeps the ids of the figure its own.
+        bounds: how far hidden confounding could move differences, by model, where that is asked.
     """
     history, word = report.history, step_word(report.schema.step)
     origin = history.when(history.origin)
     subtitle = f"{report.dataset}, {history.part}, known up to {word} {origin} of {history.length - 1}"
     sections = [
         *_about(report, figure_name),
+        *_hidden(report, bounds),
         _bands(report),
         _doubts([report]),
         Section("History", texts=[f"What the models know: the last {MOST_HISTORY} steps."], tables=[_history(report)]),
@@ -62,16 +70,32 @@ def whatif_page(report: WhatIfReport, parents: Mapping[str, str], figure_name: s
     return render(Page(f"What if: subject {history.name}", subtitle, sections))
 
 
-def subjects_page(reports: Sequence[WhatIfReport]) -> str:
+def subjects_page(reports: Sequence[WhatIfReport], bounds: Sequence[Sequence[Sensitivity]] = ()) -> str:
     """Return one page about several subjects: of each question, answer and support, then what holds for all."""
     sections: list[Section] = []
     for i, report in enumerate(reports):
         whose = f"Subject {report.history.name}"
         whose += f" from {report.history.when(report.history.origin)}"
-        sections += [replace(part, title=f"{whose}: {part.title.lower()}") for part in _about(report, f"answer-{i}")]
+        parts = [*_about(report, f"answer-{i}"), *_hidden(report, bounds[i] if bounds else ())]
+        sections += [replace(part, title=f"{whose}: {part.title.lower()}") for part in parts]
     first = reports[0]
     sections += [_bands(first), _doubts(reports), lineage(first.parents)]
     return render(Page(f"What if: {len(reports)} subjects", first.dataset, sections))
+
+
+def _hidden(report: WhatIfReport, bounds: Sequence[Sensitivity]) -> Iterator[Section]:
+    """Yield how strong a hidden confounder changes which plan is better; nothing where that is not asked."""
+    tables = []
+    for one in bounds:
+        rows = tuple(
+            (row["plan"], row["outcome"], row["time"], row["difference"], flip_words(row["gamma"], row["searched_to"]))
+            for row in one.flips()
+            if row["difference"] is not None
+        )
+        headers = ("plan", "outcome", step_axis(report.schema.step), f"difference from {report.reference}", "flips at")
+        tables.append(ReportTable(one.model if len(bounds) > 1 else "", "", headers, rows))
+    if tables:
+        yield Section("Hidden confounding", texts=[f"{text}." for text in ASSUMPTIONS], tables=tables)
 
 
 def _about(report: WhatIfReport, figure_name: str) -> list[Section]:
