@@ -14,6 +14,8 @@ from costar_cli.inference.estimates import FLOOR, Answers, Estimates, answers_of
 from costar_cli.inference.outcomes import OutcomeFacts
 from costar_cli.methods.base import FittedModel
 
+MOST: Final = 65_536  # windows of held-out subjects
+LEAST_SUBJECTS: Final = 400  # before windows of each are left out
 FLOORS = (FLOOR, 0.02, 0.005, 0.002, 0.0005)
 LEVEL: Final = 0.9  # of the bands by which floors are compared
 LEAST_CLUSTERS: Final = 20  # fewer clusters are too few for any level that is of use: subjects are taken instead
@@ -32,12 +34,26 @@ class HeldOut:
 
 def held_out(model: FittedModel, panel: Panel, facts: OutcomeFacts) -> HeldOut | None:
     """Ask a model about factual windows of held-out subjects; None where no subject has a step to predict."""
-    windows = factual_windows(panel, model.horizon)
+    windows = factual_windows(_whole_series(panel, model.horizon), model.horizon, most=MOST)
     if windows is None:
         return None
     answers = answers_of(model, windows.panel, windows.asked, facts)
     floor = best_floor(windows, answers, facts)
     return HeldOut(windows, answers.estimates(floor), floor)
+
+
+def _whole_series(panel: Panel, horizon: int) -> Panel:
+    """Return as many subjects as can be asked at every origin, spread evenly; all where there are few.
+
+    A few windows of each would be none after a history of one step, and quantiles of other lengths miss there; where
+    only short series had some, these would stand for all.
+    """
+    origins_N = np.maximum(panel.length - horizon - panel.first_origin, 0)
+    rows = np.flatnonzero(origins_N)
+    most = max(LEAST_SUBJECTS, int(MOST / origins_N[rows].mean())) if len(rows) else 0
+    if len(rows) <= most:
+        return panel
+    return panel.take(rows[np.linspace(0, len(rows) - 1, most).round().astype(np.int64)])
 
 
 def best_floor(windows: FactualWindows, answers: Answers, facts: OutcomeFacts) -> float:

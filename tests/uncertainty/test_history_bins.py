@@ -72,6 +72,28 @@ def test_bands_keep_their_level_at_every_length_of_the_history() -> None:
     assert pooled[-1].min() > 0.93
 
 
+def test_bands_keep_their_level_where_there_are_many_windows() -> None:
+    """With 10 of the 22 windows of each of 400 subjects, 99.9 % were covered at the second origin, 86 at the fifth."""
+    model, _ = calibrated(400)
+    by_bin = covered_by_bin([calibrated(400, seed)[1] for seed in range(2, 6)], model)
+    assert by_bin.min() > 0.87
+    assert by_bin.max() < 0.93
+
+
+def test_fewer_subjects_are_asked_about_before_fewer_windows_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    each = ROWS - HORIZON
+    monkeypatch.setattr("costar_cli.inference.floor.MOST", 60 * each)
+    monkeypatch.setattr("costar_cli.inference.floor.LEAST_SUBJECTS", 50)
+    model, facts = told(settling(300, seed=1))
+    some = held_out(model, settling(100, seed=2), facts)
+    assert some is not None
+    assert np.bincount(some.windows.queries.subject).tolist() == [each] * 60
+    monkeypatch.setattr("costar_cli.inference.floor.LEAST_SUBJECTS", 80)
+    thinned = held_out(model, settling(100, seed=2), facts)
+    assert thinned is not None
+    assert np.bincount(thinned.windows.queries.subject).tolist() == [60 * each // 80] * 80
+
+
 def test_each_bin_has_40_subjects_who_count_once_each() -> None:
     _, few = calibrated(39)
     assert few.by == "history"
