@@ -15,6 +15,7 @@ EDGES: Final = (0.5, 0.75, 0.9)  # between bins of the share of the variance tha
 LENGTHS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # between bins of the steps before the origin
 BINS: Final[Mapping[Binning, int]] = {"share": len(EDGES) + 1, "history": len(LENGTHS) + 1}
 LEAST_UNITS: Final = 40  # in a bin; bins with fewer are merged with their neighbours
+HEAVIEST: Final = 0.1  # share of a bin's weight, with one more such unit, that a unit may have for 90 % bands to exist
 ROUNDING: Final = 1e-9
 
 Floats = NDArray[np.float64]
@@ -67,18 +68,25 @@ def merged(
     """Return the group of each bin: neighbours are merged, from the left, until each group has `least` units.
 
     What is left over at the right joins the last group. Units in several bins of a group count once, and all as
-    `effective` counts them.
+    `effective` counts them; none has more than `HEAVIEST` of the weight.
     """
     weight_M = np.ones(len(unit_M)) if weight_M is None else weight_M
-    groups, group, first, have = [], 0, 0, 0.0
+
+    def suffices(mine_M: NDArray[np.bool_]) -> bool:
+        own_U, _ = _shares(unit_M[mine_M], weight_M[mine_M])
+        heaviest = own_U.max(initial=0.0)
+        enough = effective(unit_M[mine_M], weight_M[mine_M]) >= least
+        return enough and bool(heaviest <= HEAVIEST * (own_U.sum() + heaviest))
+
+    groups, group, first = [], 0, 0
     for b in range(bins):
         groups.append(group)
-        mine_M = (first <= bin_M) & (bin_M <= b)
-        have = effective(unit_M[mine_M], weight_M[mine_M])
-        if have >= least:
-            group, first, have = group + 1, b + 1, 0.0
-    last = max(group - (have < least), 0)
-    return np.minimum(groups, last)
+        if suffices((first <= bin_M) & (bin_M <= b)):
+            group, first = group + 1, b + 1
+    group_B, last = np.array(groups), max(group - 1, 0)
+    while last and not suffices(group_B[bin_M] >= last):  # what is left over may weigh much more than the others
+        last -= 1
+    return np.asarray(np.minimum(group_B, last))
 
 
 def table(

@@ -78,6 +78,23 @@ def test_a_subject_in_several_bins_counts_once_towards_their_group() -> None:
     assert merged(*both).tolist() == [0, 0, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("heavy", "weight", "groups"), [(0, 20.0, [0, 0, 1, 1]), (200, 20.0, [0, 1, 1, 1]), (460, 25.0, [0, 1, 1, 1])]
+)
+def test_a_bin_of_which_one_subject_has_a_tenth_of_the_weight_is_merged(
+    heavy: int, weight: float, groups: list[int]
+) -> None:
+    """40 subjects' worth is no 90 % band there: in the first bin, one between, or with what is left over."""
+    unit_M, bin_M = np.arange(470), np.repeat(np.arange(4), [150, 150, 150, 20])
+    weight_M = np.ones(470)
+    weight_M[heavy] = weight
+    alone_M = bin_M >= 2 if heavy == 460 else bin_M == bin_M[heavy]
+    assert effective(unit_M[alone_M], weight_M[alone_M]) >= LEAST_UNITS
+    assert merged(unit_M, bin_M, weight_M).tolist() == groups
+    radius_LB, _ = table(np.ones(470), unit_M, bin_M, weight_M)
+    assert np.isfinite(radius_LB[899]).all()
+
+
 def test_each_bin_has_the_quantiles_of_its_own_errors() -> None:
     n = LEAST_UNITS + 9
     unit_M, bin_M = np.arange(4 * n), np.repeat(np.arange(4), n)
