@@ -2,7 +2,7 @@
 
 Fitted beside a model, to the subjects that it learnt from; along a plan, the outcomes that it predicts continue the
 course. `E` counts ends, `P` columns of a regression, `M` decisions, `Z` outcomes that have a logarithm; `K`, `S` and
-`L` are those of practice.py.
+`L` are those of propensity.py.
 """
 
 from collections.abc import Callable, Mapping

@@ -171,7 +171,7 @@ def _open_columns(path: Path, source: Path, names: Collection[str] | None) -> Ta
     from costar_cli.files.sandbox import tried  # noqa: PLC0415 - h5py
 
     asked = json.dumps(None if names is None else list(names))
-    if problem := tried([str(Path(__file__).with_name("prove.py")), str(source), kind], asked=asked):
+    if problem := tried([str(Path(__file__).with_name("probe_parquet.py")), str(source), kind], asked=asked):
         raise _unreadable(path, problem)
     with collected(path), for_polars(source) as scanned:
         if kind == "Parquet":

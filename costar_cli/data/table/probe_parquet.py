@@ -1,6 +1,6 @@
 """Read a Parquet or Arrow file once, in a process of its own: some damaged files end the process that reads them.
 
-python -P prove.py FILE [KIND] < names.json
+python -P probe_parquet.py FILE [KIND] < names.json
 
 Run as a script by `costar_cli.data.table.files`; it imports polars alone. `names` lists the columns to read, null
 for all. Exit code 0 says that the file can be read; otherwise stdout says why, where there was time to say it.
