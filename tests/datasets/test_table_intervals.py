@@ -324,3 +324,54 @@ def test_numbers_of_subjects_and_few_numbers_are_no_months(tmp_path: Path) -> No
     schema = parse_schema(tomllib.loads(guess_schema([save(people, tmp_path / "table.csv")]).text))
     assert (schema.named("subject"), schema.named("time")) == (["subject_id"], ["day"])
     assert "kind" in schema.named("covariate")
+
+
+def uneven_intervals(lengths: tuple[int, ...] = (1, 2, 1, 1, 3, 1, 3)) -> pl.DataFrame:
+    """40 subjects of intervals of so many steps, treated in every second one, with an outcome at each start."""
+    rng = np.random.default_rng(0)
+    stops = np.cumsum(lengths)
+    rows = [
+        (i, int(stop) - length, int(stop), (i + k) % 2, round(rng.normal(), 3), round(rng.normal(), 3))
+        for i in range(40)
+        for k, (stop, length) in enumerate(zip(stops, lengths, strict=True))
+    ]
+    return pl.DataFrame(rows, schema=["subject", "start", "stop", "drug", "lab", "y"], orient="row")
+
+
+def test_a_guess_of_intervals_is_ingested_and_treats_until_their_stop(tmp_path: Path) -> None:
+    frame, listener = uneven_intervals(), Listener()
+    guess = guess_schema([save(frame, tmp_path / "table.csv")])
+    lines = {line.split(" = ")[0]: line for line in guess.text.splitlines()}
+    assert 'drug = { role = "treatment", missing = "carry" }  # CHECK' in lines["drug"]
+    assert "The dose of an interval holds until its stop" in lines["drug"]
+    assert "120 steps between rows without one" in lines["start"]
+    dataset = ingest(frame, parse_schema(tomllib.loads(guess.text)), folder=tmp_path, listener=listener)
+    for subject in range(40):
+        panel, row = of(dataset, str(subject))
+        own = frame.filter(pl.col("subject") == subject)
+        in_force = np.concatenate([[drug] * (stop - start) for start, stop, drug in own[:, 1:4].iter_rows()])
+        np.testing.assert_array_equal(panel.treatments[row, : len(in_force), 0], in_force)
+        assert panel.length[row] == len(in_force) + 1
+        seen = np.flatnonzero(panel.observed_outcomes[row, :, 0])
+        np.testing.assert_array_equal(seen, own["start"])  # an outcome is known where it was measured
+    assert not any("biased towards zero" in warning for warning in listener.warnings)
+
+
+def test_blank_treatments_of_intervals_are_asked_about_without_ending_other_intervals(tmp_path: Path) -> None:
+    blank = uneven_intervals().with_columns(drug=pl.when(pl.int_range(pl.len()) != 3).then("drug"))
+    text = guess_schema([save(blank, tmp_path / "table.csv")]).text
+    (line,) = (line for line in text.splitlines() if line.startswith("drug = "))
+    assert "1 value missing: does the last one go on, or else write what was given?" in line
+    assert 'missing = "fill"' not in line
+
+
+@pytest.mark.parametrize("times", ["numbers", "dates"])
+def test_overlaps_that_hide_intervals_are_named_at_their_stop(times: str, tmp_path: Path) -> None:
+    frame = uneven_intervals().with_columns(stop=pl.when(pl.int_range(pl.len()) == 9).then(6).otherwise("stop"))
+    if times == "dates":
+        days = [pl.lit(date(2024, 1, 1)) + pl.duration(days=pl.col(name)) for name in ("start", "stop")]
+        frame = frame.with_columns(start=days[0].cast(pl.Date), stop=days[1].cast(pl.Date))
+    guess = guess_schema([save(frame, tmp_path / "table.csv")])
+    (told,) = (doubt for doubt in guess.doubts if doubt.startswith("stop: "))
+    assert "those of 1 subject overlap, first of 1 in row 10: correct them and run `--init` again" in told
+    assert "overlap, first of 1 in row 10" in guess.text

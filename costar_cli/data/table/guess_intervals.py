@@ -4,9 +4,10 @@ from typing import Final
 
 import polars as pl
 
+from costar_cli.data.findings import counted
 from costar_cli.data.table.guess_keys import Guess, ordered
 from costar_cli.data.table.intervals import MOST, meeting
-from costar_cli.data.table.profile import STARTS, STOPS, Facts
+from costar_cli.data.table.profile import STARTS, STOPS, Facts, few
 
 MOSTLY: Final = 0.95  # of rows with a next one, share that end where that begins, if the end is not called a stop
 
@@ -18,14 +19,14 @@ def find_intervals(guess: Guess) -> None:
     """
     if guess.subject is None or guess.time is None:
         return
-    time = guess.facts(guess.time)
+    time, subject = guess.facts(guess.time), guess.facts(guess.subject)
     for column in guess.sample.columns.values():
         if column.name in (guess.subject, guess.time) or (column.moments is None) != (time.moments is None):
             continue
         swapped = time.words & STOPS or column.words & STARTS  # else it may be when the row before was
         for pair in ((time, column), *([(column, time)] if swapped else [])):
             start, stop = _alike(*pair)
-            unit = _closing_unit(guess.facts(guess.subject), start, stop)
+            unit = _closing_unit(subject, start, stop)
             if unit is not None:
                 del guess.entries[guess.time]
                 guess.time, guess.stop, guess.closed = start.name, stop.name, bool(unit)
@@ -38,6 +39,8 @@ def find_intervals(guess: Guess) -> None:
                     "an event that it marks come at its end?",
                 )
                 return
+            if start.words & STARTS and stop.words & STOPS and (overlaps := _overlaps(subject, start, stop)):
+                guess.doubt(stop.name, overlaps)
 
 
 def _alike(start: Facts, stop: Facts) -> tuple[Facts, Facts]:
@@ -55,10 +58,35 @@ def _closing_unit(subject: Facts, start: Facts, stop: Facts) -> str | None:
 
     All are to end after they begin, none after the subject's next one begins, and most just then.
     """
-    begin, end = ordered(start), ordered(stop)
-    if begin is start.text or end is stop.text or start.missing or stop.missing or begin.dtype != end.dtype:
+    frame = _ends(subject, start, stop)
+    if frame is None:
         return None
-    frame = pl.DataFrame({"s": subject.text, "start": begin, "stop": end})
     share, unit = meeting(frame, next(iter(start.date_formats), ""))
     called = bool(stop.words & STOPS)
     return None if share < (MOST if called else MOSTLY) or (unit and not called) else unit
+
+
+def _ends(subject: Facts, start: Facts, stop: Facts) -> pl.DataFrame | None:
+    """Return subjects `s` and both ends of their rows; None where an end is missing or cannot be read."""
+    begin, end = ordered(start), ordered(stop)
+    if begin is start.text or end is stop.text or start.missing or stop.missing or begin.dtype != end.dtype:
+        return None
+    return pl.DataFrame({"s": subject.text, "start": begin, "stop": end})
+
+
+def _overlaps(subject: Facts, start: Facts, stop: Facts) -> str:
+    """Return which of a few subjects have rows that reach into their next one; nothing where rows are no intervals."""
+    frame = _ends(subject, start, stop)
+    if frame is None:
+        return ""
+    frame = frame.drop_nulls().with_row_index("row", 1).sort("s", "start", maintain_order=True)
+    wrong = frame.filter(pl.col("stop") > pl.col("start").shift(-1).over("s")).sort("row")
+    subjects = wrong["s"].n_unique()
+    rest = frame.filter(~pl.col("s").is_in(wrong["s"].implode())).drop("row")
+    if not 0 < subjects <= few(frame.height) or meeting(rest, next(iter(start.date_formats), ""))[0] < MOST:
+        return ""
+    row, who = wrong["row"][0], wrong["s"][0]
+    return (
+        f"rows seem to be intervals that end at it, but those of {counted(subjects, 'subject')} overlap, first of "
+        f"{who} in row {row}: correct them and run `--init` again"
+    )

@@ -42,7 +42,10 @@ YEARS: Final = (1900, 2100)
 
 @dataclass(frozen=True, slots=True)
 class Spacing:
-    """The step of `[time]`, its gaps, what a step is called, what is doubtful, a remark, a format that numbers hide."""
+    """The step of `[time]`, its gaps, what a step is called, what is doubtful, a remark, a format that numbers hide.
+
+    `lacking` counts the steps between rows that gaps leave without one.
+    """
 
     step: int | float | str
     gaps: str
@@ -50,6 +53,7 @@ class Spacing:
     doubt: str = ""
     remark: str = ""
     format: str = ""
+    lacking: int = 0
 
 
 def ordered(time: Facts) -> pl.Series:
@@ -101,15 +105,10 @@ def _regular(apart: pl.Series, size: float, step: float | str, time: Facts) -> S
     off = int(((steps - steps.round()).abs() > TOLERANCE).sum())
     if off > len(apart) // SLIPS or len(apart) < FEWEST_ROWS * float(steps.round().sum()):
         return None
-    doubts = [f"{counted(off, 'time')} off the steps"] if off else []
+    doubt = f"{counted(off, 'time')} off the steps" if off else ""
     lacking = int((steps.round() - 1).filter(steps.round() > 1).sum())
     gaps = int((steps.round() > 1).sum()) > time.missing + len(time.odd) + off
-    if gaps:
-        doubts.append(
-            f"{counted(lacking, 'step')} without a row, which `gaps` makes missing values: say what a treatment and an "
-            'outcome are there (`missing = "fill"`), or choose `gaps = "elapsed"`'
-        )
-    return Spacing(step, "fill" if gaps else "error", doubt="; ".join(doubts))
+    return Spacing(step, "fill" if gaps else "error", doubt=doubt, lacking=lacking if gaps else 0)
 
 
 def _irregular(apart: pl.Series, time: Facts) -> Spacing:
@@ -343,7 +342,10 @@ def _doubt_time(guess: Guess, time: Facts, others: list[Facts]) -> None:
 
 
 def find_steps(guess: Guess) -> None:
-    """Guess the step of time; where steps without a row become missing values, covariates are filled."""
+    """Guess the step of time; where steps without a row become missing values, covariates are filled.
+
+    The treatment of an interval goes on until its stop: there treatments are carried, and outcomes count at rows alone.
+    """
     if guess.time is None or is_unread_time(guess.facts(guess.time)):
         return
     if guess.subject is None:
@@ -352,9 +354,21 @@ def find_steps(guess: Guess) -> None:
         return
     guess.spacing = _spacing_of(guess.facts(guess.subject).text, guess.facts(guess.time))
     guess.doubt(guess.time, guess.spacing.doubt)
-    if guess.spacing.gaps == "fill":
-        for name in guess.named("covariate"):
-            guess.entries[name]["missing"] = "fill"
+    if guess.spacing.gaps != "fill":
+        return
+    known = {"covariate": "fill"} | ({"treatment": "carry", "outcome": "fill"} if guess.stop else {})
+    for role, missing in known.items():
+        for name in guess.named(role):
+            guess.entries[name]["missing"] = missing
+    lacking = counted(guess.spacing.lacking, "step")
+    told = (
+        f'{lacking} between rows without one: treatments go on there (`missing = "carry"`), outcomes count at rows '
+        "alone"
+        if guess.stop
+        else f"{lacking} without a row, which `gaps` makes missing values: say what a treatment and an outcome are "
+        'there (`missing = "fill"`)'
+    )
+    guess.doubt(guess.time, f'{told}, or choose `gaps = "elapsed"`')
 
 
 def score(column: Facts, *words: frozenset[str]) -> int:

@@ -256,7 +256,9 @@ def _stray_static(sample: Sample, subject: str, column: Facts) -> str:
 def role_in_doubt(guess: Guess, column: Facts, role: str) -> str:
     """Return what must be confirmed about a column by who knows the data: treatments, outcomes, telling names."""
     if role == "treatment":
-        return _treatment_in_doubt(guess, column, by_name=is_given(column.words))
+        goes_on = guess.entries[column.name].get("missing") == "carry"
+        holds = " The dose of an interval holds until its stop, and over a gap until the next one." * goes_on
+        return _treatment_in_doubt(guess, column, by_name=is_given(column.words)) + holds
     if role == "outcome":
         named = bool(column.words & (OUTCOME | OUTCOME_TOO))
         how = "by its name" if named else "as the numbers that change"
@@ -340,6 +342,8 @@ def _missing_treatment(guess: Guess, column: Facts, *, given_not: bool) -> str:
     ahead = f", but for {first:,} before any" if first else ""
     ways = [f'does the last one go on (`missing = "carry"`{ahead})', 'is none given (`missing = "fill"`)']
     which = f"{counted(holes, 'value')} missing"
+    if guess.entries[column.name].get("missing") == "carry":  # for the sake of intervals; `fill` would end them early
+        ways = [f"does the last one go on{ahead}", "else write what was given"]
     if holes < column.missing:  # the line ends with the number of all
         which += f" before the subjects' last rows ({column.missing:,} with these)"
     return f" {which}: {', or '.join(ways if given_not else reversed(ways))}?"

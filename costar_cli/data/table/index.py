@@ -323,7 +323,9 @@ def _without_gaps(keys: Keys, reporter: Reporter) -> Keys:
     total = int(length.sum())
     if total == len(keys.step):
         return keys
-    reporter.note(f"{counted(total - len(keys.step), 'step')} without a row filled in as missing (`gaps`)")
+    reporter.note(
+        f"{counted(total - len(keys.step), 'step')} without a row filled in as missing between others (`gaps`)"
+    )
     return keys.filled(length)
 
 

@@ -160,9 +160,10 @@ def _warn(dataset: Dataset, context: EncodingContext) -> None:
             context.reporter.warn(f"outcome '{name}': {values}; {use}")
     steps, bare = len(context.table.keys.row), {name: n for name, n in context.bare.items() if n}
     if bare and (most := max(bare.values())) > FEW_BARE * steps:
+        until = ", up to the end of each subject's last interval," if context.schema.time.stop else ""
         context.reporter.warn(
-            f"{shown(bare)}: {most:,} of {steps:,} steps ({100 * most / steps:.1f} %) have no row and count as not "
-            "treated; if something was given there, estimated effects may be biased towards zero. With "
+            f"{shown(bare)}: {most:,} of {steps:,} steps ({100 * most / steps:.1f} %) have no row{until} and count as "
+            "not treated; if something was given there, estimated effects may be biased towards zero. With "
             '`gaps = "elapsed"` each row is a visit, and no step is filled'
         )
     present = {str(part) for part in dataset.panels}
