@@ -27,8 +27,8 @@ from costar_cli.files.structure import are_small, check_total, looks_like_bomb
 CHUNK_BYTES: Final = 256 * 1024  # what the writer aims at
 PLAIN_BYTES: Final = 4 * 1024  # smaller arrays are stored in one piece, uncompressed
 DEFLATE_LEVEL: Final = 4
-# A file with a group `g` that keeps up to 512 names in its header, where HDF5's default is 8 (`sandbox.py` says what that
-# is good for): h5py can copy such a group but not ask for one (H5Pset_link_phase_change).
+# A file with a group `g` that keeps up to 512 names in its header, where HDF5's default is 8 (`sandbox.py` says what
+# that is good for): h5py can copy such a group but not ask for one (H5Pset_link_phase_change).
 COMPACT_GROUP: Final = (
     b"c-rgqaB<`1lHy|K;9!7(|4?AX2;mz*#kWk%`RecC62!z%!6byN5C*uI7=T*X"
     b"co={bWBO*8c^(W@1B-;#nLwOSgTo1IAiEhr4vAo(8MqLhZ36(oG&Nx"
