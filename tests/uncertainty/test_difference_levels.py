@@ -58,7 +58,9 @@ def test_differences_of_the_mixed_model_keep_their_level_on_tumours() -> None:
     bands = calibration.bands(between, levels, clip=False)
     covered = (bands.lower_LQHY <= truth_MHY) & (truth_MHY <= bands.upper_LQHY)
     assert covered.mean(axis=(1, 2, 3)) == pytest.approx(levels, abs=0.06)  # 49 subjects: 1.5 standard errors
-    assert covered.mean(axis=(1, 3)) == pytest.approx(np.repeat(levels, data.horizon).reshape(4, -1), abs=0.15)
+    assert covered.mean(axis=(1, 3)) == pytest.approx(
+        np.repeat(levels, data.horizon).reshape(4, -1), abs=0.21
+    )  # 3, of 24 cells
 
 
 def fitted(method: str, **settings: Any) -> FittedModel:
