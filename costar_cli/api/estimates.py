@@ -1,9 +1,8 @@
 """Questions in the Python API: what `costar whatif` answers."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,14 +10,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from costar_cli.api.calls import PathLikeText, Progress, reporting
-from costar_cli.data.dataset import Dataset, Domain, Part
+from costar_cli.data.dataset import Dataset, Domain, Location, Part
 from costar_cli.data.schema import PanelSchema
 from costar_cli.errors import UsageError
-from costar_cli.plans import IndexTimes, Origin, PlanRequest, parse_origin, parse_plans, read_plan_file, step_of
+from costar_cli.plans import Origin, PlanRequest, parse_origin, parse_plans, read_plan_file
 from costar_cli.plans.index_times import Begin
-from costar_cli.questions import WhatIfReport, validated_on
-from costar_cli.questions import estimate_outcomes as answer
-from costar_cli.reporting import Reporter
+from costar_cli.questions import Places, WhatIfReport, read_request, validated_on
+from costar_cli.questions.estimate import report_on
 
 if TYPE_CHECKING:
     from costar_cli.api.model import Model
@@ -76,61 +74,30 @@ def estimate_outcomes(
     fitted = {name: one.fitted for name, one in models.items()}
     if not fitted:
         raise UsageError("no model given", where="model=")
-    horizon = min(one.horizon for one in fitted.values())
-    panel = dataset.panel_of(dataset.find_subject(subject))
-    if origin is not None:
-        origin = step_of(panel, parse_origin(origin, where="origin="), where="origin=")
-    begin = partial(IndexTimes.of, panel, where="plans=")
+    horizon, location = min(one.horizon for one in fitted.values()), dataset.find_subject(subject)
+    start = None if origin is None else parse_origin(origin, where="origin=")
+    levels = tuple(level) if isinstance(level, Sequence) else (level,)
     with reporting(progress) as reporter:
-        return ask(
-            dataset,
+        cohort, request = read_request(
             fitted,
-            lambda: plan_request(plans, dataset.schema, horizon, origin=origin, begin=begin),
-            subject=subject,
-            origin=origin,
+            dataset.panel_of(location),
+            [location],
+            lambda begin: plan_request(plans, dataset.schema, horizon, origin=start, begin=begin),
+            dataset=dataset,
+            origin=start,
+            levels=levels,
             reference=reference,
-            level=level,
-            truth=truth,
-            unsupported=unsupported,
-            abstain=abstain,
-            widen=widen,
-            reporter=reporter,
+            compared=True,
+            where=Places("plans=", "origin="),
+            alone=True,
         )
-
-
-def ask(
-    dataset: Dataset,
-    models: "Mapping[str, FittedModel]",
-    request: Callable[[], PlanRequest],
-    *,
-    subject: int | str,
-    origin: int | None,
-    reference: str | None,
-    level: float | Sequence[float],
-    truth: bool,
-    unsupported: bool,
-    reporter: Reporter,
-    abstain: bool = False,
-    widen: bool = False,
-) -> WhatIfReport:
-    """Return the report of `whatif.estimate_outcomes`, with a warning of each model that does badly on the domain."""
-    report = answer(
-        dataset,
-        models,
-        request,
-        subject=subject,
-        origin=origin,
-        level=level,
-        truth=truth,
-        reference=reference,
-        unsupported=unsupported,
-        abstain=abstain,
-        widen=widen,
-        reporter=reporter,
-    )
-    losses = losses_on_domain(dataset, models, report.history.part.domain)
-    for warning in losses:
-        reporter.warn(warning)
+        report = report_on(
+            dataset, fitted, cohort, request, levels=levels, truth=truth, reference=reference, unsupported=unsupported,
+            abstain=abstain, widen=widen, reporter=reporter,
+        )  # fmt: skip
+        losses = losses_on(dataset, fitted, [location])
+        for warning in losses:
+            reporter.warn(warning)
     return replace(report, warnings=(*report.warnings, *losses))
 
 
@@ -177,15 +144,17 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is neither a plan nor a step nor a level")
 
 
-def losses_on_domain(dataset: Dataset, models: "Mapping[str, FittedModel]", domain: Domain) -> list[str]:
-    """Return a warning for each model that was not validated on the domain and loses to the last value there."""
+def losses_on(dataset: Dataset, models: "Mapping[str, FittedModel]", places: Iterable[Location]) -> list[str]:
+    """Return a warning for each model that was not validated on a domain of the places and loses to the last value."""
     warnings = []
-    for name, model in models.items():
-        if validated_on(model, dataset, domain) is not False:
-            continue
-        validation = validate_on(dataset, model, domain)
-        if validation is not None and validation.warning:
-            warnings.append(f"model `{name}` on {domain} subjects ({validation.windows} origins): {validation.warning}")
+    for domain in dict.fromkeys(place.part.domain for place in places):
+        for name, model in models.items():
+            if validated_on(model, dataset, domain) is not False:
+                continue
+            validation = validate_on(dataset, model, domain)
+            if validation is not None and validation.warning:
+                about = f"model `{name}` on {domain} subjects ({validation.windows} origins)"
+                warnings.append(f"{about}: {validation.warning}")
     return warnings
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, get_args
 
 from costar_cli.api.calls import one_of, reporting, texts
 from costar_cli.api.data import new_dataset
-from costar_cli.api.estimates import Plans, losses_on_domain, plan_request
+from costar_cli.api.estimates import Plans, losses_on, plan_request
 from costar_cli.api.predictions import places_of
 from costar_cli.config.choices import RankingName
 from costar_cli.data import Dataset
@@ -241,8 +241,7 @@ def _general(label: str, model: "FittedModel", dataset: "Dataset", cohort: Cohor
     if other := other_data(f"model `{label}`", model.parents, dataset):
         yield other
     yield from warnings_of(f"model `{label}`", model.meta)
-    for domain in dict.fromkeys(place.part.domain for place in cohort.places):
-        yield from losses_on_domain(dataset, {label: model}, domain)
+    yield from losses_on(dataset, {label: model}, cohort.places)
 
 
 def _on_best(models: "Mapping[str, FittedModel]", cohort: Cohort, report: SearchReport) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from shlex import join
@@ -182,24 +182,24 @@ class _Prepared:
     sweep: "Sweep | None"
 
     def report(self, moment: int, reporter: "Reporter | None" = None) -> "WhatIfReport":
-        """Return the report of one subject, without warnings of the models."""
+        """Return the report of one subject, of whose warnings the reporter hears."""
         from costar_cli.questions.estimate import report_on
 
-        asked, here = self.question, slice(moment, moment + 1)
-        cohort = self.cohort.take(here)
+        asked, cohort = self.question, self.cohort.take(slice(moment, moment + 1))
         request = self.request.of(str(cohort.names[0]))
-        return report_on(
+        report = report_on(
             self.dataset, self.models, cohort, request, levels=asked.levels, truth=asked.truth,
             reference=asked.reference, unsupported=asked.unsupported, abstain=asked.abstain, widen=asked.widen,
             reporter=reporter,
         )  # fmt: skip
+        return replace(report, warnings=(*report.warnings, *self.losses))
 
+    @cached_property
     def losses(self) -> list[str]:
         """Return a warning for each model that does badly on a domain that is asked about."""
-        from costar_cli.api.estimates import losses_on_domain
+        from costar_cli.api.estimates import losses_on
 
-        domains = dict.fromkeys(place.part.domain for place in self.cohort.places)
-        return [warning for domain in domains for warning in losses_on_domain(self.dataset, self.models, domain)]
+        return losses_on(self.dataset, self.models, self.cohort.places)
 
 
 def run_whatif(session: Session, question: Question, data: Path, models: Sequence[Path]) -> None:
@@ -231,8 +231,8 @@ def _read(session: Session, question: Question, data: Path, choice: ModelChoice)
     else:
         who = question.who or subjects_of_plans(document)
         where = "--subjects" if isinstance(who, str) else "--subject" if question.who else "--plan"
-        told = session.reporter if question.who else None  # `read_request` tells of those of a table, too
-        places = choose_subjects(dataset, who, skip=skip, where=where, reporter=told)
+        reporter = session.reporter if question.who else None  # `read_request` warns of those of a table, too
+        places = choose_subjects(dataset, who, skip=skip, where=where, reporter=reporter)
     paths = choice.about(session, {place.part.domain for place in places})
     named = name_models(paths, session.workspace.root)
     headers = {name: session.read("model", path, role=name) for name, path in named.items()}
@@ -256,6 +256,7 @@ def _read(session: Session, question: Question, data: Path, choice: ModelChoice)
         skip=skip,
         reporter=session.reporter,
     )
+    _check_reported(question, request, len(cohort))
     return _Prepared(question, dataset, loaded, cohort, request, document, sweep)
 
 
@@ -263,11 +264,8 @@ def _answer_one(session: Session, asked: _Prepared) -> None:
     """Answer a question about one subject."""
     question, sweep = asked.question, asked.sweep
     report = asked.report(0, session.reporter)
-    losses = asked.losses()
-    for warning in losses:
+    for warning in asked.losses:
         session.out.warn(warning)
-    report = replace(report, warnings=(*report.warnings, *losses))
-    _check_sensitivity(question, report)
     if sweep:
         show_sweep(session.out, report, sweep)
     else:
@@ -278,12 +276,6 @@ def _answer_one(session: Session, asked: _Prepared) -> None:
     if question.sensitivity:
         more["sensitivity"] = show_sensitivity(session, [report], bounds, question.plot)
     session.out.done(report.to_json() | more)
-
-
-def _check_sensitivity(question: Question, report: "WhatIfReport") -> None:
-    if question.sensitivity and report.rules:
-        problem = f"--sensitivity is about plans, and {', '.join(map(repr, report.rules))} depend on the course"
-        raise UsageError(problem, where="--sensitivity", fix="leave rules and shifts out, or write their steps")
 
 
 def _write(
@@ -338,11 +330,10 @@ def _answer_many(session: Session, asked: _Prepared, whole: Path | None) -> None
     from costar_cli.questions.notes import notes_on_transforms, on_widened, rule_notes
 
     question, models, request, sweep = asked.question, asked.models, asked.request, asked.sweep
-    _check_reported(question, len(asked.cohort))
     if not question.unsupported:
         refuse_unseen(unseen_in_plans(models, possible_plans(request)))
     warned = warnings_about(models, asked.cohort, request, dataset=asked.dataset, shard=question.part)
-    for warning in (*warned, *asked.losses()):
+    for warning in (*warned, *asked.losses):
         session.out.warn(warning)
     notes = [
         *(f"rule `{plan.name}`: {plan.text}" for plan in request.plans if not isinstance(plan, TreatmentPlan)),
@@ -374,12 +365,18 @@ def _answer_many(session: Session, asked: _Prepared, whole: Path | None) -> None
     session.out.done(result)
 
 
-def _check_reported(question: Question, count: int) -> None:
-    """See that a page, or bounds, are asked for of few subjects.
+def _check_reported(question: Question, request: "PlanRequest", count: int) -> None:
+    """See that a page, or bounds, are asked for of few subjects, and bounds of plans alone.
 
     Raises:
-        UsageError: of too many.
+        UsageError: of too many, or of rules or shifts.
     """
+    from costar_cli.plans import TreatmentPlan
+
+    rules = [repr(plan.name) for plan in request.plans if not isinstance(plan, TreatmentPlan)]
+    if question.sensitivity and rules:
+        problem = f"--sensitivity is about plans, and {', '.join(rules)} depend on the course"
+        raise UsageError(problem, where="--sensitivity", fix="leave rules and shifts out, or write their steps")
     flag = "--report" if question.report else "--sensitivity" if question.sensitivity else ""
     if flag and count > MOST_REPORTED:
         fix = "name fewer subjects, or write a table with --csv"
@@ -397,7 +394,6 @@ def _by_subject(session: Session, asked: _Prepared) -> dict[str, Any]:
         for moment in range(count):
             reports.append(asked.report(moment))
             task.advance()
-    _check_sensitivity(question, reports[0])
     bounds = bounds_of(reports) if question.sensitivity else []
     if question.report is not None:
         from costar_cli.files import write_bytes

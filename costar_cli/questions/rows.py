@@ -47,20 +47,18 @@ def tidy_columns(
         abstain: give answers that the data do not support no numbers.
         words: add `treatment`, and with lights the `reason` of one that is not green; a text for each row.
     """
-    apart = quantity == "difference"
-    own_QHY, minus_Q = answers.own_QHY, answers.minus_Q
-    if apart:
-        assert minus_Q is not None  # noqa: S101 - differences are asked for where there is a reference
+    own_QHY, band, minus_Q = answers.own_QHY, answers.band, None
+    if quantity == "difference":
+        minus_Q, band = answers.minus_Q, answers.differences  # which see that there is a reference plan
+        assert minus_Q is not None  # noqa: S101
         own_QHY = own_QHY & own_QHY[minus_Q] & (minus_Q != np.arange(len(answers)))[:, None, None]
     q, h, y = np.nonzero(own_QHY)
-    band, outcomes = answers.differences if apart else answers.band, answers.schema.outcomes
-    at_M = answers.moment_Q[q]
-    columns = _who(answers, at_M)
-    origin, names = columns["origin"], [plan.name for plan in answers.plans_Q]
-    columns["plan"] = objects(names)[q]
-    if apart and minus_Q is not None:
-        columns["reference"] = objects(names)[minus_Q[q]]
-    columns |= {"step": h + 1, "time": origin + h + 1}
+    minus = None if minus_Q is None else minus_Q[q]
+    outcomes, names = answers.schema.outcomes, objects([plan.name for plan in answers.plans_Q])
+    columns = _who(answers, answers.moment_Q[q]) | {"plan": names[q]}
+    if minus is not None:
+        columns["reference"] = names[minus]
+    columns |= {"step": h + 1, "time": columns["origin"] + h + 1}
     if (dates := _dates(answers, q, h)) is not None:
         columns["date"] = dates
     if words:
@@ -70,34 +68,33 @@ def tidy_columns(
         "unit": objects([outcome.unit for outcome in outcomes])[y],
         "estimate": band.estimate[q, h, y],
     }
+    kinds = band.kinds[q, h, y]
     for i, level in enumerate(answers.levels):
         none = np.full(len(q), np.nan)
         lower, upper = (none if limit is None else limit[i, q, h, y] for limit in (band.lower, band.upper))
         further = f"_{level:g}" * (i > 0)
         columns |= {f"lower{further}": lower, f"upper{further}": upper}
         if not i:
-            kinds = band.kinds[q, h, y]
             columns["level"] = np.where(np.isnan(lower) | (kinds == RANGE), np.nan, level)
             columns["interval_kind"] = kinds
     worst = q  # the question whose support is shown: of a difference that of the worse supported plan
-    if apart and minus_Q is not None and answers.lights is not None:
+    if minus is not None and answers.lights is not None:
         light = answers.lights.light_QHY
-        worst = np.where(light[minus_Q[q], h, y] > light[q, h, y], minus_Q[q], q)
+        worst = np.where(light[minus, h, y] > light[q, h, y], minus, q)
     columns |= _marks(answers.lights, worst, h, y)
     if words:
-        told = answers.plan_lights
-        cells = [None if told is None else told[i].reasons[j][k] or None for i, j, k in zip(worst, h, y, strict=True)]
-        columns["reason"] = objects(cells)
+        ratings = answers.plan_lights
+        reasons = [(ratings and ratings[i].reasons[j][k]) or None for i, j, k in zip(worst, h, y, strict=True)]
+        columns["reason"] = objects(reasons)
     for name, values_QH in answers.goes_on.columns.items() if answers.goes_on else ():
-        minus = values_QH[minus_Q[q], h] if apart and minus_Q is not None else 0.0
-        columns[name] = values_QH[q, h] - minus
+        columns[name] = values_QH[q, h] - (0.0 if minus is None else values_QH[minus, h])
     if truth_QHY is not None:
-        columns["truth"] = truth_QHY[q, h, y] - (truth_QHY[minus_Q[q], h, y] if apart and minus_Q is not None else 0.0)
-    hidden, unmeasured = answers.hidden_QHY(abstain=abstain), answers.unmeasured_QHY
-    hides = hidden[q, h, y] | (hidden[minus_Q[q], h, y] if apart and minus_Q is not None else False)
-    columns |= {name: np.where(hides, np.nan, columns[name]) for name in columns if name.partition("_")[0] in SHOWN}
-    if unmeasured is not None:
-        lacks = unmeasured[q, h, y] | (unmeasured[minus_Q[q], h, y] if apart and minus_Q is not None else False)
+        columns["truth"] = truth_QHY[q, h, y] - (0.0 if minus is None else truth_QHY[minus, h, y])
+    either = (q,) if minus is None else (q, minus)  # what one of the two lacks, their difference lacks
+    hidden = np.any([answers.hidden_QHY(abstain=abstain)[at, h, y] for at in either], axis=0)
+    columns |= {name: np.where(hidden, np.nan, columns[name]) for name in columns if name.partition("_")[0] in SHOWN}
+    if answers.unmeasured_QHY is not None:
+        lacks = np.any([answers.unmeasured_QHY[at, h, y] for at in either], axis=0)
         columns["interval_kind"] = np.where(lacks, UNMEASURED, columns["interval_kind"])
     return columns
 
