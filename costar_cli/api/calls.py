@@ -47,6 +47,11 @@ def texts(said: str | Iterable[str], argument: str) -> tuple[str, ...]:
     return tuple(several)
 
 
+def levels_of(level: float | Sequence[float]) -> tuple[float, ...]:
+    """Return one level or several as a tuple."""
+    return tuple(level) if isinstance(level, Sequence) else (level,)
+
+
 def resolved(
     arguments: Mapping[str, object],
     sections: Sequence[str],

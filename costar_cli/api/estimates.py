@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from costar_cli.api.calls import PathLikeText, Progress, reporting
+from costar_cli.api.calls import PathLikeText, Progress, levels_of, reporting
+from costar_cli.config.requests import WhatIfRequest
 from costar_cli.data.dataset import Dataset, Domain, Location, Part
 from costar_cli.data.schema import PanelSchema
 from costar_cli.errors import UsageError
-from costar_cli.plans import Origin, PlanRequest, parse_origin, parse_plans, read_plan_file
+from costar_cli.plans import Origin, PlanRequest, parse_plans, read_plan_file
 from costar_cli.plans.index_times import Begin
-from costar_cli.questions import Places, WhatIfReport, read_request, validated_on
-from costar_cli.questions.estimate import report_on
+from costar_cli.questions import Places, Question, WhatIfReport, validated_on
 
 if TYPE_CHECKING:
     from costar_cli.api.model import Model
@@ -74,31 +74,26 @@ def estimate_outcomes(
     fitted = {name: one.fitted for name, one in models.items()}
     if not fitted:
         raise UsageError("no model given", where="model=")
+    request = WhatIfRequest(
+        origin=origin, reference=reference, levels=levels_of(level), truth=truth, unsupported=unsupported,
+        abstain=abstain, widen=widen,
+    )  # fmt: skip
     horizon, location = min(one.horizon for one in fitted.values()), dataset.find_subject(subject)
-    start = None if origin is None else parse_origin(origin, where="origin=")
-    levels = tuple(level) if isinstance(level, Sequence) else (level,)
     with reporting(progress) as reporter:
-        cohort, request = read_request(
-            fitted,
-            dataset.panel_of(location),
-            [location],
-            lambda begin: plan_request(plans, dataset.schema, horizon, origin=start, begin=begin),
-            dataset=dataset,
-            origin=start,
-            levels=levels,
-            reference=reference,
-            compared=True,
-            where=Places("plans=", "origin="),
-            alone=True,
-        )
-        report = report_on(
-            dataset, fitted, cohort, request, levels=levels, truth=truth, reference=reference, unsupported=unsupported,
-            abstain=abstain, widen=widen, reporter=reporter,
+        question = Question.read(
+            request, fitted, dataset.panel_of(location), [location],
+            lambda start, begin: plan_request(plans, dataset.schema, horizon, origin=start, begin=begin),
+            dataset=dataset, compared=True, where=Places("plans=", "origin="), alone=True,
         )  # fmt: skip
-        losses = losses_on(dataset, fitted, [location])
-        for warning in losses:
-            reporter.warn(warning)
-    return replace(report, warnings=(*report.warnings, *losses))
+        return with_losses(question).report(reporter=reporter)
+
+
+def with_losses(question: Question) -> Question:
+    """Return a question with what its models do badly on, of subjects of a data set."""
+    if question.dataset is None:
+        return question
+    losses = losses_on(question.dataset, question.models, question.cohort.places)
+    return replace(question, losses=tuple(losses))
 
 
 def plan_request(

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
-from costar_cli.api.calls import PathLikeText, Progress, one_of
+from costar_cli.api.calls import PathLikeText, Progress, levels_of, one_of
 from costar_cli.config.choices import DeviceName, RankingName
 from costar_cli.config.models import RuntimeConfig
+from costar_cli.config.requests import WhatIfRequest
 from costar_cli.files import Artifact, content_digest, read_artifact, write_artifact
 from costar_cli.files.digest import canonical_json
 from costar_cli.files.frames import FrameName
@@ -136,13 +137,13 @@ class Model(_Learned):
             DataError: a frame that cannot be read.
             MismatchError: a data set of other variables, treatments or units than the model's.
         """
-        from costar_cli.api.predictions import PredictRequest, predict
+        from costar_cli.api.predictions import Arguments, predict
 
-        asked = PredictRequest(
-            data=data, plans=plans, subjects=subjects, part=part, origin=origin, level=level, truth=truth,
-            unsupported=unsupported, subject=subject, time=time, progress=progress,
-        )  # fmt: skip
-        return predict(self, asked, frame)
+        arguments = Arguments(
+            data=data, plans=plans, subjects=subjects, part=part, subject=subject, time=time, progress=progress
+        )
+        request = WhatIfRequest(origin=origin, levels=levels_of(level), truth=truth, unsupported=unsupported)
+        return predict(self, arguments, request, frame)
 
     def average(
         self,
@@ -178,13 +179,16 @@ class Model(_Learned):
         Raises:
             UsageError: as in `predict`; plans that differ between subjects.
         """
-        from costar_cli.api.predictions import PredictRequest, average
+        from costar_cli.api.predictions import Arguments, average
 
-        asked = PredictRequest(
-            data=data, plans=plans, subjects=subjects, part=part, origin=origin, level=level, truth=truth,
-            unsupported=unsupported, subject=subject, time=time, progress=progress,
+        arguments = Arguments(
+            data=data, plans=plans, subjects=subjects, part=part, subject=subject, time=time, progress=progress
+        )
+        request = WhatIfRequest(
+            origin=origin, levels=levels_of(level), truth=truth, unsupported=unsupported,
+            average=True, by=by, reference=reference,
         )  # fmt: skip
-        return average(self, asked, by, reference, frame)
+        return average(self, arguments, request, frame)
 
     def search(
         self,

@@ -1,6 +1,6 @@
 """`Model.predict`: many subjects under the same plans, answered in one batch, as a tidy frame."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,30 +9,21 @@ from numpy.typing import NDArray
 
 from costar_cli.api.calls import reporting
 from costar_cli.api.data import new_dataset
-from costar_cli.api.estimates import Plans, plan_request
+from costar_cli.api.estimates import Plans, plan_request, with_losses
+from costar_cli.config.requests import WhatIfRequest
 from costar_cli.data.compatible import require_compatible
 from costar_cli.data.dataset import Dataset, Location
 from costar_cli.data.panel import Panel, join_panels
 from costar_cli.errors import UsageError
 from costar_cli.files.frames import FrameName, frame_name, is_frame, make_frame
-from costar_cli.plans import PlanRequest, parse_origin
 from costar_cli.questions import (
-    Averager,
-    Cohort,
     ModelAnswers,
     Places,
-    answer_cohort,
+    Question,
     choose_subjects,
-    groups_of,
     join_columns,
     join_places,
-    possible_plans,
-    read_request,
-    refuse_unseen,
     tidy_columns,
-    true_answers,
-    unseen_in_plans,
-    warnings_about,
 )
 
 if TYPE_CHECKING:
@@ -42,120 +33,98 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictRequest:
-    """What is asked of a model; `Model.predict` says what each argument is."""
+class Arguments:
+    """Who is arguments about under which plans; `Model.predict` says what each argument is."""
 
     data: "Dataset | Panel | Frame"
     plans: Plans
     subjects: Iterable[int | str] | None
     part: str | None
-    origin: int | str | None
-    level: float | Sequence[float]
-    truth: bool
-    unsupported: bool
     subject: str | None
     time: str | None
     progress: "Progress"
 
-    @property
-    def levels(self) -> tuple[float, ...]:
-        """Return the levels of intervals."""
-        return tuple(self.level) if isinstance(self.level, Sequence) else (self.level,)
 
-
-def predict(model: "Model", asked: PredictRequest, frame: FrameName | None) -> "Frame":
+def predict(model: "Model", arguments: Arguments, request: WhatIfRequest, frame: FrameName | None) -> "Frame":
     """Return what `Model.predict` says."""
-    library = frame_name(asked.data, frame)
-    cohort, request = _question(model, asked)
-    made = [tidy_columns(answers, truth_QHY=found) for answers, found in _answers(model, asked, cohort, request)]
+    library = frame_name(arguments.data, frame)
+    question = _question(model, arguments, request)
+    made = [tidy_columns(answers, truth_QHY=truth) for answers, truth in _answers(model, arguments, question)]
     columns: dict[str, object] = {}
     rows = join_columns(made)
     subject = rows.pop("subject")
-    columns["subject"] = subject.astype(int) if all(isinstance(name, int) for name in cohort.names) else subject
-    if isinstance(asked.data, Dataset):
-        columns |= {"part": rows["domain"] + "/" + rows["split"], "dataset": [asked.data.name] * len(subject)}
+    numbered = all(isinstance(name, int) for name in question.cohort.names)
+    columns["subject"] = subject.astype(int) if numbered else subject
+    if isinstance(arguments.data, Dataset):
+        columns |= {"part": rows["domain"] + "/" + rows["split"], "dataset": [arguments.data.name] * len(subject)}
     columns |= rows
     return make_frame(columns, library)
 
 
-def average(
-    model: "Model", asked: PredictRequest, by: str | None, reference: str | None, frame: FrameName | None
-) -> "Frame":
+def average(model: "Model", arguments: Arguments, request: WhatIfRequest, frame: FrameName | None) -> "Frame":
     """Return what `Model.average` says."""
-    library = frame_name(asked.data, frame)
-    cohort, request = _question(model, asked)
-    averager = Averager(cohort, request, *groups_of(cohort, model.fitted.schema, by), reference)
-    for answers, found in _answers(model, asked, cohort, request):
-        averager.add(answers, found)
-    effects = averager.finish(model.method, model.fitted, asked.levels)
+    library = frame_name(arguments.data, frame)
+    question = _question(model, arguments, request)
+    averager = question.averager()
+    for answers, truth in _answers(model, arguments, question):
+        averager.add(answers, truth)
+    effects = averager.finish(model.method, model.fitted, request.levels)
     rows = list(effects.to_rows())
     return make_frame({name: [row[name] for row in rows] for name in rows[0] if name != "model"}, library)
 
 
-def _question(model: "Model", asked: PredictRequest) -> tuple[Cohort, PlanRequest]:
-    """Return the moments that are asked about and the plans, checked."""
-    fitted = model.fitted
-    origin = None if asked.origin is None else parse_origin(asked.origin, where="origin=")
-    panel, places = _asked_about(model, asked)
-    data = asked.data if isinstance(asked.data, Dataset) else None
-    cohort, request = read_request(
-        {"the model": fitted},
-        panel,
-        places,
-        lambda begin: plan_request(asked.plans, fitted.schema, fitted.horizon, origin=origin, begin=begin),
-        dataset=data,
-        origin=origin,
-        levels=asked.levels,
-        where=Places("plans=", "origin=", request="predict"),
-    )
-    if asked.truth and data is None:
-        fix = "leave it out, or give the simulated data set"
-        raise UsageError("the truth is known of simulated data sets alone", where="truth=", fix=fix)
-    if not asked.unsupported:
-        refuse_unseen(unseen_in_plans({model.method: fitted}, possible_plans(request)))
-    return cohort, request
-
-
-def _answers(
-    model: "Model", asked: PredictRequest, cohort: Cohort, request: PlanRequest
-) -> Iterator[tuple[ModelAnswers, NDArray[np.float64] | None]]:
-    """Yield the answers, and the simulator's where they are asked for, chunk after chunk."""
-    data = asked.data if isinstance(asked.data, Dataset) else None
-    with reporting(asked.progress) as reporter:
-        for warning in warnings_about({model.method: model.fitted}, cohort, request, dataset=data):
-            reporter.warn(warning)
-        with reporter.task("estimate", total=len(cohort), unit="subject") as task:
-            for answers in answer_cohort(model.method, model.fitted, cohort, request, levels=asked.levels):
-                yield answers, true_answers(data, answers) if asked.truth and data is not None else None
-                task.advance(len(answers.cohort))
-
-
-def _asked_about(model: "Model", asked: PredictRequest) -> tuple[Panel, list[Location]]:
-    """Return the subjects to ask about, and where they are in a data set.
+def _question(model: "Model", arguments: Arguments, request: WhatIfRequest) -> Question:
+    """Return the question about one model.
 
     Raises:
         UsageError: data of another kind, unknown subjects, or arguments that belong to another kind of data.
     """
-    fitted, data = model.fitted, asked.data
+    fitted, data, dataset = model.fitted, arguments.data, None
     if isinstance(data, Dataset):
         require_compatible(data, fitted.schema, model="the model")
-        places = places_of(data, asked.subjects, asked.part)
-        return join_places(data, places), places
-    if asked.part is not None or asked.subjects is not None:
-        name = "part" if asked.part is not None else "subjects"
+        places, dataset = places_of(data, arguments.subjects, arguments.part), data
+        panel = join_places(data, places)
+    elif arguments.part is not None or arguments.subjects is not None:
+        name = "part" if arguments.part is not None else "subjects"
         raise UsageError(f"`{name}` chooses from a data set", where=f"{name}=", fix="give the rows that you ask about")
-    if isinstance(data, Panel):
-        _check_widths(data, fitted.schema.dims)
-        return data, []
-    if is_frame(data):
-        with reporting(asked.progress) as reporter:
-            new = new_dataset(model, data, reporter, subject=asked.subject, time=asked.time)
-        return join_panels(list(new.panels.values())), []
-    raise UsageError(
-        f"cannot predict from {type(data).__name__}",
-        where="data=",
-        fix="give a data set, a panel, or a frame of pandas or polars",
-    )
+    elif isinstance(data, Panel):
+        names = ("covariates", "treatments", "outcomes", "statics")
+        widths = [(name, getattr(data, name).shape[-1]) for name in names]
+        if wrong := [
+            f"{name}: {has}, not {want}"
+            for (name, has), want in zip(widths, fitted.schema.dims, strict=True)
+            if has != want
+        ]:
+            raise UsageError("the panel has other columns than the model", where="data=", details=wrong)
+        panel, places = data, []
+    elif is_frame(data):
+        with reporting(arguments.progress) as reporter:
+            new = new_dataset(model, data, reporter, subject=arguments.subject, time=arguments.time)
+        panel, places = join_panels(list(new.panels.values())), []
+    else:
+        fix = "give a data set, a panel, or a frame of pandas or polars"
+        raise UsageError(f"cannot predict from {type(data).__name__}", where="data=", fix=fix)
+    question = Question.read(
+        request, {model.method: fitted}, panel, places,
+        lambda origin, begin: plan_request(arguments.plans, fitted.schema, fitted.horizon, origin=origin, begin=begin),
+        dataset=dataset, where=Places("plans=", "origin=", request="predict"),
+    )  # fmt: skip
+    if request.truth and dataset is None:
+        fix = "leave it out, or give the simulated data set"
+        raise UsageError("the truth is known of simulated data sets alone", where="truth=", fix=fix)
+    return with_losses(question)
+
+
+def _answers(
+    model: "Model", arguments: Arguments, question: Question
+) -> Iterator[tuple[ModelAnswers, NDArray[np.float64] | None]]:
+    """Yield answers and truth chunk after chunk, and tell what may make them wrong."""
+    with reporting(arguments.progress) as reporter:
+        question.warn(reporter)
+        with reporter.task("estimate", total=len(question.cohort), unit="subject") as task:
+            for answers, truth in question.answers(model.method):
+                yield answers, truth
+                task.advance(len(answers.cohort))
 
 
 def places_of(dataset: Dataset, subjects: Iterable[int | str] | None, part: str | None) -> list[Location]:
@@ -170,12 +139,3 @@ def places_of(dataset: Dataset, subjects: Iterable[int | str] | None, part: str 
         name = dataset.panel_of(strangers[0]).names[0]
         raise UsageError(f"subject {name} is not in {part}", where="subjects=")
     return places
-
-
-def _check_widths(panel: Panel, dims: tuple[int, int, int, int]) -> None:
-    names = ("covariates", "treatments", "outcomes", "statics")
-    given = [getattr(panel, name).shape[-1] for name in names]
-    if wrong := [
-        f"{name}: {has}, not {want}" for name, has, want in zip(names, given, dims, strict=True) if has != want
-    ]:
-        raise UsageError("the panel has other columns than the model", where="data=", details=wrong)

@@ -1,13 +1,17 @@
 """Every option that more than one verb has, defined once."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import MISSING, fields, is_dataclass
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import OptionInfo
 
 from costar_cli.config.choices import DeviceName, PrecisionName, PresetName
+from costar_cli.config.requests import Flag
 from costar_cli.methods.registry import AUTO, METHODS
 
 
@@ -44,6 +48,59 @@ def setting(*flags: str, panel: str, metavar: str | None = None) -> OptionInfo:
     """
     option: OptionInfo = typer.Option(*flags, metavar=metavar, rich_help_panel=panel)
     return option
+
+
+def expanded(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that Typer sees with a flag per field, for each parameter that is a dataclass of flags.
+
+    A field is annotated with a `Flag`, or as an option of this module. Of `tuple[T, ...]` the flag may be repeated.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint) and isinstance(hint, type)}
+    parameters: list[Parameter] = []
+    for name, parameter in signature(command).parameters.items():
+        if name not in groups:
+            parameters.append(parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY))
+            continue
+        of_group = get_type_hints(groups[name], include_extras=True)
+        for field in fields(groups[name]):
+            default = Parameter.empty if field.default is MISSING else field.default
+            own, default = _option_of(field.name, of_group[field.name], default)
+            parameters.append(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=own))
+
+    def run(**values: Any) -> None:  # noqa: ANN401 - what Typer parsed
+        made: dict[str, object] = {}
+        for name, group in groups.items():
+            own = {field.name: values.pop(field.name) for field in fields(group)}
+            made[name] = group(
+                **{
+                    key: tuple(value) if isinstance(value, list) else value
+                    for key, value in own.items()
+                    if value not in (None, [])
+                }
+            )
+        command(**values, **made)
+
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
+    return run
+
+
+def _option_of(name: str, annotation: object, default: object) -> tuple[object, object]:
+    """Return a field as Typer declares it: annotation and default."""
+    kind, *more = get_args(annotation)
+    if get_origin(annotation) is not Annotated or not isinstance(flag := more[0], Flag):
+        return annotation, default
+    info = typer.Option(
+        *(flag.names or (f"--{name.replace('_', '-')}",)),
+        help=flag.help, metavar=flag.metavar, rich_help_panel=flag.panel,
+    )  # fmt: skip
+    if get_origin(kind) is tuple:
+        return Annotated[list[get_args(kind)[0]] | None, info], None  # type: ignore[misc]
+    if get_origin(kind) in (Union, UnionType) and str in get_args(kind):
+        kind = str | None if default is None else str  # a step may be a number in Python
+    return Annotated[kind, info], default
 
 
 FILES, SETTINGS, TRAINING, MACHINE, MESSAGES = "Files", "Settings", "Training", "Machine", "Messages"

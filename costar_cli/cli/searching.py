@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from costar_cli.api.outputs import Files, check_outputs, check_page
 from costar_cli.cli.defaults import ModelChoice
 from costar_cli.cli.model import load_models, name_models
-from costar_cli.cli.questions import check_plot, files_read
 from costar_cli.cli.session import Session
+from costar_cli.cli.whatif import check_plot, files_read
 from costar_cli.config.choices import RankingName
 from costar_cli.errors import UsageError
 from costar_cli.reporting.text import columns_of

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import typer
 
 from costar_cli.api.outputs import check_artifact_name, check_places
-from costar_cli.cli.workspace import Workspace
+from costar_cli.cli import options
+from costar_cli.cli.workspace import DEFAULT_WORKSPACE, Workspace
 from costar_cli.config.choices import PresetName
 from costar_cli.config.nearest import nearest
 from costar_cli.errors import ArtifactError, CostarError, MismatchError, StorageError
@@ -30,6 +31,7 @@ __all__ = [
     "CARRIED",
     "MADE_BY",
     "BuildStep",
+    "RunFlags",
     "Session",
     "open_output",
     "open_session",
@@ -127,6 +129,25 @@ class Input(NamedTuple):
     what: str
     path: Path
     digest: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFlags:
+    """The flags of every verb that asks models and trains nothing."""
+
+    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE
+    config: options.ConfigFileOpt = None
+    device: options.DeviceOpt = None
+    threads: options.ThreadsOpt = None
+    json: options.JsonFlag = False
+    quiet: options.QuietFlag = False
+
+    def open(self, ctx: typer.Context) -> "Session":
+        """Return the session of the verb."""
+        from costar_cli.config.models import RuntimeConfig
+
+        flags: Flags = {RuntimeConfig: {"device": self.device, "threads": self.threads}}
+        return open_session(ctx, flags, workspace=self.workspace, json=self.json, quiet=self.quiet, config=self.config)
 
 
 @dataclass(frozen=True)

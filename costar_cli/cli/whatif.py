@@ -1,43 +1,55 @@
-"""`costar whatif`: one subject, several treatment plans, estimated outcomes."""
+"""`costar whatif`: the outcomes of a subject, or of many, under treatment plans, shown and written."""
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from shlex import join
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from costar_cli.api.outputs import Files, check_artifact_name, check_outputs, check_page
 from costar_cli.cli import options
-from costar_cli.cli.options import FILES
-from costar_cli.cli.questions import Question, run_whatif
-from costar_cli.cli.session import open_session
-from costar_cli.cli.workspace import DEFAULT_WORKSPACE
+from costar_cli.cli.answers import show_answers, show_cohort, show_sweep
+from costar_cli.cli.averages import show_average_sweep, show_averages
+from costar_cli.cli.defaults import ModelChoice
+from costar_cli.cli.model import load_models, name_models
+from costar_cli.cli.options import FILES, expanded
+from costar_cli.cli.sensitivity import bounds_of, sensitivity_plot, show_sensitivity
+from costar_cli.cli.session import RunFlags, Session
+from costar_cli.config.requests import WhatIfRequest
 from costar_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from costar_cli.cli.session import Flags
+    from costar_cli.files.shards import Shard
+    from costar_cli.plans import PlanRequest
+    from costar_cli.questions import AverageEffects, Question, Tally, WhatIfReport
+    from costar_cli.questions.sensitivity import Sensitivity
+
+__all__ = ["check_plot", "files_read", "whatif"]
+
+PLOT_FORMATS: Final = (".png", ".svg", ".pdf")
+MOST_REPORTED: Final = 50  # subjects of one page, or with bounds of sensitivity
 
 
-def whatif(
-    ctx: typer.Context,
+@dataclass(frozen=True, kw_only=True)
+class Subjects:
+    """Who is asked about, and the plans or doses."""
+
     plan: Annotated[
         Path | None,
         typer.Option("--plan", "-p", help="Plans (required): a JSON file, a .csv, or `-` for JSON on standard input"),
-    ] = None,
+    ] = None
     subject: Annotated[
         list[str] | None,
         typer.Option(
             "--subject", "-s", help="Subject: its label, or its number if it has no label; several make a cohort"
         ),
-    ] = None,
-    subjects: options.SubjectsOpt = None,
-    skip_unknown: options.SkipUnknownFlag = False,
-    average: Annotated[
-        bool,
-        typer.Option("--average", help="Mean outcomes and effects over the cohort, intervals where known"),
-    ] = False,
-    by: Annotated[
-        str | None,
-        typer.Option("--by", help="Groups of averages: a static, or an outcome at the origin (`NAME:3`: in thirds)"),
-    ] = None,
+    ] = None
+    subjects: options.SubjectsOpt = None
+    skip_unknown: options.SkipUnknownFlag = False
     sweep: Annotated[
         str | None,
         typer.Option(
@@ -45,96 +57,377 @@ def whatif(
             metavar="'DOSE FIRST:LAST:STEP'",
             help="Doses to compare in place of plans, for a dose-response curve",
         ),
-    ] = None,
-    origin: Annotated[
-        str | None,
-        typer.Option(
-            "--origin",
-            metavar="last|N|all|-K|DATE",
-            help="Last observed step, from 0, K steps before the last, or at a date (default: that of plans, or last)",
-        ),
-    ] = None,
-    reference: Annotated[
-        str | None, typer.Option("--reference", help="Plan to compare with (default: the first)")
-    ] = None,
-    level: Annotated[
-        list[float] | None,
-        typer.Option("--level", help="Share of new subjects that a band covers; may be given again (default: 0.9)"),
-    ] = None,
-    truth: Annotated[bool, typer.Option("--truth", help="Add the simulated truth and the errors")] = False,
-    unsupported: Annotated[
-        bool, typer.Option("--unsupported", help="Also answer plans with treatments that no training subject received")
-    ] = False,
-    sensitivity: Annotated[
-        bool, typer.Option("--sensitivity", help="How strong a hidden confounder would change which plan is better")
-    ] = False,
-    abstain: Annotated[
-        bool, typer.Option("--abstain", help="Leave out the numbers of answers that the data do not support")
-    ] = False,
-    widen: Annotated[
-        bool, typer.Option("--widen", help="Wider bands, for plans under another policy than the one that was followed")
-    ] = False,
+    ] = None
+
+    def who(self) -> str | tuple[str, ...]:
+        """Return the cohort or the subjects that are named; none where the plans name them.
+
+        Raises:
+            UsageError: what is missing, all at once, a cohort beside subjects, or a sweep beside plans.
+        """
+        if self.sweep is not None and self.plan is not None:
+            raise UsageError("both --sweep and --plan are given", where="--sweep", fix="give one of them")
+        if self.subject and self.subjects is not None:
+            fix = "give --subject for one, or --subjects for a cohort"
+            raise UsageError("both --subject and --subjects are given", fix=fix)
+        who = tuple(self.subject or ()) if self.subjects is None else self.subjects
+        if not who and self.subjects is None and self.plan is not None and self.plan.suffix.lower() == ".csv":
+            from costar_cli.plans import read_plan_file
+            from costar_cli.questions import subjects_of_plans
+
+            if subjects_of_plans(read_plan_file(self.plan)):
+                return ()
+        missing = ["'--subject' / '-s' (or '--subjects')"] * (not who)
+        missing += ["'--plan' / '-p'"] * (self.plan is None and self.sweep is None)
+        if missing:
+            fix = "`costar whatif --help` shows what it takes"
+            raise UsageError(f"missing option{'s' * (len(missing) > 1)} {', '.join(missing)}", fix=fix)
+        return who
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputFiles:
+    """Which files shall hold the answer."""
+
     csv: Annotated[
         Path | None,
         typer.Option("--csv", "--answers", help="Table to write: .csv, .parquet or .jsonl", rich_help_panel=FILES),
-    ] = None,
-    csv_safe: options.CsvSafeFlag = False,
-    plot: options.PlotOpt = None,
-    report: options.ReportOpt = None,
-    out: options.OutOpt = None,
-    overwrite: options.OverwriteFlag = False,
+    ] = None
+    csv_safe: options.CsvSafeFlag = False
+    plot: options.PlotOpt = None
+    report: options.ReportOpt = None
+    out: options.OutOpt = None
+    overwrite: options.OverwriteFlag = False
+    shard: options.ShardOpt = None
+
+    def check(self, request: WhatIfRequest, *, alone: bool, read: Files) -> None:
+        """See, before any work, that the answer can be written, and to nothing that is `read`.
+
+        Raises:
+            UsageError: a file of an unknown kind, two files of the same name, options that do not go together.
+            MismatchError: a file is read, or exists and may not be replaced.
+            StorageError: a folder does not exist, or a file is no regular one.
+        """
+        from costar_cli.files.tables import check_table_name
+
+        check_plot(self.plot)
+        beside = sensitivity_plot(self.plot) if self.plot is not None and request.sensitivity else None
+        plots, others = [("--plot", self.plot), ("--plot", beside)], [("--report", self.report), ("--out", self.out)]
+        check_outputs([("--csv", self.csv), *plots, *others], read=read, overwrite=self.overwrite)
+        check_page(self.report, flag="--report")
+        check_artifact_name(self.out)
+        if self.csv is not None:
+            check_table_name(self.csv, flag="--csv")
+        if alone:
+            return
+        if self.out is not None:
+            fix = "name a table with --csv, or ask about one subject with --subject"
+            raise UsageError("--out is for one subject", where="--out", fix=fix)
+        averaged = {} if request.average else {"--plot": self.plot, "--by": request.by}
+        averaged |= {} if request.average or self.csv else {"--reference": request.reference}
+        if flags := [flag for flag, value in averaged.items() if value]:
+            fix = "add --average" + " or --csv" * (flags[0] == "--reference")
+            raise UsageError(f"{flags[0]} of a cohort is for averages", where=flags[0], fix=fix)
+        single = {"--sensitivity": request.sensitivity, "--report": self.report, "--widen": request.widen}
+        if request.average and (flags := [flag for flag, value in single.items() if value]):
+            problem = f"{flags[0]} is about subjects, not averages"
+            raise UsageError(problem, where=flags[0], fix=f"leave out {flags[0]} or --average")
+
+    def of_shard(self, shard: "Shard | None", *, alone: bool, average: bool) -> "OutputFiles":
+        """Return the files with the table of the shard, where it is a shard's.
+
+        Raises:
+            UsageError: there is no table that could be merged.
+        """
+        if shard is None:
+            return self
+        if alone:
+            raise UsageError("a question about one subject has no parts", where="--shard", fix="leave it out")
+        if average or self.csv is None or self.csv.suffix.lower() != ".parquet":
+            fix = "name the whole table with --csv FILE.parquet, without --average"
+            raise UsageError("parts are tables of answers", where="--shard", fix=fix)
+        return replace(self, csv=shard.beside(self.csv))
+
+
+def check_plot(path: Path | None) -> None:
+    """See that a figure can be drawn.
+
+    Raises:
+        UsageError: it is of an unknown kind.
+    """
+    if path is not None and path.suffix.lower() not in PLOT_FORMATS:
+        raise UsageError(f"cannot draw `{path.name}`", where="--plot", fix=f"end the name in {', '.join(PLOT_FORMATS)}")
+
+
+def files_read(session: Session, data: Path, models: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Return what a question about a data set and its models reads; without models, each that it may read."""
+    paths = models or session.workspace.models()
+    return [*session.read_by(), ("data set", data), *(("model", path) for path in paths)]
+
+
+@expanded
+def whatif(
+    ctx: typer.Context,
+    about: Subjects,
+    request: WhatIfRequest,
+    files: OutputFiles,
+    run: RunFlags,
     data: options.DataOpt = None,
     model: options.AskedModelsOpt = None,
-    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
-    config: options.ConfigFileOpt = None,
-    device: options.DeviceOpt = None,
-    threads: options.ThreadsOpt = None,
-    shard: options.ShardOpt = None,
-    json: options.JsonFlag = False,
-    quiet: options.QuietFlag = False,
 ) -> None:
     """Estimate the outcomes of a subject, or of many, under treatment plans, and the differences between plans."""
-    from costar_cli.config.models import RuntimeConfig
     from costar_cli.files.shards import Shard
     from costar_cli.files.tables import safe_cells
 
-    flags: Flags = {RuntimeConfig: {"device": device, "threads": threads}}
-    session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, config=config)
-    plan, who = _required(plan, subject, subjects, sweep)
-    question = Question(
-        who=who, plan=plan, origin=origin, reference=reference, levels=tuple(level or [0.9]), truth=truth,
-        unsupported=unsupported, sensitivity=sensitivity, abstain=abstain, widen=widen, csv=csv, plot=plot,
-        report=report, out=out, overwrite=overwrite, sweep=sweep, skip_unknown=skip_unknown, average=average, by=by,
-        shard=None if shard is None else Shard.parse(shard),
+    session, who = run.open(ctx), about.who()
+    one = not isinstance(who, str) and len(who) == 1
+    alone = one and request.origin != "all" and not (request.average or request.by)
+    shard = None if files.shard is None else Shard.parse(files.shard)
+    whole, files = files.csv, files.of_shard(shard, alone=alone, average=request.average)
+    place, data = session.workspace, data or session.workspace.data
+    models = place.named(model or [])
+    choice = ModelChoice.of(place, models).fitting(place, data)
+    read = [*files_read(session, data, models), *([("plan", about.plan)] if about.plan else [])]
+    read += [("file of subjects", Path(who))] if isinstance(who, str) else []
+    files.check(request, alone=alone, read=read)
+    session.read("dataset", data)
+    with safe_cells(files.csv_safe):
+        question = _read(session, about, who, request, data, choice, alone=alone, compared=bool(files.report))
+        question = replace(question, shard=shard) if shard else question
+        _check_reported(request, question.plans, len(question.cohort), page=files.report is not None)
+        if alone:
+            _answer_one(session, question, files)
+        else:
+            _answer_many(session, question, files, whole)
+
+
+def _read(
+    session: Session,
+    about: Subjects,
+    who: str | tuple[str, ...],
+    request: WhatIfRequest,
+    data: Path,
+    choice: ModelChoice,
+    *,
+    alone: bool,
+    compared: bool,
+) -> "Question":
+    """Read data, subjects, models and plans, in the order in which errors help most."""
+    from costar_cli.api.estimates import with_losses
+    from costar_cli.plans import parse_plans, read_plan_file
+    from costar_cli.plans.sweep import Sweep
+    from costar_cli.questions import Places, Question, choose_subjects, join_places, subjects_of_plans
+
+    document = b"" if about.sweep is not None else read_plan_file(about.plan or Path("-"))
+    dataset = session.load_dataset(data, queries=False, truth=request.truth)
+    sweep = Sweep.parse(about.sweep, dataset.schema.treatments) if about.sweep is not None else None
+    document = sweep.document() if sweep else document
+    if alone:
+        places = [dataset.find_subject(who[0])]
+    else:
+        where = "--subjects" if isinstance(who, str) else "--subject" if who else "--plan"
+        reporter = session.reporter if who else None  # `Question.read` warns of those of a table, too
+        everyone = who or subjects_of_plans(document)
+        places = choose_subjects(dataset, everyone, skip=about.skip_unknown, where=where, reporter=reporter)
+    paths = choice.about(session, {place.part.domain for place in places})
+    named = name_models(paths, session.workspace.root)
+    headers = {name: session.read("model", path, role=name) for name, path in named.items()}
+    loaded = load_models(session, headers, named)
+    horizon = min(model.horizon for model in loaded.values())
+    of_plans = "standard input" if str(about.plan) == "-" else str(about.plan or "--sweep")
+    question = Question.read(
+        request, loaded, join_places(dataset, places), places,
+        lambda origin, begin: parse_plans(
+            document, dataset.schema, horizon=horizon, where=of_plans, origin=origin, begin=begin
+        ),
+        dataset=dataset, compared=alone or compared or bool(request.reference or request.sensitivity),
+        where=Places(document=f"`origin` in {of_plans}"), alone=alone, skip=about.skip_unknown,
+        reporter=session.reporter,
     )  # fmt: skip
-    with safe_cells(csv_safe):
-        run_whatif(session, question, data or session.workspace.data, session.workspace.named(model or []))
+    return with_losses(replace(question, document=document, sweep=sweep))
 
 
-def _required(
-    plan: Path | None, subject: list[str] | None, subjects: str | None, sweep: str | None
-) -> tuple[Path | None, str | tuple[str, ...]]:
-    """Return the file of plans, and the cohort or the subjects that are named; none where the plans name them.
+def _check_reported(request: WhatIfRequest, plans: "PlanRequest", count: int, *, page: bool) -> None:
+    """See that a page, or bounds, are asked for of few subjects, and bounds of plans alone.
 
     Raises:
-        UsageError: what is missing, all at once, a cohort beside subjects, or a sweep beside plans.
+        UsageError: of too many, or of rules or shifts.
     """
-    if sweep is not None and plan is not None:
-        raise UsageError("both --sweep and --plan are given", where="--sweep", fix="give one of them")
-    if subject and subjects is not None:
-        fix = "give --subject for one, or --subjects for a cohort"
-        raise UsageError("both --subject and --subjects are given", fix=fix)
-    who = tuple(subject or ()) if subjects is None else subjects
-    if subjects is None and not who and plan is not None and plan.suffix.lower() == ".csv":
-        from costar_cli.plans import read_plan_file
-        from costar_cli.questions import subjects_of_plans
+    from costar_cli.plans import TreatmentPlan
 
-        if subjects_of_plans(read_plan_file(plan)):
-            return plan, ()
-    missing = ["'--subject' / '-s' (or '--subjects')"] * (not who) + ["'--plan' / '-p'"] * (
-        plan is None and sweep is None
-    )
-    if missing:
-        fix = "`costar whatif --help` shows what it takes"
-        raise UsageError(f"missing option{'s' * (len(missing) > 1)} {', '.join(missing)}", fix=fix)
-    return plan, who
+    rules = [repr(plan.name) for plan in plans.plans if not isinstance(plan, TreatmentPlan)]
+    if request.sensitivity and rules:
+        problem = f"--sensitivity is about plans, and {', '.join(rules)} depend on the course"
+        raise UsageError(problem, where="--sensitivity", fix="leave rules and shifts out, or write their steps")
+    flag = "--report" if page else "--sensitivity" if request.sensitivity else ""
+    if flag and count > MOST_REPORTED:
+        fix = "name fewer subjects, or write a table with --csv"
+        raise UsageError(f"{count:,} subjects are too many: at most {MOST_REPORTED}", where=flag, fix=fix)
+
+
+def _answer_one(session: Session, question: "Question", files: OutputFiles) -> None:
+    """Show the answer about one subject, and write it."""
+    from costar_cli.files import write_bytes
+    from costar_cli.questions import write_csv, write_estimates
+
+    sweep, out = question.sweep, session.out
+    report = question.report(reporter=session.reporter)
+    if sweep:
+        show_sweep(out, report, sweep)
+    else:
+        show_answers(out, report)
+    bounds = bounds_of([report]) if question.request.sensitivity else []
+    if files.csv is not None:
+        write_csv(files.csv, report)
+        out.wrote("csv", files.csv)
+    if files.plot is not None:
+        if sweep is None:
+            from costar_cli.report.figures.whatif import plot_whatif
+
+            plot_whatif(report, files.plot)
+        else:
+            from costar_cli.report.figures.sweep import plot_sweep
+
+            assert question.dataset is not None  # noqa: S101 - it was read
+            plot_sweep(report, sweep, sweep.given(question.dataset), files.plot)
+        out.wrote("plot", files.plot)
+    if files.report is not None:
+        from costar_cli.report.pages.whatif import whatif_page
+
+        page = whatif_page(report, report.parents, bounds=bounds[0] if bounds else ())
+        write_bytes(files.report, page.encode())
+        out.wrote("report", files.report, kind="html")
+    if files.out is not None:
+        artifact = write_estimates(
+            files.out, report, parents=report.parents, fingerprint=question.mark, overwrite=files.overwrite
+        )
+        out.wrote("estimates", files.out, artifact.digest)
+    more: dict[str, object] = {} if sweep is None else {"sweep": sweep.to_json()}
+    if question.request.sensitivity:
+        more["sensitivity"] = show_sensitivity(session, [report], bounds, files.plot)
+    out.done(report.to_json() | more)
+
+
+def _answer_many(session: Session, question: "Question", files: OutputFiles, whole: Path | None) -> None:
+    """Answer a question about many subjects: answers to a file, a summary to the terminal."""
+    from costar_cli.inference import calibration_of
+    from costar_cli.questions.notes import on_widened
+
+    models, sweep, dataset = question.models, question.sweep, question.dataset
+    assert dataset is not None  # noqa: S101 - it was read
+    question.warn(session.reporter)
+    notes = question.notes
+    for note in notes:
+        session.out.note(note)
+    tallies, found = _gather(session, question, files)
+    for label, tally in tallies.items():
+        if tally.effective and (calibration := calibration_of(models[label])):
+            notes.append(on_widened(label, tally.effective, calibration, dataset.schema.step))
+            session.out.note(notes[-1])
+    result = _summary(question, tallies, found, files.shard) | {"notes": notes}
+    result |= {} if sweep is None else {"sweep": sweep.to_json()}
+    show_cohort(session.out, result, most=None if sweep is None else len(sweep.values))
+    if question.request.average:
+        result["averages"] = (
+            show_averages(session, found, csv=files.csv, plot=files.plot)
+            if sweep is None
+            else show_average_sweep(session, found, sweep=sweep, dataset=dataset, csv=files.csv, plot=files.plot)
+        )
+        session.out.done(result)
+        return
+    if files.report or question.request.sensitivity:
+        result |= _by_subject(session, question, files.report)
+    if files.csv is None:
+        session.out.note("this is a summary: `--csv answers.parquet` (or .csv, .jsonl) keeps every answer")
+    else:
+        session.out.wrote("answers", files.csv)
+        if reference := question.request.reference:
+            session.out.note(f"the table has differences from plan `{reference}`, too: `quantity` is `difference`")
+        if files.csv != whole:
+            session.out.next(join(["costar", "merge", str(whole)]))
+    session.out.done(result)
+
+
+def _gather(
+    session: Session, question: "Question", files: OutputFiles
+) -> "tuple[dict[str, Tally], list[AverageEffects]]":
+    """Write every answer, where a file of them is named, and return what they come to, by model, and averages."""
+    from costar_cli.files.tables import QUESTION, SHARD, table_file
+    from costar_cli.questions import Tally
+
+    request, schema = question.request, question.schema
+    tallies = {label: Tally(schema.outcomes, model.horizon) for label, model in question.models.items()}
+    averagers = {label: question.averager() for label in question.models if request.average}
+    csv = None if request.average else files.csv
+    mark = {QUESTION: question.fingerprint} | ({SHARD: files.shard} if files.shard else {})
+    with (
+        table_file(csv, mark) if csv else nullcontext() as table,
+        session.reporter.task("estimate", total=len(question.models) * len(question), unit="answer") as task,
+    ):
+        for label, tally in tallies.items():
+            for answers, truth in question.answers(label):
+                tally.add(answers)
+                if averagers:
+                    averagers[label].add(answers, truth)
+                if table is not None:
+                    for rows in question.tables(answers, truth):
+                        table.write(rows)
+                task.advance(len(answers))
+    found = [made.finish(label, question.models[label], request.levels) for label, made in averagers.items()]
+    return tallies, found
+
+
+def _by_subject(session: Session, question: "Question", page: Path | None) -> dict[str, Any]:
+    """Write the page of all subjects, and show their bounds of sensitivity, where these are asked for."""
+    count = len(question.cohort)
+    with session.reporter.task("report", total=count, unit="subject") as task:
+        reports: list[WhatIfReport] = []
+        for moment in range(count):
+            reports.append(question.report(moment))
+            task.advance()
+    bounds: Sequence[Sequence[Sensitivity]] = bounds_of(reports) if question.request.sensitivity else []
+    if page is not None:
+        from costar_cli.files import write_bytes
+        from costar_cli.report.pages.whatif import subjects_page
+
+        write_bytes(page, subjects_page(reports, bounds).encode())
+        session.out.wrote("report", page, kind="html")
+    shown = question.request.sensitivity
+    return {"sensitivity": show_sensitivity(session, reports, bounds, None)} if shown else {}
+
+
+def _summary(
+    question: "Question", tallies: "Mapping[str, Tally]", averages: "Sequence[AverageEffects]", shard: str | None
+) -> dict[str, Any]:
+    """Return what `--json` has of a cohort: counts, means by plan, and the kind of intervals, also of averages."""
+    from costar_cli.data.compatible import same_data
+    from costar_cli.inference import interval_kind
+    from costar_cli.questions import MOST_PLANS
+
+    models, dataset, cohort, levels = question.models, question.dataset, question.cohort, question.request.levels
+    assert dataset is not None  # noqa: S101 - it was read
+    plans = set[str]().union(*(tally.names for tally in tallies.values()))
+    parts = Counter(str(cohort.places[i].part) for i in set(cohort.subject_M.tolist()))
+    kinds = {label: tally.interval_kind or interval_kind(models[label]) for label, tally in tallies.items()}
+    kinds |= {effects.label: effects.interval_kind for effects in averages}
+    return {
+        "dataset": dataset.name,
+        "step_unit": dataset.schema.step,
+        "cohort": {"subjects": sum(parts.values()), "moments": len(cohort), "parts": dict(parts)},
+        "plans": len(plans),
+        "plans_listed": min(len(plans), MOST_PLANS),
+        **({"shard": shard} if shard else {}),
+        "answers": sum(tally.answers for tally in tallies.values()),
+        "level": levels[0],
+        "levels": list(levels),
+        "models": {
+            label: {
+                "method": models[label].method,
+                "members": models[label].members,
+                "same_data": same_data(models[label].parents, dataset),
+                "interval_kind": kinds[label],
+                "plans": list(tally.rows()),
+            }
+            for label, tally in tallies.items()
+        },
+    }

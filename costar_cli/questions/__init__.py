@@ -8,17 +8,11 @@ chunk after chunk. A report has `to_rows()`, `difference_rows()` (both with the 
 
 from costar_cli.questions.answers import Band, ModelAnswers, answer_cohort, count_questions
 from costar_cli.questions.averages import AverageEffects, Averager
-from costar_cli.questions.estimate import estimate_outcomes
 from costar_cli.questions.groups import groups_of
 from costar_cli.questions.notes import validated_on, warnings_about, warnings_on_plans
+from costar_cli.questions.question import Places, Question, estimate_outcomes
 from costar_cli.questions.report import COLUMNS, Row, SubjectHistory, WhatIfReport
-from costar_cli.questions.request import (
-    Places,
-    possible_plans,
-    read_request,
-    refuse_unseen,
-    unseen_in_plans,
-)
+from costar_cli.questions.request import possible_plans, refuse_unseen, unseen_in_plans
 from costar_cli.questions.rows import join_columns, tidy_columns
 from costar_cli.questions.store import write_csv, write_estimates
 from costar_cli.questions.subjects import (
@@ -43,6 +37,7 @@ __all__ = [
     "Cohort",
     "ModelAnswers",
     "Places",
+    "Question",
     "Row",
     "SubjectHistory",
     "Tally",
@@ -57,7 +52,6 @@ __all__ = [
     "join_places",
     "names_of",
     "possible_plans",
-    "read_request",
     "read_subjects",
     "refuse_unseen",
     "subjects_of_plans",

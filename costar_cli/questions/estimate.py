@@ -1,11 +1,12 @@
-"""Estimate a subject's outcomes under treatment plans."""
+"""The report of one subject: each model's answers, what is known of the subject, and what a reader should know."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.config.requests import WhatIfRequest
 from costar_cli.data import Dataset, Location, Panel, TreatmentEncoding
 from costar_cli.data.compatible import same_data
 from costar_cli.data.visits import elapsed_dose, visit_dates
@@ -15,125 +16,71 @@ from costar_cli.plans import PlanRequest, PlanShift, TreatmentPlan
 from costar_cli.questions.answers import ModelAnswers, answer_cohort
 from costar_cli.questions.notes import notes_on, rule_notes, trained_on_subject, warnings_about
 from costar_cli.questions.report import SubjectHistory, WhatIfReport
-from costar_cli.questions.request import possible_plans, read_request, refuse_unseen, unseen_in_plans
+from costar_cli.questions.request import possible_plans, refuse_unseen, unseen_in_plans
 from costar_cli.questions.subjects import Cohort
 from costar_cli.questions.truth import true_answers
-from costar_cli.reporting import NullReporter, Reporter
+from costar_cli.reporting import Reporter
 
 Floats = NDArray[np.float64]
-
-
-def estimate_outcomes(
-    dataset: Dataset,
-    models: Mapping[str, FittedModel],
-    request: PlanRequest | Callable[[], PlanRequest],
-    *,
-    subject: int | str,
-    origin: int | None = None,
-    level: float | Sequence[float] = 0.9,
-    truth: bool = False,
-    reference: str | None = None,
-    unsupported: bool = False,
-    abstain: bool = False,
-    widen: bool = False,
-    reporter: Reporter | None = None,
-) -> WhatIfReport:
-    """Estimate the outcomes of one subject under every plan, with every model.
-
-    Args:
-        dataset: where the subject is, in whatever domain and split.
-        models: fitted models by the label under which to report them.
-        request: the plans, checked against the data set's treatments; or what reads and checks them, once it is known
-            that data set and models mean the same by them.
-        subject: number or label of the subject.
-        origin: index of the last known step; overrides the request's, and defaults to the subject's last step.
-        level: probability between `lower` and `upper`, or several; tables have all of them, the first as `lower`.
-        truth: add the simulator's answer and the error.
-        reference: the plan that others are compared with; the first by default.
-        unsupported: answer plans that give what no training subject was given, too, and mark them.
-        abstain: leave out the numbers of answers that the data do not support, those with a red light.
-        widen: bands for plans under another policy than the one that was followed (spec BAND-8).
-        reporter: told about progress and about what may make the estimates wrong.
-
-    Raises:
-        UsageError: an unknown subject or plan, an origin or plan out of range, truth of observed data, a plan of
-            treatments that no training subject was given, `widen` where too few subjects are left.
-        MismatchError: a model of other variables, treatments or units than the data set's.
-        TrainingError: a model predicts values that are not finite.
-    """
-    location, levels = dataset.find_subject(subject), tuple(level) if isinstance(level, Sequence) else (level,)
-    cohort, asked = read_request(
-        models,
-        dataset.panel_of(location),
-        [location],
-        lambda _: request() if callable(request) else request,
-        dataset=dataset,
-        origin=origin,
-        levels=levels,
-        reference=reference,
-        compared=True,
-        alone=True,
-    )
-    return report_on(
-        dataset, models, cohort, asked, levels=levels, truth=truth, reference=reference, unsupported=unsupported,
-        abstain=abstain, widen=widen, reporter=reporter,
-    )  # fmt: skip
 
 
 def report_on(
     dataset: Dataset,
     models: Mapping[str, FittedModel],
     cohort: Cohort,
-    request: PlanRequest,
-    *,
-    levels: tuple[float, ...],
-    truth: bool,
-    reference: str | None,
-    unsupported: bool,
-    abstain: bool,
-    widen: bool,
-    reporter: Reporter | None = None,
+    plans: PlanRequest,
+    request: WhatIfRequest,
+    reporter: Reporter,
 ) -> WhatIfReport:
-    """Return the report of a cohort of one subject at one origin; arguments are those of `estimate_outcomes`."""
-    [location], origin, told = cohort.places, int(cohort.origin_M[0]), reporter or NullReporter()
-    possible = possible_plans(request, _shifted(models, cohort, request))
+    """Return the report of a cohort of one subject at one origin, of whose warnings the reporter hears.
+
+    Raises:
+        UsageError: a plan of treatments that no training subject was given, `widen` where too few subjects are left.
+        TrainingError: a model predicts values that are not finite.
+    """
+    [location], origin = cohort.places, int(cohort.origin_M[0])
+    possible = possible_plans(plans, _shifted(models, cohort, plans))
     unseen = unseen_in_plans(models, possible)
-    if not unsupported:
+    if not request.unsupported:
         refuse_unseen(unseen)
-    warnings = warnings_about(models, cohort, request, dataset=dataset, plans=possible, rule_draws=DRAWS)
+    warnings = warnings_about(models, cohort, plans, dataset=dataset, plans=possible, rule_draws=DRAWS)
     for warning in warnings:
-        told.warn(warning)
-    reference = reference or request.plans[0].name
+        reporter.warn(warning)
+    reference = request.reference or plans.plans[0].name
     found: list[ModelAnswers] = []
-    with told.task("estimate", total=len(models), unit="model") as task:
+    with reporter.task("estimate", total=len(models), unit="model") as task:
         for label, model in models.items():
             [answers] = answer_cohort(
-                label, model, cohort, request, levels=levels, reference=reference, widen=widen, rule_draws=DRAWS
-            )
+                label, model, cohort, plans, levels=request.levels, reference=reference, widen=request.widen,
+                rule_draws=DRAWS,
+            )  # fmt: skip
             lacks = {plan: [lack.what for lack in of_plan] for plan, of_plan in unseen.get(label, {}).items()}
             seen, same = trained_on_subject(model, dataset, location), same_data(model.parents, dataset)
             found.append(replace(answers, trained_on_subject=seen, same_data=same, unsupported=lacks))
             task.advance()
     first = found[0]
-    plans = tuple(first.plans_Q)
+    fixed, truth = tuple(first.plans_Q), None
+    if request.truth:
+        truth_QHY = true_answers(dataset, first)
+        truth = tuple(truth_HY[: len(plan)] for truth_HY, plan in zip(truth_QHY, fixed, strict=True))
     report = WhatIfReport(
         dataset=dataset.name,
         schema=dataset.schema,
-        history=_history(cohort.panel, location, origin, dataset.schema.treatments, plans),
-        plans=plans,
+        history=_history(cohort.panel, location, origin, dataset.schema.treatments, fixed),
+        plans=fixed,
         rules=first.rules,
         models=tuple(found),
-        levels=levels,
+        levels=request.levels,
         reference=reference,
         observed=_observed(cohort.panel, origin, first),
-        truth=_truth(dataset, first) if truth else None,
+        truth=truth,
         notes=(),
         warnings=warnings,
-        abstain=abstain,
+        abstain=request.abstain,
         parents={"dataset": dataset.digest} | {f"model/{label}": model.digest for label, model in models.items()},
         sources=dataset.parents,
     )
-    own = rule_notes(models, request.plans, dataset, truth=truth, answers=found)
+    own = rule_notes(models, plans.plans, dataset, truth=request.truth, answers=found)
     return replace(report, notes=(*own, *notes_on(report, dataset, models, location)))
 
 
@@ -145,12 +92,6 @@ def _shifted(models: Mapping[str, FittedModel], cohort: Cohort, request: PlanReq
     moments = cohort.moments(np.zeros(len(shifts), dtype=np.int64))
     found = resolve("", next(iter(models.values())), moments, shifts, given=cohort.panel)
     return {plan.name: plan for plan in found.plans_Q}
-
-
-def _truth(dataset: Dataset, answers: ModelAnswers) -> tuple[Floats, ...]:
-    """Return what the simulator says under each plan `[steps,Y]`."""
-    truth_QHY = true_answers(dataset, answers)
-    return tuple(truth_HY[: len(plan)] for truth_HY, plan in zip(truth_QHY, answers.plans_Q, strict=True))
 
 
 def _history(

@@ -50,7 +50,7 @@ def table(cohort: Cohort, **options: object) -> dict[str, np.ndarray]:
 def test_each_row_is_the_answer_about_one_subject():
     rows = table(whole(), levels=(0.9, 0.5))
     for subject in range(12):
-        alone = report_of(request=request_of(PLANS), subject=subject, level=(0.9, 0.5)).to_rows()
+        alone = report_of(request=request_of(PLANS), subject=subject, levels=(0.9, 0.5)).to_rows()
         mine = rows["subject"] == subject
         for name in ("plan", "step", "time", "outcome", "unit", "level", "interval_kind"):
             assert rows[name][mine].tolist() == column(alone, name)

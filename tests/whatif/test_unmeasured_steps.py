@@ -71,7 +71,7 @@ def test_such_steps_have_no_numbers_and_say_why(data: Dataset, model: FittedMode
     subject = int(data.panels[Part("source", "test")].subject_id[0])
     request = request_of(PLANS, ORIGIN, LINEAR.schema, STEPS)
     asked = model if lights else without_practice(model)
-    report = estimate_outcomes(data, {"mixed": asked}, request, subject=subject, level=(0.9, 0.5))
+    report = estimate_outcomes(data, {"mixed": asked}, request, subject=subject, levels=(0.9, 0.5))
     rows = [*report.to_rows(), *report.difference_rows()]
     assert len(rows) == 3 * STEPS
     for row in rows:

@@ -186,7 +186,7 @@ def test_other_data_sets_read_well(name, step, said):
 
 
 def test_json_holds_no_nan_and_comes_back_as_it_was():
-    document = report_of(level=0.7).to_json()
+    document = report_of(levels=(0.7,)).to_json()
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert document["plans"]["both"][0] == {"chemotherapy": "on", "radiotherapy": "on"}
     assert {"subject", "domain", "split", "origin", "level", "reference", "estimates", "differences"} <= set(document)

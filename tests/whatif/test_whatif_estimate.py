@@ -108,7 +108,7 @@ def test_too_few_calibration_subjects_for_a_level_are_the_reason_why_it_has_no_l
     notes = " ".join(report.notes)
     assert "shows no band of 90 %: the 50 source subjects that calibrated it are too few" in notes
     assert "bands cover" not in notes
-    both = report_of(few_subjects(), level=(0.9, 0.5))
+    both = report_of(few_subjects(), levels=(0.9, 0.5))
     assert {row["interval_kind"] for row in both.to_rows()} == {"calibrated"}
     assert "bands cover 50 % of new subjects" in " ".join(both.notes)
 
@@ -124,7 +124,7 @@ def test_differences_of_a_single_black_box_say_why_they_have_no_limits():
 
 def test_differences_by_an_ensemble_are_the_range_of_its_members_and_have_no_level():
     """Nothing measures such limits: `90 %` bands of them held 57 to 61 % of the truth on tumours."""
-    report = report_of(level=(0.9, 0.5))
+    report = report_of(levels=(0.9, 0.5))
     for row in report.difference_rows():
         given = row["estimate"] / -2.0  # treatments more than under the reference, of effects -1, -2 and -3
         assert sorted([row["lower"], row["upper"]]) == pytest.approx(sorted([-3 * given, -given]), abs=1e-4)
@@ -149,7 +149,7 @@ def test_a_model_without_calibration_has_no_range_either():
 
 
 def test_legends_and_captions_tell_of_the_bands_that_there_are():
-    none = report_of(few_subjects(), level=(0.9, 0.8))
+    none = report_of(few_subjects(), levels=(0.9, 0.8))
     inner, both = report_of(few_subjects()), report_of()
     for report, legend, title in ((none, [], True), (inner, ["50 %"], False), (both, ["90 %", "50 %"], False)):
         drawn = draw_whatif(report)
@@ -163,7 +163,7 @@ def test_legends_and_captions_tell_of_the_bands_that_there_are():
 
 
 def test_what_a_band_covers_and_what_not_is_said_with_its_level():
-    report = report_of(level=0.8)
+    report = report_of(levels=(0.8,))
     assert {(row["interval_kind"], row["level"]) for row in report.to_rows()} == {("calibrated", 0.8)}
     notes = " ".join(report.notes)
     assert "bands cover 80 % of new subjects on average, per day" in notes
@@ -180,7 +180,7 @@ def test_calibration_on_other_or_selecting_subjects_is_said():
 
 
 def test_several_levels_have_columns_of_their_own_and_nest():
-    report = report_of(level=(0.9, 0.5))
+    report = report_of(levels=(0.9, 0.5))
     for row in report.to_rows():
         assert row["lower"] <= row["lower_0.5"] <= row["estimate"] <= row["upper_0.5"] <= row["upper"]
     assert report.columns == (*COLUMNS, "lower_0.5", "upper_0.5") == tuple(row)
@@ -189,7 +189,7 @@ def test_several_levels_have_columns_of_their_own_and_nest():
 
 
 def test_a_level_for_which_the_subjects_are_too_few_has_no_limits():
-    rows = report_of(level=(0.5, 0.9995)).to_rows()
+    rows = report_of(levels=(0.5, 0.9995)).to_rows()
     assert all(row["lower"] is not None for row in rows)
     assert all(row["lower_0.9995"] is row["upper_0.9995"] is None for row in rows)
 
@@ -243,7 +243,7 @@ def test_an_unknown_subject_names_the_ranges():
 
 def test_all_problems_of_a_question_are_reported_at_once():
     with pytest.raises(UsageError) as caught:
-        report_of(LinearModel(TUMOR, horizon=5), origin=50, level=1.5, reference="wach")
+        report_of(LinearModel(TUMOR, horizon=5), origin=50, levels=(1.5,), reference="wach")
     assert len(caught.value.details) == 4
     assert "did you mean 'watch'?" in caught.value.details[-1]
 
