@@ -38,11 +38,12 @@ from costar_cli.data import Dataset, Domain, Part, Queries
 from costar_cli.data.registry import sources
 from costar_cli.data.store import read_dataset
 from costar_cli.evaluation.bands import BandTest
-from costar_cli.evaluation.calibrated import WINDOWS, Calibrated
-from costar_cli.evaluation.calibration import REPORTED, covered
+from costar_cli.evaluation.calibrated import WINDOWS, Calibrated, Kind, band_summary
+from costar_cli.evaluation.calibration import covered
 from costar_cli.evaluation.metrics import average_over_steps
 from costar_cli.evaluation.run import part_to_score
 from costar_cli.evaluation.score import score
+from costar_cli.evaluation.sums import REPORTED
 from costar_cli.inference import (
     Calibration,
     OutcomeFacts,
@@ -123,8 +124,10 @@ def scored(
     bands = BandTest(model, calibration.facts, test.panel, test.horizon, sd_Y, calibration)
     errors = score(model, test, denominator_Y=sd_Y, batch_size=16_384, task=NullTask(), bands=bands)
     found: dict[str, tuple[float, Calibrated]] = {}
-    for kind in bands.sums:
-        summary = bands.told.summary(kind, unit.factor)
+    absorbed: dict[Kind, float] = {kind: none / max(answers, 1) for kind, (answers, none) in bands.absorbed.items()}
+    groups = {name: labels for name, (labels, _) in bands.groupings.items()}
+    for kind in bands.absorbed:
+        summary = band_summary(bands.sums, kind, factor=unit.factor, groups=groups, absorbed_share=absorbed)
         rmse = float("nan")
         if kind != WINDOWS:
             rmse = float(average_over_steps(unit.factor * errors[kind].ensemble_rmse()))

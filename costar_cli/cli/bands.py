@@ -18,7 +18,7 @@ RARE: Final = 0.00005  # predicted and observed shares below it are not shown: t
 
 def show_bands(out: Output, report: "EvaluationReport") -> None:
     """Print how the bands of every calibrated model keep their levels; nothing where there are none."""
-    from costar_cli.evaluation.calibration import REPORTED
+    from costar_cli.evaluation.sums import REPORTED
 
     scored = [(row, kind, found) for row in report.rows for kind, found in row.band_tests]
     if not scored:
@@ -110,7 +110,7 @@ def show_periods(out: Output, report: "EvaluationReport") -> None:
 
 def show_light_scores(out: Output, report: "EvaluationReport") -> None:
     """Print errors and coverage by light for every model that has lights; nothing where there are none."""
-    from costar_cli.evaluation.lights import KINDS
+    from costar_cli.evaluation.sums import RATINGS
     from costar_cli.inference import LIGHTS
 
     scored = [(row, kind, lights) for row in report.rows for kind, lights in row.light_tests]
@@ -131,7 +131,7 @@ def show_light_scores(out: Output, report: "EvaluationReport") -> None:
             _number(one.rmse), _number(one.rmse_without_red),
         ]
         for row, kind, lights in scored
-        for name, one in ((name, lights[name]) for name in KINDS if name in lights)
+        for name, one in ((name, lights[name]) for name in RATINGS if name in lights)
     ]  # fmt: skip
     out.table(headers, rows, keys=4)
     out.text(ABOUT_LIGHTS)

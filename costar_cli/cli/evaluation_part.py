@@ -1,7 +1,7 @@
 """The body of `costar evaluate --shard`: a part of the test subjects scored into a file, for `costar merge`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any
@@ -78,15 +78,14 @@ def _make(
 ) -> None:  # fmt: skip
     from costar_cli.config.models import EvaluateConfig
     from costar_cli.evaluation import named_candidates
-    from costar_cli.evaluation.parts import write_part
     from costar_cli.evaluation.run import score_models
 
     session.check_writable(step.path)
     candidates, config = named_candidates(inputs.models), session.settings[EvaluateConfig]
-    scores = score_models(inputs.dataset, candidates, config, setups=setups, reporter=session.reporter, shard=shard)
+    scored = score_models(inputs.dataset, candidates, config, setups=setups, reporter=session.reporter, shard=shard)
     made_of: dict[str, Any] = {"fingerprint": whole.fingerprint, "config": dict(whole.config)}
-    told: dict[str, Any] = {"parents": step.parents, "fingerprint": step.fingerprint, "config": step.config}
-    artifact = write_part(step.path, scores, shard, whole=made_of, **told, overwrite=overwrite)
+    scores = replace(scored, whole=made_of, parents=step.parents)
+    artifact = scores.write(step.path, fingerprint=step.fingerprint, config=step.config, overwrite=overwrite)
     session.out.wrote("part", step.path, artifact.digest)
     session.out.text(*_subjects(scores, inputs, shard))
 

@@ -58,20 +58,20 @@ def merge_evaluation(path: Path, reporter: "Reporter") -> Sequence[Path]:
             at `path`.
         StorageError: the folder is read-only or full, or `path` is no regular file.
     """
-    from costar_cli.evaluation.parts import join_parts, read_part
+    from costar_cli.evaluation.scores import Scores
     from costar_cli.evaluation.store import write_evaluation
 
     fix = "`costar evaluate --shard I/N` makes them"
     paths = _parts_of(path, fix)
-    parts = {shard: read_part(part) for shard, part in paths.items()}
-    made = {shard: part.fingerprint for shard, part in parts.items()}
+    parts = {shard: Scores.read(part) for shard, part in paths.items()}
+    made = {shard: str(part.whole["fingerprint"]) for shard, part in parts.items()}
     fingerprint = _shared(paths, made, "are not of one evaluation", fix="data, models and options")
     check_parts(paths, {shard: part.shard for shard, part in parts.items()}, fix=fix)
     if _is_there(path, fingerprint, _fingerprint_of, "file"):
         return []
     first, *_ = parts.values()
-    report = join_parts({paths[shard]: part for shard, part in parts.items()}, reporter)
-    told: Any = {"parents": first.parents, "fingerprint": fingerprint, "config": first.config}
+    report = Scores.merge({paths[shard]: part for shard, part in parts.items()}, reporter)
+    told: Any = {"parents": first.parents, "fingerprint": fingerprint, "config": first.whole["config"]}
     write_evaluation(path, report, **told)
     return list(paths.values())
 

@@ -1,19 +1,27 @@
-"""Scoring a model's calibrated bands and its lights on a test part, while its errors are summed (spec SCORE-19, 20)."""
+"""Scoring a model's calibrated bands and ratings on a test part, while its errors are summed (spec SCORE-19, 20)."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data import Panel, Queries
-from costar_cli.evaluation.calibrated import Asked, BandSums
-from costar_cli.evaluation.calibration import LEVELS, BandScores, covered
+from costar_cli.evaluation.calibrated import Kind, folder_of
+from costar_cli.evaluation.calibration import add_answers, covered, weights
 from costar_cli.evaluation.dropout import StayWeights
-from costar_cli.evaluation.lights import LEVEL, LightSums
-from costar_cli.inference import Calibration, Estimates, OutcomeFacts, PlanSupport, estimate
+from costar_cli.evaluation.sums import LEVELS, RATINGS, blank
+from costar_cli.inference import (
+    LIGHTS,
+    NOT_JUDGED,
+    Calibration,
+    OutcomeFacts,
+    PlanSupport,
+    SupportRatings,
+    estimate,
+)
 from costar_cli.inference.estimates import PredictFn
 from costar_cli.inference.outcomes import levels
 from costar_cli.methods.base import FittedModel
@@ -21,22 +29,20 @@ from costar_cli.methods.shared.doses import dose_table
 
 QUARTERS: Final = ("lowest quarter", "second quarter", "third quarter", "highest quarter")
 
+RATED_LEVEL: Final = 0.9  # of the bands whose coverage is shown by rating
 MOST_ANSWERED: Final = 16_384  # queries of a set whose bands are scored; subjects count once, however often asked
 MOST_DIED_OUT: Final = 4_096
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Grouping:
-    """Groups of answers by what was known at their origins: the group of every subject and step `[N,T,Y]`, from 0."""
+def groupings(panel: Panel, model: FittedModel, facts: OutcomeFacts) -> dict[str, tuple[list[str], Ints]]:
+    """Return what answers about a panel are grouped by: quarters of the level, and the number of treatments so far.
 
-    labels: tuple[str, ...]
-    group_NTY: Ints
-
-
-def groupings(panel: Panel, model: FittedModel, facts: OutcomeFacts) -> dict[str, Grouping]:
-    """Return what answers about a panel are grouped by: quarters of the level, and the number of treatments so far."""
+    Each grouping has the labels of its groups, and the group of every subject and step `[N,T,Y]`, from 0, by what was
+    known then.
+    """
     level_NTY = panel.outcomes.astype(np.float64)
     shape = (-1, level_NTY.shape[2])
     says_NTY = panel.observed_outcomes & facts.informative(level_NTY.reshape(shape)).reshape(level_NTY.shape)
@@ -51,9 +57,14 @@ def groupings(panel: Panel, model: FittedModel, facts: OutcomeFacts) -> dict[str
     asked = np.sort(count_NT[says_NTY.any(axis=-1)])
     tops = sorted({int(asked[len(asked) * i // 4]) for i in (1, 2, 3)} - {int(asked[-1])}) if len(asked) else []
     counted_NTY = np.broadcast_to(np.searchsorted(tops, count_NT)[..., None], level_NTY.shape)
+    labels, first = [], 0
+    for top in tops:
+        labels.append(str(top) if top == first else f"{first} to {top}")
+        first = top + 1
+    labels.append(f"{first} or more" if first else "any")
     return {
-        "level at the origin": Grouping(QUARTERS, quarter_NTY),
-        "steps with treatment so far": Grouping(tuple(_ranges(tops)), counted_NTY),
+        "level at the origin": ([*QUARTERS], quarter_NTY),
+        "steps with treatment so far": (labels, counted_NTY),
     }
 
 
@@ -68,21 +79,12 @@ def some_of_each(subject_Q: NDArray[np.integer], most: int) -> Ints:
     return np.sort(order[rank < max(quota, 1)])
 
 
-def _ranges(tops: Sequence[int]) -> list[str]:
-    """Return in words which counts lie in which group, up to and with each of the tops."""
-    words, first = [], 0
-    for top in tops:
-        words.append(str(top) if top == first else f"{first} to {top}")
-        first = top + 1
-    return [*words, f"{first} or more" if first else "any"]
-
-
 @dataclass(frozen=True)
 class BandTest:
-    """Sums, by kind of question, of how the bands and lights of one model do on the queries about a test panel.
+    """Adds to `sums` how the bands and ratings of one model do on the queries about a test panel.
 
-    A model without a calibration has no bands, one that knows nothing of practice no lights. What was observed has
-    `weights`, where there are any.
+    A model without a calibration has no bands, one that knows nothing of practice no ratings. What was observed has
+    `weights`, where there are any. `absorbed` counts answers, and those that say nothing, by kind of question.
     """
 
     model: FittedModel
@@ -93,109 +95,118 @@ class BandTest:
     calibration: Calibration | None = None
     support: PlanSupport | None = None
     weights: StayWeights | None = None
+    sums: dict[str, NDArray[Any]] = field(default_factory=dict)
+    absorbed: dict[Kind, Ints] = field(default_factory=dict)
 
     @cached_property
-    def lights(self) -> dict[Asked, LightSums]:
-        """Return errors by light, by kind of question."""
-        return {}
+    def groupings(self) -> Mapping[str, tuple[list[str], Ints]]:
+        """Return the groups by which coverage is shown."""
+        return groupings(self.panel, self.model, self.facts) if self.calibration else {}
 
-    @cached_property
-    def groupings(self) -> Mapping[str, Grouping]:
-        """Return the groups by which coverage is told."""
-        return groupings(self.panel, self.model, self.facts)
-
-    @cached_property
-    def sums(self) -> dict[Asked, BandScores]:
-        """Return what was added, by kind of question."""
-        return {}
-
-    @cached_property
-    def died_out(self) -> dict[Asked, Ints]:
-        """Return how many answers there are, and how many of them say nothing, by kind of question."""
-        return {}
-
-    def choose(self, asked: Asked, queries: Queries, steps_H: NDArray[np.bool_]) -> Queries:
+    def choose(self, kind: Kind, queries: Queries, steps_H: NDArray[np.bool_]) -> Queries:
         """Return the queries of a set that are scored: of those that say something and of the others, some per subject.
 
         `queries.subject` counts the rows of the test panel.
         """
-        self._begin(asked)
+        folder = folder_of(kind)
+        if self.calibration is not None and f"{folder}/count" not in self.sums:
+            shape = {"N": self.panel.n_subjects, "H": self.horizon}
+            self.sums.update(blank(folder, **shape))
+            for name, (labels, _) in self.groupings.items():
+                self.sums.update(blank(folder_of(kind, name), **shape, G=len(labels)))
+            if self.panel.cluster is not None:
+                self.sums[f"{folder}/cluster"] = self.panel.cluster
         says_QY = self.facts.informative(levels(self.panel, queries))
         if queries.scored is not None:
             steps_Q = (queries.scored & steps_H).sum(axis=1)
             counts = np.array([steps_Q.sum() * says_QY.shape[1], steps_Q @ (~says_QY).sum(axis=1)])
-            self.died_out[asked] = self.died_out.get(asked, 0) + counts
-        kinds = ((says_QY.any(axis=1), MOST_ANSWERED), (~says_QY.any(axis=1), MOST_DIED_OUT))
-        some = [np.flatnonzero(of_Q)[some_of_each(queries.subject[of_Q], most)] for of_Q, most in kinds]
+            self.absorbed[kind] = self.absorbed.get(kind, 0) + counts
+        parts = ((says_QY.any(axis=1), MOST_ANSWERED), (~says_QY.any(axis=1), MOST_DIED_OUT))
+        some = [np.flatnonzero(of_Q)[some_of_each(queries.subject[of_Q], most)] for of_Q, most in parts]
         return queries.take(np.sort(np.concatenate(some)))
 
-    def _begin(self, asked: Asked) -> None:
-        """Have sums of a kind of question, of all subjects, if there are bands."""
-        if self.calibration is not None and asked not in self.sums:
-            sizes = {name: len(grouping.labels) for name, grouping in self.groupings.items()}
-            self.sums[asked] = BandScores.zeros(subjects=self.panel.n_subjects, horizon=self.horizon, groups=sizes)
+    def add(self, kind: Kind, queries: Queries, panel: Panel, local: Queries, ask: PredictFn, steps_H: Bools) -> None:
+        """Add the answers to queries of whole subjects.
 
-    def estimate(self, panel: Panel, queries: Queries, ask: PredictFn) -> Estimates:
-        """Return estimates of queries about some of the subjects; `ask` predicts as a model's `rollout` does."""
-        floor = self.calibration.floor if self.calibration else None
-        return estimate(self.model, panel, queries, self.facts, ask=ask, floor=floor)
-
-    def add(self, asked: Asked, queries: Queries, found: Estimates, *, steps_H: NDArray[np.bool_]) -> None:
-        """Add the answers to queries of whole subjects; `queries.subject` counts the rows of the test panel."""
+        Args:
+            kind: of the questions.
+            queries: with answers; `subject` counts the rows of the test panel.
+            panel: some of its subjects.
+            local: the same queries without answers; `subject` counts the rows of `panel`.
+            ask: predicts as a model's `rollout` does.
+            steps_H: the steps that this query set serves.
+        """
         assert queries.outcomes is not None and queries.scored is not None  # noqa: S101, PT018 - as when errors are summed
-        shape = queries.outcomes.shape
-        scored_QHY = np.broadcast_to((queries.scored & steps_H)[..., None], shape)
-        says_QHY = np.broadcast_to(self.facts.informative(found.level_QY)[:, None], shape)
-        stay_QH = self.weights.at(queries) if self.weights and asked != "counterfactual" else None
-        if self.support is not None:
-            self._add_lights(asked, queries, found, scored_QHY & says_QHY, stay_QH)
         calibration = self.calibration
+        estimates = estimate(
+            self.model, panel, local, self.facts, ask=ask, floor=calibration.floor if calibration else None
+        )
+        truth_QHY = queries.outcomes.astype(np.float64)
+        scored_QHY = np.broadcast_to((queries.scored & steps_H)[..., None], truth_QHY.shape)
+        says_QHY = np.broadcast_to(self.facts.informative(estimates.level_QY)[:, None], truth_QHY.shape)
+        stay_QH = self.weights.at(queries) if self.weights and kind != "counterfactual" else None
+        if self.support is not None:
+            covered_QHY = np.full(truth_QHY.shape, np.nan)
+            if calibration is not None:
+                bands = calibration.bands(estimates, [RATED_LEVEL])
+                covered_QHY = covered(bands.lower_LQHY[0], bands.upper_LQHY[0], truth_QHY)
+            square_QHY = ((truth_QHY - estimates.mean_QHY) / self.denominator_Y) ** 2
+            ratings = self.support.lights(self.panel, queries, estimates)
+            own = self.horizon, queries.subject, ratings, square_QHY, covered_QHY, scored_QHY & says_QHY, stay_QH
+            add_ratings(self.sums, f"bands/lights/{kind}/sums", *own)
         if calibration is None:
             return
 
         def bounds(rows: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-            bands = calibration.bands(found.take(rows), LEVELS)
+            bands = calibration.bands(estimates.take(rows), LEVELS)
             return bands.lower_LQHY, bands.upper_LQHY
 
         at = queries.subject, queries.origin
-        self.sums[asked].add(
-            queries.subject,
-            queries.outcomes.astype(np.float64),
-            found.mean_QHY,
-            bounds,
-            scored_QHY=scored_QHY,
-            informative_QHY=says_QHY,
-            denominator_Y=self.denominator_Y,
-            groups={name: grouping.group_NTY[at][:, None] for name, grouping in self.groupings.items()},
-            stay_QH=stay_QH,
-        )
+        groups = {name.replace(" ", "_"): group_NTY[at][:, None] for name, (_, group_NTY) in self.groupings.items()}
+        add_answers(
+            self.sums, folder_of(kind), queries.subject, truth_QHY, estimates.mean_QHY, bounds,
+            scored_QHY=scored_QHY, informative_QHY=says_QHY, denominator_Y=self.denominator_Y,
+            groups=groups, stay_QH=stay_QH,
+        )  # fmt: skip
 
-    def _add_lights(
-        self,
-        asked: Asked,
-        queries: Queries,
-        found: Estimates,
-        counts_QHY: NDArray[np.bool_],
-        stay_QH: NDArray[np.float64] | None,
-    ) -> None:
-        assert self.support is not None and queries.outcomes is not None  # noqa: S101, PT018 - asked where they are
-        truth_QHY = queries.outcomes.astype(np.float64)
-        covered_QHY = np.full(truth_QHY.shape, np.nan)
-        if self.calibration is not None:
-            bands = self.calibration.bands(found, [LEVEL])
-            covered_QHY = covered(bands.lower_LQHY[0], bands.upper_LQHY[0], truth_QHY)
-        square_QHY = ((truth_QHY - found.mean_QHY) / self.denominator_Y) ** 2
-        lights = self.support.lights(self.panel, queries, found)
-        sums = self.lights.setdefault(asked, LightSums(self.horizon))
-        sums.add(queries.subject, lights, square_QHY, covered_QHY, counts_QHY, stay_QH)
 
-    @property
-    def told(self) -> BandSums:
-        """Return everything that was added."""
-        cluster = self.panel.cluster
-        return BandSums(
-            scores={kind: replace(sums, cluster=cluster) for kind, sums in self.sums.items()},
-            lights=self.lights,
-            absorbed_share={kind: float(gone / max(answers, 1)) for kind, (answers, gone) in self.died_out.items()},
-            labels={name: grouping.labels for name, grouping in self.groupings.items()} if self.sums else {},
-        )
+def add_ratings(
+    sums: dict[str, NDArray[Any]],
+    folder: str,
+    horizon: int,
+    subject_Q: NDArray[np.integer],
+    ratings: SupportRatings,
+    square_QHY: NDArray[np.float64],
+    covered_QHY: NDArray[np.float64],
+    counts_QHY: Bools,
+    stay_QH: NDArray[np.float64] | None = None,
+) -> None:
+    """Add answers by rating and step, in place: their number, weights, squared errors, and what bands cover `[4,C,H]`.
+
+    Args:
+        sums: columns to add to, all answers of a subject and step together.
+        folder: where they are, a column per kind of rating.
+        horizon: H.
+        subject_Q: whose answers they are; each has a weight of one at every step.
+        ratings: of the queries.
+        square_QHY: squared errors, divided by each outcome's denominator.
+        covered_QHY: 1 where the band covers the answer, 0 where it does not; not a number where there is no band.
+        counts_QHY: which answers are scored and say something.
+        stay_QH: weights against dropout, one by default.
+    """
+    practice_QHY = np.broadcast_to(ratings.practice_QH[..., None], counts_QHY.shape)
+    weight_QHY, _ = weights(subject_Q, counts_QHY, int(subject_Q.max(initial=-1)) + 1)
+    weight_QHY = weight_QHY if stay_QH is None else weight_QHY * stay_QH[..., None]
+    square_M, covered_M, weight_M = (values[counts_QHY] for values in (square_QHY, covered_QHY, weight_QHY))
+    rows = (np.ones(len(weight_M)), weight_M, weight_M * square_M, weight_M * covered_M)
+    step_M = np.broadcast_to(np.arange(counts_QHY.shape[1])[:, None], counts_QHY.shape)[counts_QHY]
+    shape = len(LIGHTS), horizon
+    for name, rating_QHY in zip(RATINGS, (ratings.precision_QHY, practice_QHY, ratings.light_QHY), strict=True):
+        rating_M = rating_QHY[counts_QHY].astype(np.int64)
+        judged_M = rating_M != NOT_JUDGED
+        cell_J = (rating_M * horizon + step_M)[judged_M]
+        added = [
+            np.bincount(cell_J, weights=row[judged_M], minlength=shape[0] * shape[1]).reshape(shape) for row in rows
+        ]
+        before = sums.get(f"{folder}/{name}", np.zeros((len(rows), *shape)))
+        sums[f"{folder}/{name}"] = before + np.asarray(added, dtype=np.float64)

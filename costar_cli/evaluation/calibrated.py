@@ -2,26 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
 import numpy as np
 
-from costar_cli.evaluation.calibration import (
-    LEVELS,
-    REPORTED,
-    BandScores,
-    Floats,
-    GroupScores,
-    share_over_subjects,
-    shares,
-)
-from costar_cli.evaluation.lights import LightScores, LightSums
-from costar_cli.evaluation.metrics import PerStep, average_over_steps, known
+from costar_cli.evaluation.calibration import Floats, share_over_subjects, shares
+from costar_cli.evaluation.metrics import PerStep, Truth, average_over_steps, known
+from costar_cli.evaluation.sums import LEVELS, REPORTED, Sums, columns_of
+from costar_cli.inference import LIGHTS
 
 WINDOWS: Final = "windows"  # factual rolling-origin windows of test subjects, beside counterfactual query sets
 
-Told = Literal["counterfactual", "factual"]
-Asked = Told | Literal["windows"]
+Kind = Truth | Literal["windows"]  # of questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +34,22 @@ class LevelScores:
         """Return the scores with the coverage of bands alone, of which files of older versions tell where none is."""
         names = ("coverage", "coverage_lower", "coverage_upper")
         return replace(self, **{name: getattr(self, name).where(self.width) for name in names})
+
+
+@dataclass(frozen=True, slots=True)
+class LightScores:
+    """How answers of each light did, over all steps: shares, RMSE and coverage of the 90 % band; None where unknown.
+
+    Answers that a light does not judge, as precision does not where a model says nothing of it, are not among them.
+    `rmse` is that of all answers, `rmse_without_red` of those that are left when red ones are left out.
+    """
+
+    answers: int
+    share: dict[str, float | None]
+    rmse_by_light: dict[str, float | None]
+    coverage: dict[str, float | None]
+    rmse: float | None
+    rmse_without_red: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,68 +96,75 @@ class Calibrated:
     calibration: dict[str, LevelScores]
     details: BandDetails
 
-    @classmethod
-    def of(
-        cls,
-        sums: BandScores,
-        *,
-        factor: float,
-        groups: Mapping[str, Sequence[str]],
-        absorbed_share: float,
-        lights: Mapping[str, LightScores],
-    ) -> Self:
-        """Return what sums over subjects say, in the report's unit; `groups` names the groups of each grouping."""
-        subjects_H = sums.mass.sum(axis=0)
 
-        def mean(values_NH: Floats) -> PerStep:
-            with np.errstate(invalid="ignore"):
-                mean_H = factor * values_NH.sum(axis=0) / subjects_H
-            return PerStep.of(mean_H, float(average_over_steps(mean_H)))
+def folder_of(kind: Kind, grouping: str | None = None) -> str:
+    """Return where the sums of bands are, or those of the groups of a grouping."""
+    return f"bands/scores/{kind}" + (f"/groups/{grouping.replace(' ', '_')}" if grouping else "")
 
-        levels = {}
-        for k, level in enumerate(REPORTED):
-            share = share_over_subjects(sums.coverage[k], sums.mass, sums.units)
-            levels[str(level)] = LevelScores(
-                coverage=PerStep.of(share.steps, share.average),
-                coverage_lower=PerStep.of(share.lower, share.bounds[0]),
-                coverage_upper=PerStep.of(share.upper, share.bounds[1]),
-                width=mean(sums.width[k]),
-                interval_score=mean(sums.score[k]),
-            )
-        reliability_L, pit_B = (average_over_steps(shares(of, subjects_H)) for of in (sums.reliability, sums.pit))
-        details = BandDetails(
-            subjects=int((sums.count > 0).any(axis=1).sum()),
-            answers=tuple(int(n) for n in sums.count.sum(axis=0)),
-            crps=mean(sums.crps),
-            reliability={str(level): known(share) for level, share in zip(LEVELS, reliability_L, strict=True)},
-            pit=tuple(float(share) for share in pit_B if np.isfinite(share)),
-            absorbed_answers=int(sums.absorbed.sum()),
-            absorbed_share=absorbed_share,
-            lights=dict(lights),
-            absorbed_coverage=_absorbed(sums),
-            groups=tuple(
-                row for name, labels in groups.items() for row in _groups(name, labels, sums.groups[name], factor)
-            ),
+
+def band_summary(
+    sums: Sums, kind: Kind, *, factor: float, groups: Mapping[str, Sequence[str]], absorbed_share: Mapping[Kind, float]
+) -> Calibrated | None:
+    """Return what bands do on a kind of question, None without bands.
+
+    Args:
+        sums: the columns of a row.
+        kind: of the questions.
+        factor: of the report's unit, in the unit of the sums.
+        groups: the labels of each grouping.
+        absorbed_share: how many answers say nothing, scored or not, by kind of question.
+    """
+    own = columns_of(sums, folder_of(kind))
+    if not own:
+        return None
+    subjects_H = own["mass"].sum(axis=0)
+
+    def mean(values_NH: Floats) -> PerStep:
+        with np.errstate(invalid="ignore"):
+            mean_H = factor * values_NH.sum(axis=0) / subjects_H
+        return PerStep.of(mean_H, float(average_over_steps(mean_H)))
+
+    unit_N = own["cluster"] if "cluster" in own else np.arange(len(own["count"]))
+    levels = {
+        str(level): LevelScores(
+            *share_over_subjects(own["coverage"][k], own["mass"], unit_N), mean(own["width"][k]), mean(own["score"][k])
         )
-        return cls(levels, details)
+        for k, level in enumerate(REPORTED)
+    }
+    reliability_L, pit_B = (average_over_steps(shares(own[name], subjects_H)) for name in ("reliability", "pit"))
+    # of answers that say little, each subject and step that has any counts once
+    cells = int((own["absorbed"] > 0).sum())
+    absorbed_K = shares(own["absorbed_coverage"].sum(axis=(1, 2)), max(cells, 1))
+    details = BandDetails(
+        subjects=int((own["count"] > 0).any(axis=1).sum()),
+        answers=tuple(int(n) for n in own["count"].sum(axis=0)),
+        crps=mean(own["crps"]),
+        reliability={str(level): known(share) for level, share in zip(LEVELS, reliability_L, strict=True)},
+        pit=tuple(float(share) for share in pit_B if np.isfinite(share)),
+        absorbed_answers=int(own["absorbed"].sum()),
+        absorbed_share=absorbed_share[kind],
+        absorbed_coverage={
+            str(level): known(s) if cells else None for level, s in zip(REPORTED, absorbed_K, strict=True)
+        },
+        groups=tuple(
+            row
+            for name, labels in groups.items()
+            for row in _groups(name, labels, columns_of(sums, folder_of(kind, name)), factor)
+        ),
+        lights=rating_summary(sums, kind, factor),
+    )
+    return Calibrated(levels, details)
 
 
-def _absorbed(sums: BandScores) -> dict[str, float | None]:
-    """Return the coverage of answers that say little, each subject and step that has any counting once."""
-    cells = int((sums.absorbed > 0).sum())
-    covered_K = shares(sums.absorbed_coverage.sum(axis=(1, 2)), max(cells, 1))
-    return {str(level): known(s) if cells else None for level, s in zip(REPORTED, covered_K, strict=True)}
-
-
-def _groups(by: str, labels: Sequence[str], sums: GroupScores, factor: float) -> list[GroupCoverage]:
-    coverage_KG = average_over_steps(shares(sums.coverage, sums.subjects))
+def _groups(by: str, labels: Sequence[str], sums: Sums, factor: float) -> list[GroupCoverage]:
+    coverage_KG = average_over_steps(shares(sums["coverage"], sums["subjects"]))
     with np.errstate(invalid="ignore", divide="ignore"):
-        rmse_G = factor * average_over_steps(np.sqrt(sums.squares / sums.subjects))
+        rmse_G = factor * average_over_steps(np.sqrt(sums["squares"] / sums["subjects"]))
     return [
         GroupCoverage(
             by=by,
             group=label,
-            subjects=round(float(sums.subjects[g].max())),
+            subjects=round(float(sums["subjects"][g].max())),
             rmse=known(rmse_G[g]),
             coverage={str(level): known(coverage_KG[k, g]) for k, level in enumerate(REPORTED)},
         )
@@ -157,28 +172,17 @@ def _groups(by: str, labels: Sequence[str], sums: GroupScores, factor: float) ->
     ]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class BandSums:
-    """Sums, by kind of question, of how the bands and lights of one model did on a test part.
+def rating_summary(sums: Sums, kind: Kind, factor: float) -> dict[str, LightScores]:
+    """Return errors and coverage by rating, by kind of rating; `factor` is as in `band_summary`."""
+    return {name: _rated(column, factor) for name, column in columns_of(sums, f"bands/lights/{kind}/sums").items()}
 
-    A model without a calibration has no bands, one that knows nothing of practice no lights. `absorbed_share` is that
-    of answers that say nothing, scored or not; `labels` names the groups of each grouping.
-    """
 
-    scores: Mapping[Asked, BandScores]
-    lights: Mapping[Asked, LightSums]
-    absorbed_share: Mapping[Asked, float]
-    labels: Mapping[str, Sequence[str]]
-
-    def light_scores(self, truth: Told, factor: float) -> dict[Told, dict[str, LightScores]]:
-        """Return errors by light, of a kind of question and of windows; `factor` is as in `summary`."""
-        kinds: dict[Told, Asked] = {truth: truth, "factual": WINDOWS if WINDOWS in self.lights else "factual"}
-        return {kind: self.lights[asked].summary(factor) for kind, asked in kinds.items() if asked in self.lights}
-
-    def summary(self, asked: Asked, factor: float) -> Calibrated | None:
-        """Return what bands, if any, do on a kind of question, in a unit of `factor` times the denominator's."""
-        if asked not in self.scores:
-            return None
-        lights = self.lights[asked].summary(factor) if asked in self.lights else {}
-        share = self.absorbed_share[asked]
-        return Calibrated.of(self.scores[asked], factor=factor, groups=self.labels, absorbed_share=share, lights=lights)
+def _rated(sums: Floats, factor: float) -> LightScores:
+    """Return what answers, their weights, squared errors and coverage `[4,C,H]` say, all steps together."""
+    subjects_H = sums[1].sum(axis=0)
+    weight_C, square_C, covered_C = (sums[1:] / np.maximum(subjects_H, 1)).sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        columns = weight_C / weight_C.sum(), factor * np.sqrt(square_C / weight_C), covered_C / weight_C
+        every, kept = (factor * float(np.sqrt(square_C[:n].sum() / weight_C[:n].sum())) for n in (3, 2))
+    share, rmse, coverage = (dict(zip(LIGHTS, map(known, values_C.tolist()), strict=True)) for values_C in columns)
+    return LightScores(int(sums[0].sum()), share, rmse, coverage, known(every), known(kept))

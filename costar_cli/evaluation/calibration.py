@@ -5,19 +5,16 @@ transform, `G` groups of answers, `U` units (clusters, or subjects that are unit
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from costar_cli.evaluation.metrics import AVERAGED_STEPS
+from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep
+from costar_cli.evaluation.sums import BINS, LEVELS, REPORTED, Sums, columns_of
 from costar_cli.inference.resampling import FEWEST_UNITS
 
-LEVELS: Final = tuple(round(0.05 * i, 2) for i in range(1, 20))
-REPORTED: Final = (0.5, 0.8, 0.9, 0.95)  # each is one of `LEVELS`
-BINS: Final = 2 * len(LEVELS) + 2  # of the PIT: between neighbouring quantiles, and beyond the outermost
 _AT: Final = [LEVELS.index(level) for level in REPORTED]
 _ROUNDING: Final = 1e-9  # of shares
 _BATCH: Final = 4_096  # answers whose bands are held at once: 0.6 MB per bound and step of the plan
@@ -83,145 +80,83 @@ def pit_bins(
     return below, up_to
 
 
-@dataclass(frozen=True, slots=True)
-class GroupScores:
-    """Sums over subjects of one group each `[G]` of their mean coverage `[K,G,H]` and squared error `[G,H]`.
-
-    `subjects [G,H]` counts subjects with an answer of the group.
-    """
-
-    subjects: Floats
-    coverage: Floats
-    squares: Floats
-
-    @classmethod
-    def zeros(cls, groups: int, horizon: int) -> Self:
-        """Return sums to which nothing was added yet."""
-        return cls(np.zeros((groups, horizon)), np.zeros((len(REPORTED), groups, horizon)), np.zeros((groups, horizon)))
-
-
-@dataclass(frozen=True, slots=True)
-class BandScores:
-    """How the bands of one model did, per subject and step, so that subjects can be resampled without scoring again.
+def add_answers(
+    sums: Sums,
+    folder: str,
+    subject_Q: NDArray[np.integer],
+    truth_QHY: Floats,
+    centre_QHY: Floats,
+    bands: Callable[[slice], Bounds],
+    *,
+    scored_QHY: Bools,
+    informative_QHY: Bools,
+    denominator_Y: Floats,
+    groups: Groups | None = None,
+    stay_QH: Floats | None = None,
+) -> None:
+    """Add how bands did on the answers to some queries, in place; all answers of a subject and step together.
 
     Of a subject's informative answers of a step (spec SCORE-14), `count [N,H]` is the number, `coverage`, `width` and
     `score` `[K,N,H]` are means at the reported levels, and `crps [N,H]` is the mean; zeros where there are none.
     `absorbed [N,H]` and `absorbed_coverage [K,N,H]` are number and coverage of its other answers. `reliability [L,H]`
     and `pit [B,H]` are sums over subjects of the mean coverage at every level, and of the share of answers in each bin.
-    Width, score and CRPS are divided by each outcome's denominator, as errors are. `cluster [N]` numbers the units to
-    which subjects belong, where they are not units of their own. `mass [N,H]` is how much a subject counts at a step: 1
-    where it has an informative answer, and the mean weight of these where answers are weighed, by which means and sums
-    are then multiplied. Where a band that counts is infinite, means and sums of its level are not finite, and those of
-    `pit` are not numbers.
+    Width, score and CRPS are divided by each outcome's denominator, as errors are. `mass [N,H]` is how much a subject
+    counts at a step: 1 where it has an informative answer, and the mean weight of these where answers are weighed, by
+    which means and sums are then multiplied. Where a band that counts is infinite, means and sums of its level are not
+    finite, and those of `pit` are not numbers. Of each group, `subjects [G,H]` counts subjects with an answer, of whom
+    `coverage [K,G,H]` and `squares [G,H]` sum mean coverage and squared error.
+
+    Args:
+        sums: columns to add to.
+        folder: where they are: `bands/scores/<kind of question>`.
+        subject_Q: counts the rows of these sums.
+        truth_QHY: what happened, in the units of the data, as the predictions are.
+        centre_QHY: the predictions around which bands lie.
+        bands: returns the bands of a slice of the queries at all `LEVELS`.
+        scored_QHY: which answers count at all.
+        informative_QHY: which of them say something; the others are summed apart.
+        denominator_Y: what widths are divided by: ones, or the outcomes' sd in the standardised space.
+        groups: groupings of the answers, by the names of their folders in `groups`.
+        stay_QH: weights against dropout, one by default.
     """
-
-    ALONG: ClassVar[Mapping[str, int]] = {
-        **dict.fromkeys(("coverage", "width", "score", "absorbed_coverage"), 1),
-        **dict.fromkeys(("count", "mass", "crps", "absorbed", "cluster"), 0),
-    }
-
-    count: NDArray[np.int64]
-    mass: Floats
-    coverage: Floats
-    width: Floats
-    score: Floats
-    crps: Floats
-    absorbed: NDArray[np.int64]
-    absorbed_coverage: Floats
-    reliability: Floats
-    pit: Floats
-    groups: Mapping[str, GroupScores] = field(default_factory=dict)
-    cluster: NDArray[np.int64] | None = None
-
-    @classmethod
-    def zeros(cls, *, subjects: int, horizon: int, groups: Mapping[str, int] | None = None) -> Self:
-        """Return sums to which nothing was added yet; `groups` says how many each grouping has."""
-        shape = subjects, horizon
-        return cls(
-            count=np.zeros(shape, dtype=np.int64),
-            mass=np.zeros(shape),
-            coverage=np.zeros((len(REPORTED), *shape)),
-            width=np.zeros((len(REPORTED), *shape)),
-            score=np.zeros((len(REPORTED), *shape)),
-            crps=np.zeros(shape),
-            absorbed=np.zeros(shape, dtype=np.int64),
-            absorbed_coverage=np.zeros((len(REPORTED), *shape)),
-            reliability=np.zeros((len(LEVELS), horizon)),
-            pit=np.zeros((BINS, horizon)),
-            groups={name: GroupScores.zeros(count, horizon) for name, count in (groups or {}).items()},
-        )
-
-    def add(
-        self,
-        subject_Q: NDArray[np.integer],
-        truth_QHY: Floats,
-        centre_QHY: Floats,
-        bands: Callable[[slice], Bounds],
-        *,
-        scored_QHY: Bools,
-        informative_QHY: Bools,
-        denominator_Y: Floats,
-        groups: Groups | None = None,
-        stay_QH: Floats | None = None,
-    ) -> None:
-        """Add the answers to some queries, in place; all answers of a subject and step are added together.
-
-        Args:
-            subject_Q: counts the rows of these sums.
-            truth_QHY: what happened, in the units of the data, as the predictions are.
-            centre_QHY: the predictions around which bands lie.
-            bands: returns the bands of a slice of the queries at all `LEVELS`.
-            scored_QHY: which answers count at all.
-            informative_QHY: which of them say something; the others are summed apart.
-            denominator_Y: what widths are divided by: ones, or the outcomes' sd in the standardised space.
-            groups: groupings of the answers, as `zeros` was told of.
-            stay_QH: weights against dropout, one by default.
-        """
-        n, horizon = len(self.count), truth_QHY.shape[1]
-        told_QHY, rest_QHY = scored_QHY & informative_QHY, scored_QHY & ~informative_QHY
-        weight_QHY, count_NH = weights(subject_Q, told_QHY, n)
-        apart_QHY, absorbed_NH = weights(subject_Q, rest_QHY, n)
-        stay_QH1 = 1.0 if stay_QH is None else stay_QH[..., None]
-        self.mass[:, :horizon] += (count_NH > 0) if stay_QH is None else _sum_by(subject_Q, weight_QHY * stay_QH1, n)
-        weight_QHY = weight_QHY * stay_QH1
-        self.count[:, :horizon] += count_NH
-        self.absorbed[:, :horizon] += absorbed_NH
-        group_weights = {
-            name: stay_QH1 * _group_weights(subject_Q, np.broadcast_to(group, told_QHY.shape), told_QHY, n)
-            for name, group in (groups or {}).items()
-        }
-        truth_QHY = np.where(scored_QHY, truth_QHY, centre_QHY)  # unscored answers may be anything
-        for first in range(0, len(subject_Q), _BATCH):
-            rows = slice(first, first + _BATCH)
-            lower_LQHY, upper_LQHY = bands(rows)
-            truth, centre, weight = truth_QHY[rows], centre_QHY[rows], weight_QHY[rows]
-            covered_LQHY = covered(lower_LQHY, upper_LQHY, truth)
-            scores_LQHY = interval_scores(lower_LQHY, upper_LQHY, truth)
-
-            def into(sums_NH: Floats, values: Floats, weight: Floats, subject: NDArray[np.integer]) -> None:
-                sums_NH[:, :horizon] += _sum_by(subject, _times(weight, values), n)
-
-            by = subject_Q[rows]
-            for k, at in enumerate(_AT):
-                into(self.coverage[k], covered_LQHY[at], weight, by)
-                into(self.width[k], (upper_LQHY[at] - lower_LQHY[at]) / denominator_Y, weight, by)
-                into(self.score[k], scores_LQHY[at] / denominator_Y, weight, by)
-                into(self.absorbed_coverage[k], covered_LQHY[at], apart_QHY[rows], by)
-            into(self.crps, crps(lower_LQHY, upper_LQHY, centre, truth) / denominator_Y, weight, by)
-            for sums_H, covered_QHY in zip(self.reliability, covered_LQHY, strict=True):
-                sums_H[:horizon] += _times(weight, covered_QHY).sum(axis=(0, 2))
-            _add_pit(self.pit, pit_bins(lower_LQHY, upper_LQHY, centre, truth), weight)
-            without_H = ((weight > 0) & np.isnan(covered_LQHY).any(axis=0)).any(axis=(0, 2))
-            self.pit[:, :horizon][:, without_H] = np.nan
-            squares_QHY = ((truth - centre) / denominator_Y) ** 2
-            for name, own_QHY in group_weights.items():
-                group = np.broadcast_to((groups or {})[name], told_QHY.shape)[rows]
-                _add_group(self.groups[name], group, own_QHY[rows], covered_LQHY[_AT], squares_QHY)
-
-    @property
-    def units(self) -> NDArray[np.int64]:
-        """Return the unit `[N]` to which each subject belongs."""
-        return np.arange(len(self.count)) if self.cluster is None else self.cluster
+    own = columns_of(sums, folder)
+    n, horizon = len(own["count"]), truth_QHY.shape[1]
+    says_QHY, rest_QHY = scored_QHY & informative_QHY, scored_QHY & ~informative_QHY
+    weight_QHY, count_NH = weights(subject_Q, says_QHY, n)
+    other_QHY, absorbed_NH = weights(subject_Q, rest_QHY, n)
+    stay_QH1 = 1.0 if stay_QH is None else stay_QH[..., None]
+    own["mass"][:, :horizon] += (count_NH > 0) if stay_QH is None else _sum_by(subject_Q, weight_QHY * stay_QH1, n)
+    weight_QHY = weight_QHY * stay_QH1
+    own["count"][:, :horizon] += count_NH
+    own["absorbed"][:, :horizon] += absorbed_NH
+    grouped = {}
+    for name, group in (groups or {}).items():
+        group_QHY, of_group_QHY = np.broadcast_to(group, says_QHY.shape), np.zeros(says_QHY.shape)
+        for g in range(int(group_QHY.max(initial=-1)) + 1):  # weights that sum to one for each subject, step and group
+            of_group_QHY += weights(subject_Q, says_QHY & (group_QHY == g), n)[0]
+        grouped[name] = columns_of(sums, f"{folder}/groups/{name}"), group_QHY, stay_QH1 * of_group_QHY
+    truth_QHY = np.where(scored_QHY, truth_QHY, centre_QHY)  # unscored answers may be anything
+    for first in range(0, len(subject_Q), _BATCH):
+        rows = slice(first, first + _BATCH)
+        lower_LQHY, upper_LQHY = bands(rows)
+        truth, centre, weight, by = truth_QHY[rows], centre_QHY[rows], weight_QHY[rows], subject_Q[rows]
+        covered_LQHY = covered(lower_LQHY, upper_LQHY, truth)
+        scores_LQHY = interval_scores(lower_LQHY, upper_LQHY, truth)
+        for k, at in enumerate(_AT):
+            width, score = ((values / denominator_Y) for values in (upper_LQHY[at] - lower_LQHY[at], scores_LQHY[at]))
+            for name, values in (("coverage", covered_LQHY[at]), ("width", width), ("score", score)):
+                own[name][k, :, :horizon] += _sum_by(by, _times(weight, values), n)
+            own["absorbed_coverage"][k, :, :horizon] += _sum_by(by, _times(other_QHY[rows], covered_LQHY[at]), n)
+        crps_QHY = crps(lower_LQHY, upper_LQHY, centre, truth) / denominator_Y
+        own["crps"][:, :horizon] += _sum_by(by, _times(weight, crps_QHY), n)
+        for sums_H, covered_QHY in zip(own["reliability"], covered_LQHY, strict=True):
+            sums_H[:horizon] += _times(weight, covered_QHY).sum(axis=(0, 2))
+        _add_pit(own["pit"], pit_bins(lower_LQHY, upper_LQHY, centre, truth), weight)
+        without_H = ((weight > 0) & np.isnan(covered_LQHY).any(axis=0)).any(axis=(0, 2))
+        own["pit"][:, :horizon][:, without_H] = np.nan
+        squares_QHY = ((truth - centre) / denominator_Y) ** 2
+        for of_group, group_QHY, of_group_QHY in grouped.values():
+            _add_group(of_group, group_QHY[rows], of_group_QHY[rows], covered_LQHY[_AT], squares_QHY)
 
 
 def weights(subject_Q: NDArray[np.integer], counted_QHY: Bools, n: int) -> tuple[Floats, NDArray[np.int64]]:
@@ -229,16 +164,6 @@ def weights(subject_Q: NDArray[np.integer], counted_QHY: Bools, n: int) -> tuple
     count_NH = np.rint(_sum_by(subject_Q, counted_QHY.astype(np.float64), n)).astype(np.int64)
     weight_QHY: Floats = counted_QHY / np.maximum(count_NH, 1)[subject_Q][..., None]
     return weight_QHY, count_NH
-
-
-def _group_weights(
-    subject_Q: NDArray[np.integer], group_QHY: NDArray[np.integer], counted_QHY: Bools, n: int
-) -> Floats:
-    """Return weights of answers that sum to one for each subject, step and group."""
-    weight_QHY = np.zeros(counted_QHY.shape)
-    for group in range(int(group_QHY.max(initial=-1)) + 1):
-        weight_QHY += weights(subject_Q, counted_QHY & (group_QHY == group), n)[0]
-    return weight_QHY
 
 
 def _sum_by(subject_Q: NDArray[np.integer], values_QHY: Floats, n: int) -> Floats:
@@ -264,33 +189,17 @@ def _add_pit(pit_BH: Floats, bins: tuple[NDArray[np.int64], NDArray[np.int64]], 
 
 
 def _add_group(
-    sums: GroupScores, group_QHY: NDArray[np.integer], weight_QHY: Floats, covered_KQHY: Floats, squares_QHY: Floats
+    sums: Sums, group_QHY: NDArray[np.integer], weight_QHY: Floats, covered_KQHY: Floats, squares_QHY: Floats
 ) -> None:
-    groups = len(sums.subjects)
+    groups = len(sums["subjects"])
     for h in range(weight_QHY.shape[1]):
         weight, group = weight_QHY[:, h].ravel(), np.maximum(group_QHY[:, h].ravel(), 0)  # outside all: weight zero
-
-        def total(values: NDArray[np.generic], weight: Floats = weight, group: NDArray[np.integer] = group) -> Floats:
-            return np.bincount(group, weights=_times(weight, values), minlength=groups).astype(np.float64)
-
-        sums.subjects[:, h] += total(np.ones_like(weight))
-        sums.squares[:, h] += total(squares_QHY[:, h].ravel())
-        for k, covered_QHY in enumerate(covered_KQHY):
-            sums.coverage[k, :, h] += total(covered_QHY[:, h].ravel())
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A share as an average over subjects, per step `[H]` and over tau = 1..6, with 95 % intervals where there are any.
-
-    NaN where no subject has an answer or there is no band, and in bounds of fewer than 20 units.
-    """
-
-    steps: Floats
-    average: float
-    lower: Floats
-    upper: Floats
-    bounds: tuple[float, float]
+        rows = [(sums["subjects"], np.ones_like(weight)), (sums["squares"], squares_QHY[:, h].ravel())]
+        rows += [
+            (of_K, covered_QHY[:, h].ravel()) for of_K, covered_QHY in zip(sums["coverage"], covered_KQHY, strict=True)
+        ]
+        for sums_GH, values in rows:
+            sums_GH[:, h] += np.bincount(group, weights=_times(weight, values), minlength=groups)
 
 
 def shares(sums: Floats, counts: Floats | NDArray[np.int64] | int) -> Floats:
@@ -300,10 +209,13 @@ def shares(sums: Floats, counts: Floats | NDArray[np.int64] | int) -> Floats:
     return result
 
 
-def share_over_subjects(mean_NH: Floats, mass_NH: Floats, unit_N: NDArray[np.int64]) -> Share:
-    """Return the average over subjects of their own shares, with an interval over units (spec SCORE-15).
+def share_over_subjects(
+    mean_NH: Floats, mass_NH: Floats, unit_N: NDArray[np.int64]
+) -> tuple[PerStep, PerStep, PerStep]:
+    """Return the average over subjects of their own shares, with its 95 % limits over units (spec SCORE-15).
 
-    `mass_NH` is how much each of them counts, by which `mean_NH` is multiplied.
+    `mass_NH` is how much each of them counts, by which `mean_NH` is multiplied. None where no subject has an answer or
+    there is no band, and in limits of fewer than 20 units.
     """
     has_NH = mass_NH > 0
     units, of_N = np.unique(unit_N, return_inverse=True)
@@ -319,7 +231,7 @@ def share_over_subjects(mean_NH: Floats, mass_NH: Floats, unit_N: NDArray[np.int
     pairs = [_wilson(p, moved, asked) for p, moved, asked in zip(share_H, moved_UH.T, asked_UH.T, strict=True)]
     bounds = _wilson(average, moved_UH[:, steps].mean(axis=1), np.asarray(asked_UH[:, steps].any(axis=1)))
     lower, upper = np.array(pairs).T
-    return Share(share_H, average, lower, upper, bounds)
+    return PerStep.of(share_H, average), PerStep.of(lower, bounds[0]), PerStep.of(upper, bounds[1])
 
 
 def _wilson(share: float, moved_U: Floats, asked_U: Bools) -> tuple[float, float]:

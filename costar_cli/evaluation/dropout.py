@@ -1,15 +1,14 @@
 """Weights against loss of follow-up: errors as if everybody had stayed (spec SCORE-22)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from dataclasses import dataclass
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data import Panel, PanelSchema, Queries
 from costar_cli.errors import UsageError
-from costar_cli.evaluation.metrics import SquaredErrors
 from costar_cli.evaluation.setups import Candidate
 from costar_cli.inference import Hazards, survival_of
 from costar_cli.inference.at_risk import AtRisk
@@ -70,21 +69,6 @@ class StayWeights:
         """Return the weights `[Q,H]` of the outcomes that queries ask for."""
         step_QH = queries.origin.astype(np.int64)[:, None] + np.arange(queries.horizon) + 1
         return np.asarray(self.weight_NT[queries.subject[:, None], np.minimum(step_QH, self.weight_NT.shape[1] - 1)])
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Unweighed:
-    """What the errors of a model would be without weights, by kind of question."""
-
-    weights: StayWeights
-    sums: dict[str, SquaredErrors] = field(default_factory=dict)
-
-    def add(
-        self, kind: str, like: SquaredErrors, prediction_RQHY: NDArray[np.floating], queries: Queries, **how: Any  # noqa: ANN401 - as `SquaredErrors.add` has it
-    ) -> None:  # fmt: skip
-        """Add a batch of queries, as `SquaredErrors.add` does to sums `like` these."""
-        blank = like.zeros_like(subjects=len(like.count), weighed=False)
-        self.sums.setdefault(kind, blank).add(prediction_RQHY, queries, **how)
 
 
 def hazards_of_losses(schema: PanelSchema, candidates: Sequence[Candidate]) -> Hazards:

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import GateError, UsageError
-from costar_cli.evaluation.calibration import REPORTED
 from costar_cli.evaluation.metrics import AVERAGED_STEPS, known
 from costar_cli.evaluation.report import EvaluationReport
 from costar_cli.evaluation.rows import ReportRow
 from costar_cli.evaluation.setups import SETUPS
+from costar_cli.evaluation.sums import REPORTED
 from costar_cli.methods.registry import LAST_VALUE, METHODS
 
 __all__ = ["Gate", "Verdict", "check_gates", "judge_gates", "names_of_model", "parse_gates", "require_passed"]

@@ -11,8 +11,8 @@ from costar_cli.data import Dataset, Panel, Part, Queries
 from costar_cli.data.base import Limit, called
 from costar_cli.data.registry import limit_of
 from costar_cli.errors import CostarError
-from costar_cli.evaluation.metrics import SquaredErrors
-from costar_cli.evaluation.score import TestPart, Truth, score
+from costar_cli.evaluation.metrics import SquaredErrors, Truth
+from costar_cli.evaluation.score import TestPart, score
 from costar_cli.reporting import Reporter, Task
 
 __all__ = ["known_limit", "score_limit"]

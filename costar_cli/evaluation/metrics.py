@@ -1,19 +1,20 @@
 """The one metric: squared errors per subject and step, and the RMSE that follows from them (spec SCORE-1 to 4)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data import Queries
 from costar_cli.errors import DataError, TrainingError
+from costar_cli.evaluation.sums import ERRORS
 
 # The tables average tau = 1..6 even where more steps are trained (spec SCORE-3).
 AVERAGED_STEPS = 6
 
 Floats = NDArray[np.float64]
+Truth = Literal["counterfactual", "factual"]
 
 
 def average_over_steps(rmse_H: Floats) -> Floats:
@@ -53,8 +54,6 @@ class SquaredErrors:
     `cluster [N]` numbers the units to which subjects belong, where they are not units of their own; `weight [N,H]` sums
     the weights of the pairs, where they have any.
     """
-
-    ALONG: ClassVar[Mapping[str, int]] = {"members": 1, **dict.fromkeys(("ensemble", "count", "cluster", "weight"), 0)}
 
     members: Floats
     ensemble: Floats
@@ -106,8 +105,25 @@ class SquaredErrors:
             expected = (len(self.members), *queries.outcomes.shape)
             raise ValueError(f"predictions have shape {prediction_RQHY.shape}, expected {expected}")
         scored_QH = queries.scored & steps_H
-        _check_answers(queries.outcomes, queries, scored_QH)
-        _check_predictions(prediction_RQHY, queries, scored_QH)
+
+        def place(q: int, h: int) -> str:
+            return f"row {queries.subject[q]} of the test panel, origin {queries.origin[q]}, step {h + 1}"
+
+        bad_QH = scored_QH & ~np.isfinite(queries.outcomes).all(axis=-1)
+        if bad_QH.any():
+            raise DataError(
+                f"{bad_QH.sum()} scored answers are not finite",
+                where=f"first: {place(*np.argwhere(bad_QH)[0])}",
+                fix="mark such steps as not scored, or simulate or ingest the data again",
+            )
+        bad_RQH = scored_QH & ~np.isfinite(prediction_RQHY).all(axis=-1)
+        if bad_RQH.any():
+            r, *at = np.argwhere(bad_RQH)[0]
+            raise TrainingError(
+                f"{bad_RQH.sum()} predictions are not finite",
+                where=f"first: member {r + 1}, {place(*at)}",
+                fix="the model diverged: retrain it with a smaller learning rate or another seed",
+            )
         mask_QH1 = scored_QH[..., None]
         truth_QHY = np.where(mask_QH1, queries.outcomes, 0.0)
         prediction = np.where(mask_QH1, prediction_RQHY, 0.0).astype(np.float64)
@@ -143,6 +159,11 @@ class SquaredErrors:
             count=summed(self.count),
             weight=None if self.weight is None else summed(self.weight),
         )
+
+    @property
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that there are, by name."""
+        return {name: column for name in ERRORS if (column := getattr(self, name)) is not None}
 
     @property
     def divisor(self) -> Floats:
@@ -194,34 +215,6 @@ def _sum_by(subject_Q: NDArray[np.integer], values_QHY: Floats, n_subjects: int)
         for y in range(outcomes):
             sums[:, h, y] = np.bincount(subject_Q, weights=values_QHY[:, h, y], minlength=n_subjects)
     return sums
-
-
-def _check_answers(outcomes_QHY: NDArray[np.floating], queries: Queries, scored_QH: NDArray[np.bool_]) -> None:
-    """Raise if a scored answer is not finite."""
-    bad_QH = scored_QH & ~np.isfinite(outcomes_QHY).all(axis=-1)
-    if bad_QH.any():
-        q, h = np.argwhere(bad_QH)[0]
-        raise DataError(
-            f"{bad_QH.sum()} scored answers are not finite",
-            where=f"first: {_place(queries, q, h)}",
-            fix="mark such steps as not scored, or simulate or ingest the data again",
-        )
-
-
-def _check_predictions(prediction_RQHY: NDArray[np.floating], queries: Queries, scored_QH: NDArray[np.bool_]) -> None:
-    """Raise if a scored prediction is not finite."""
-    bad_RQH = scored_QH & ~np.isfinite(prediction_RQHY).all(axis=-1)
-    if bad_RQH.any():
-        r, q, h = np.argwhere(bad_RQH)[0]
-        raise TrainingError(
-            f"{bad_RQH.sum()} predictions are not finite",
-            where=f"first: member {r + 1}, {_place(queries, q, h)}",
-            fix="the model diverged: retrain it with a smaller learning rate or another seed",
-        )
-
-
-def _place(queries: Queries, q: int, h: int) -> str:
-    return f"row {queries.subject[q]} of the test panel, origin {queries.origin[q]}, step {h + 1}"
 
 
 def known(value: float) -> float | None:

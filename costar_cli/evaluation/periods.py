@@ -1,8 +1,8 @@
 """Errors by calendar period of the origin: rolling-origin evaluation over calendar time (spec SCORE-21)."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,50 +53,14 @@ class Periods:
         return np.array([place.get(name, -1) for name in _names(distinct)], dtype=np.int64)[which_Q]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class PeriodSums:
-    """Sums of squared errors of a model by kind of question, with a row per period."""
-
-    names: Sequence[str]
-    sums: dict[str, SquaredErrors] = field(default_factory=dict)
-
-    def scores(self, factor: float) -> Mapping[str, tuple[PeriodScores, ...]]:
-        """Return the scores of the periods that have any, by kind of question, `factor` times in the unit of errors."""
-        found: dict[str, list[PeriodScores]] = {}
-        for kind, errors in self.sums.items():
-            for row in np.flatnonzero(errors.count.any(axis=1)).tolist():
-                one = None if errors.weight is None else errors.weight[[row]]
-                own = replace(errors, members=errors.members[:, [row]], count=errors.count[[row]], weight=one)
-                scored = tuple(int(n) for n in errors.count[row])
-                found.setdefault(kind, []).append(PeriodScores(self.names[row], own.mean_rmse(factor), scored))
-        return {kind: tuple(scores) for kind, scores in found.items()}
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class PeriodErrors:
-    """Adds the errors of answers about a panel to `told`, by the periods of their origins."""
-
-    periods: Periods
-    panel: Panel
-    told: PeriodSums
-
-    @classmethod
-    def of(cls, periods: Periods, panel: Panel) -> Self:
-        """Return sums to which nothing was added yet."""
-        return cls(periods, panel, PeriodSums(periods.names))
-
-    def add(
-        self, kind: str, like: SquaredErrors, prediction_RQHY: NDArray[np.floating], queries: Queries,
-        *, weight_QH: NDArray[np.float64] | None = None, **how: Any,  # noqa: ANN401 - as `SquaredErrors.add` has it
-    ) -> None:  # fmt: skip
-        """Add a batch of queries about the panel, as `SquaredErrors.add` does to sums `like` these with other rows."""
-        blank = like.zeros_like(subjects=len(self.periods.names), weighed=like.weight is not None)
-        sums = self.told.sums.setdefault(kind, blank)
-        period_Q = self.periods.number(self.panel, queries)
-        known = np.flatnonzero(period_Q >= 0)
-        some = replace(queries.take(known), subject=period_Q[known].astype(np.int32))
-        own_QH = None if weight_QH is None else weight_QH[known]
-        sums.add(prediction_RQHY[:, known], some, weight_QH=own_QH, **how)
+def period_scores(names: Sequence[str], errors: SquaredErrors, factor: float) -> tuple[PeriodScores, ...]:
+    """Return the scores of the periods that have any, `factor` times in the unit of errors, which have a row each."""
+    found = []
+    for row in np.flatnonzero(errors.count.any(axis=1)).tolist():
+        weight = None if errors.weight is None else errors.weight[[row]]
+        own = replace(errors, members=errors.members[:, [row]], count=errors.count[[row]], weight=weight)
+        found.append(PeriodScores(names[row], own.mean_rmse(factor), tuple(int(n) for n in errors.count[row])))
+    return tuple(found)
 
 
 def _dates(panel: Panel, queries: Queries) -> NDArray[np.datetime64]:

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from costar_cli.data import Location, PanelSchema, Queries
 from costar_cli.evaluation.dropout import StayWeights
-from costar_cli.evaluation.score import TestPart, Truth, subject_chunks
+from costar_cli.evaluation.metrics import Truth
+from costar_cli.evaluation.score import TestPart, subject_chunks
 from costar_cli.evaluation.setups import Job
 from costar_cli.inference import calibration_of, encoded_predictor, estimate, support_of
 from costar_cli.plans import TreatmentPlan

@@ -1,17 +1,17 @@
 """Scores of predicted probabilities: of the ends of series, and of outcomes that are 0 or 1 (spec SURV-7, SURV-8)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Final, Self
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data.schema import PanelSchema
 from costar_cli.evaluation.dropout import StayWeights
-from costar_cli.evaluation.natural import CourseAnswers
 from costar_cli.evaluation.score import TestPart, mean_predictions
 from costar_cli.evaluation.setups import SetupName
+from costar_cli.evaluation.sums import Sums
 from costar_cli.inference import Survival
 from costar_cli.inference.rates import expected_ends, loss_of_rates
 from costar_cli.inference.survival_fit import survival_windows
@@ -59,56 +59,46 @@ class ProbabilityScore:
     calibration: tuple[tuple[float, float, int], ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class EventAnswers:
-    """Predicted probabilities of one event, one for each subject and step since the origin that counts.
+Event = tuple[str, str]  # what it is, `end` or `outcome`, and its name
 
-    `kind` and `of` are as in `ProbabilityScore`. `step` counts from 1, `predicted` is the probability, `came` what
-    happened, `weight` how much it counts, and `time` the length of the step where `predicted` counts expected ends.
+
+def event_columns(
+    counts_QH: Bools, *, predicted_QH: Floats, came_QH: Bools, weight_QH: Floats | None = None,
+    time_QH: Floats | None = None,
+) -> dict[str, NDArray[Any]]:  # fmt: skip
+    """Return the predicted probabilities of an event, one for each subject and step since the origin that counts.
+
+    `step` counts from 1, `predicted` is the probability, `came` what happened, `weight` how much it counts, one by
+    default, and `time` the length of the step where `predicted` counts expected ends.
     """
+    columns = {
+        "step": np.nonzero(counts_QH)[1] + 1,
+        "predicted": predicted_QH[counts_QH],
+        "came": came_QH[counts_QH],
+        "weight": np.ones(int(counts_QH.sum())) if weight_QH is None else weight_QH[counts_QH],
+    }
+    return columns if time_QH is None else columns | {"time": time_QH[counts_QH]}
 
-    ALONG: ClassVar[Mapping[str, int]] = dict.fromkeys(("step", "predicted", "came", "weight", "time"), 0)
 
-    kind: str
-    of: str
-    step: NDArray[np.int64]
-    predicted: Floats
-    came: Bools
-    weight: Floats
-    time: Floats | None = None
-
-    @classmethod
-    def those(
-        cls, kind: str, of: str, counts_QH: Bools, *,
-        predicted_QH: Floats, came_QH: Bools, weight_QH: Floats | None = None, time_QH: Floats | None = None,
-    ) -> Self:  # fmt: skip
-        """Return the answers that count; weights are one by default."""
-        weight_M = np.ones(int(counts_QH.sum())) if weight_QH is None else weight_QH[counts_QH]
-        time_M = None if time_QH is None else time_QH[counts_QH]
-        return cls(
-            kind, of, np.nonzero(counts_QH)[1] + 1, predicted_QH[counts_QH], came_QH[counts_QH], weight_M, time_M
-        )
-
-    def score(self, *, setup: SetupName, label: str, test: str) -> ProbabilityScore:
-        """Return the scores of each step, and the tenths."""
-        steps = []
-        for step in np.unique(self.step).tolist():
-            own = self.step == step
-            time_M = None if self.time is None else self.time[own]
-            steps.append(_step(step, self.predicted[own], self.came[own], self.weight[own], time_M))
-        rank_M = self.predicted if self.time is None else self.predicted / self.time
-        count = len(rank_M)
-        parts = np.array_split(np.argsort(rank_M, kind="stable"), min(BINS, count)) if count else []
-        tenths = tuple(
-            (_mean(self.predicted[part], self.weight[part]), _mean(self.came[part], self.weight[part]), len(part))
-            for part in parts
-        )
-        return ProbabilityScore(setup, label, test, self.kind, self.of, tuple(steps), tenths)
+def event_score(event: Event, answers: Sums, *, setup: SetupName, label: str, test: str) -> ProbabilityScore:
+    """Return the scores of each step, and the tenths."""
+    steps = []
+    for step in np.unique(answers["step"]).tolist():
+        own = answers["step"] == step
+        steps.append(_step(step, {name: column[own] for name, column in answers.items()}))
+    predicted_M, came_M, weight_M = (answers[name] for name in ("predicted", "came", "weight"))
+    rank_M = predicted_M / answers["time"] if "time" in answers else predicted_M
+    count = len(rank_M)
+    parts = np.array_split(np.argsort(rank_M, kind="stable"), min(BINS, count)) if count else []
+    tenths = tuple(
+        (_mean(predicted_M[part], weight_M[part]), _mean(came_M[part], weight_M[part]), len(part)) for part in parts
+    )
+    return ProbabilityScore(setup, label, test, *event, tuple(steps), tenths)
 
 
 def answer_ends(
     model: FittedModel, survival: Survival, part: TestPart, weights: StayWeights | None = None
-) -> Iterator[EventAnswers]:
+) -> Iterator[tuple[Event, dict[str, NDArray[Any]]]]:
     """Yield, for each terminal end, the probabilities that it comes at a step, of series that went on until then."""
     panel = part.panel
     queries = survival_windows(panel, min(part.horizon, model.horizon))
@@ -126,27 +116,30 @@ def answer_ends(
     for code, name in model.schema.terminal.items():
         came_QH = (step_QH == last_Q1) & (panel.end[queries.subject][:, None] == code)
         risk_QH = risk_QHE[..., code - 1]
-        yield EventAnswers.those(
-            "end", name, at_risk_QH, predicted_QH=risk_QH, came_QH=came_QH, weight_QH=weight_QH, time_QH=time_QH
+        yield (
+            ("end", name),
+            event_columns(at_risk_QH, predicted_QH=risk_QH, came_QH=came_QH, weight_QH=weight_QH, time_QH=time_QH),
         )
 
 
-def answers_of_binary(course: CourseAnswers, schema: PanelSchema) -> Iterator[EventAnswers]:
+def answers_of_binary(course: Sums, schema: PanelSchema) -> Iterator[tuple[Event, dict[str, NDArray[Any]]]]:
     """Yield the probabilities of each binary outcome, under the treatments that were given."""
     for k, outcome in enumerate(schema.outcomes):
         if outcome.kind == "binary":
-            came_QH, predicted_QH = course.observed[..., k] > 0.5, course.predicted[..., k]
-            yield EventAnswers.those(
-                "outcome", outcome.name, course.seen[..., k],
-                predicted_QH=predicted_QH, came_QH=came_QH, weight_QH=course.weight,
-            )  # fmt: skip
+            came_QH, predicted_QH = course["observed"][..., k] > 0.5, course["predicted"][..., k]
+            yield (
+                ("outcome", outcome.name),
+                event_columns(
+                    course["seen"][..., k], predicted_QH=predicted_QH, came_QH=came_QH, weight_QH=course["weight"]
+                ),
+            )
 
 
-def _step(
-    step: int, predicted_M: Floats, came_M: NDArray[np.bool_], weight_M: Floats, time_M: Floats | None
-) -> ProbabilityStep:
+def _step(step: int, answers: Sums) -> ProbabilityStep:
+    predicted_M, came_M, weight_M = (answers[name] for name in ("predicted", "came", "weight"))
     share, count = _mean(came_M, weight_M), len(came_M)
-    if time_M is not None:
+    if "time" in answers:
+        time_M = answers["time"]
         rate_M, same_M = predicted_M / time_M, np.full(count, share / _mean(time_M, weight_M))
 
         def loss(rate_M: Floats) -> float:
@@ -155,20 +148,19 @@ def _step(
         scores = loss(rate_M), loss(same_M), None, _auroc(rate_M, came_M, weight_M)
         return ProbabilityStep(step, count, _mean(predicted_M, weight_M), share, *scores)
     p_M = np.clip(predicted_M, 0.0, 1.0)
+
+    def log_loss(p_M: Floats) -> float:
+        safe_M = np.clip(np.where(came_M, p_M, 1 - p_M), LEAST, 1.0)
+        return _mean(np.negative(np.log(safe_M)), weight_M) + 0.0  # no negative zero
+
     return ProbabilityStep(
-        step, count, _mean(p_M, weight_M), share, _log_loss(p_M, came_M, weight_M),
-        _log_loss(np.full(count, share), came_M, weight_M),
+        step, count, _mean(p_M, weight_M), share, log_loss(p_M), log_loss(np.full(count, share)),
         _mean((p_M - came_M) ** 2, weight_M), _auroc(p_M, came_M, weight_M),
     )  # fmt: skip
 
 
 def _mean(values_M: NDArray[np.float64] | NDArray[np.bool_], weight_M: Floats) -> float:
     return float((values_M * weight_M).sum() / weight_M.sum())
-
-
-def _log_loss(p_M: Floats, came_M: NDArray[np.bool_], weight_M: Floats) -> float:
-    safe_M = np.clip(np.where(came_M, p_M, 1 - p_M), LEAST, 1.0)
-    return _mean(np.negative(np.log(safe_M)), weight_M) + 0.0  # no negative zero
 
 
 def _auroc(p_M: Floats, came_M: NDArray[np.bool_], weight_M: Floats) -> float | None:

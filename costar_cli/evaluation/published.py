@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any, Final, Literal
 
 from costar_cli.data.registry import protocol_of
-from costar_cli.evaluation.score import Truth
+from costar_cli.evaluation.metrics import Truth
 from costar_cli.methods.registry import METHODS
 
 __all__ = [

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from costar_cli.evaluation.calibrated import BandDetails, LevelScores
-from costar_cli.evaluation.calibration import REPORTED
 from costar_cli.evaluation.metrics import PerStep
 from costar_cli.evaluation.rows import ReportRow
+from costar_cli.evaluation.sums import REPORTED
 
 Record = dict[str, str | int | float | bool | None]
 

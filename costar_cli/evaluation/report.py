@@ -11,12 +11,11 @@ from pydantic import TypeAdapter
 
 from costar_cli.evaluation.bootstrap import INTERVAL_KIND
 from costar_cli.evaluation.dropout import DropoutWeights
-from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep, SquaredErrors
+from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, Truth
 from costar_cli.evaluation.natural import NaturalCourse
 from costar_cli.evaluation.probabilities import ProbabilityScore
 from costar_cli.evaluation.records import Record, flat_record, tidy_records
 from costar_cli.evaluation.rows import ABOUT_RATIO, ReportRow, Unit, errors_in_words, json_values, ratios
-from costar_cli.evaluation.score import Truth
 from costar_cli.evaluation.setups import SetupName
 from costar_cli.files.frames import FrameName, frame_name, make_frame
 from costar_cli.reporting import both_errors, is_worse

@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self
 
 from costar_cli.evaluation.bootstrap import Interval
-from costar_cli.evaluation.calibrated import BandDetails, Calibrated, LevelScores
-from costar_cli.evaluation.lights import LightScores
-from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, average_over_steps
+from costar_cli.evaluation.calibrated import BandDetails, Calibrated, LevelScores, LightScores
+from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, Truth, average_over_steps
 from costar_cli.evaluation.periods import PeriodScores
 from costar_cli.evaluation.published import PublishedRow
-from costar_cli.evaluation.score import Truth
 from costar_cli.evaluation.setups import SetupName
 from costar_cli.methods.registry import LAST_VALUE, METHODS
 

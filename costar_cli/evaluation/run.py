@@ -14,18 +14,19 @@ from costar_cli.data.compatible import other_data, require_compatible, same_data
 from costar_cli.data.registry import potential_outcomes_of
 from costar_cli.errors import MismatchError
 from costar_cli.evaluation.bands import BandTest
-from costar_cli.evaluation.dropout import StayWeights, Unweighed, hazards_of_losses
+from costar_cli.evaluation.dropout import StayWeights, hazards_of_losses
 from costar_cli.evaluation.limit import known_limit, score_limit
-from costar_cli.evaluation.metrics import SquaredErrors
-from costar_cli.evaluation.natural import CourseQuestions
-from costar_cli.evaluation.periods import PeriodErrors, Periods
+from costar_cli.evaluation.metrics import SquaredErrors, Truth
+from costar_cli.evaluation.natural import course_columns, course_windows
+from costar_cli.evaluation.periods import Periods
 from costar_cli.evaluation.probabilities import answer_ends
 from costar_cli.evaluation.published import is_published_data, published_row
 from costar_cli.evaluation.report import EvaluationReport
-from costar_cli.evaluation.rows import Provenance, ReportRow, Unit
-from costar_cli.evaluation.score import TestPart, Truth, score
+from costar_cli.evaluation.rows import Basis, Provenance, ReportRow, Unit
+from costar_cli.evaluation.score import TestPart, score
 from costar_cli.evaluation.scores import Scored, Scores
 from costar_cli.evaluation.setups import Candidate, Job, Setup, SetupName, plan_jobs
+from costar_cli.evaluation.sums import Sums, cut
 from costar_cli.files.shards import WHOLE, Shard
 from costar_cli.inference import calibration_of, facts_of, support_of, survival_of
 from costar_cli.methods.base import FittedModel
@@ -59,7 +60,7 @@ def run_evaluation(
         published rows of the same methods.
     """
     reporter = reporter or NullReporter()
-    return score_models(dataset, models, config, setups=setups, reporter=reporter).report(reporter)
+    return score_models(dataset, models, config, setups=setups, reporter=reporter).summary(reporter)
 
 
 def score_models(
@@ -112,6 +113,7 @@ def score_models(
         rows=tuple(rows),
         warnings=tuple(warnings),
         dropout=tuple(of.told for of in weights.values()),
+        shard=str(shard),
     )
 
 
@@ -133,52 +135,62 @@ class _ScoringContext:
     def scored(self, candidate: Candidate, setup: Setup, task: Task) -> Scored:
         """Return what a model that is evaluated did in a set-up."""
         model, test, weights = candidate.model, self.parts[setup.test], self.weights.get(setup.test)
-        course = CourseQuestions.of(test.panel, test.horizon, test.own)
-        known = survival_of(model) if self.dataset.schema.ends == model.schema.ends else None
-        found = self._score(model, setup.test, task, course)
+        windows = course_windows(test.panel, test.horizon, test.own)
+        survival = survival_of(model) if self.dataset.schema.ends == model.schema.ends else None
+        means_QSY = None
+        if windows is not None:
+            means_QSY = np.full((len(windows), windows.horizon, test.panel.outcomes.shape[2]), np.nan)
+        row = self.anchor(model, setup.test, task, None if means_QSY is None else (windows, means_QSY))
+        sums = dict(row.sums)
+        if windows is not None and means_QSY is not None:
+            course = course_columns(test.panel, windows, means_QSY, weights.at(windows) if weights else None)
+            sums |= {f"course/{name}": column for name, column in course.items()}
+        events = list(answer_ends(model, survival, test, weights)) if survival else []
+        sums |= {
+            f"ends/{i}/{name}": column for i, (_, answers) in enumerate(events) for name, column in answers.items()
+        }
         return replace(
-            found,
+            row,
             setup=setup.name,
             label=candidate.label,
             basis="ours",
             provenance=_provenance(candidate, self.dataset),
-            course=course.answers(weights.at(course.queries) if weights else None) if course else None,
-            ends=tuple(answer_ends(model, known, test, weights)) if known else (),
+            sums=sums,
+            ends=tuple(event for event, _ in events),
         )
 
-    def anchor(self, model: FittedModel, part: Part, task: Task) -> Scored:
-        """Return what the naive anchor did on a test part, of the first set-up."""
-        return self._score(model, part, task)
+    def anchor(self, model: FittedModel, part: Part, task: Task, course: Any = None) -> Scored:  # noqa: ANN401 - as `score` has it
+        """Return what a model, such as the naive anchor, did on a test part, of the first set-up."""
+        test, facts, weights = self.parts[part], facts_of(model), self.weights.get(part)
+        bands, also = None, dict[str, SquaredErrors]()
+        if facts:
+            of_panel = test.panel, test.horizon, self._scale["denominator_Y"]
+            bands = BandTest(model, facts, *of_panel, calibration_of(model), support_of(model), weights)
+        more: Any = {"bands": bands, "course": course, "periods": self.periods, "weights": weights, "also": also}
+        errors = score(model, test, **self._scale, task=task, **more)
+        row = self._row(METHODS.label(model.method), part, errors, "naive", also, bands.sums if bands else {})
+        absorbed = (
+            {kind: float(none / max(answers, 1)) for kind, (answers, none) in bands.absorbed.items()} if bands else {}
+        )
+        groups = {name: labels for name, (labels, _) in bands.groupings.items()} if bands else {}
+        names = self.periods.names if self.periods else ()
+        return replace(row, groups=groups, absorbed_share=absorbed, periods=names)
 
     def bound(self, limit: Limit, part: Part, task: Task, reporter: Reporter) -> Scored:
         """Return what the simulator itself would have done, of the first set-up."""
         errors = score_limit(self.dataset, limit, part, self.parts[part], **self._scale, task=task, reporter=reporter)
-        return self._named(limit.label, part, errors, basis="limit")
+        return self._row(limit.label, part, errors, "limit")
 
-    def _score(self, model: FittedModel, part: Part, task: Task, course: CourseQuestions | None = None) -> Scored:
-        test, facts = self.parts[part], facts_of(model)
-        told = test.panel, test.horizon, self._scale["denominator_Y"], calibration_of(model), support_of(model)
-        weights = self.weights.get(part)
-        bands = BandTest(model, facts, *told, weights) if facts else None
-        periods = PeriodErrors.of(self.periods, test.panel) if self.periods else None
-        unweighed = Unweighed(weights) if weights else None
-        also: Any = {"bands": bands, "course": course, "periods": periods, "unweighed": unweighed}
-        errors = score(model, test, **self._scale, task=task, **also)
-        return self._named(
-            METHODS.label(model.method),
-            part,
-            errors,
-            bands=bands.told if bands else None,
-            periods=periods.told if periods else None,
-            unweighed=unweighed.sums if unweighed else {},
-        )
-
-    def _named(self, label: str, part: Part, errors: Mapping[Truth, SquaredErrors], **more: Any) -> Scored:  # noqa: ANN401 - fields
+    def _row(
+        self, label: str, part: Part, errors: Mapping[Truth, SquaredErrors], basis: Basis,
+        also: Mapping[str, SquaredErrors] | None = None, bands: Sums | None = None,
+    ) -> Scored:  # fmt: skip
         test = self.parts[part]
-        own = {truth: replace(sums, cluster=test.panel.cluster) for truth, sums in errors.items()}
+        by_folder = {f"errors/{truth}": replace(of, cluster=test.panel.cluster) for truth, of in errors.items()}
+        by_folder |= also or {}
+        sums = {f"{folder}/{name}": column for folder, of in by_folder.items() for name, column in of.columns.items()}
         sets = {truth: test.sets_by_step(truth) for truth in test.serving}
-        named: Any = {"setup": "zero-shot", "basis": "naive"} | more
-        return Scored(label=label, test=str(part), query_sets=sets, errors=own, **named).cut(test.own)
+        return Scored("zero-shot", label, basis, str(part), sets, cut(sums | dict(bands or {}), test.own))
 
 
 def stay_weights(

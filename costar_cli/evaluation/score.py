@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,28 +16,15 @@ from costar_cli.data import Panel, Queries
 from costar_cli.data.windows import factual_windows
 from costar_cli.errors import CostarError
 from costar_cli.evaluation.bands import BandTest
-from costar_cli.evaluation.calibrated import WINDOWS, Asked
-from costar_cli.evaluation.dropout import Unweighed
-from costar_cli.evaluation.metrics import SquaredErrors
-from costar_cli.evaluation.natural import CourseQuestions
-from costar_cli.evaluation.periods import PeriodErrors
+from costar_cli.evaluation.calibrated import WINDOWS, Kind
+from costar_cli.evaluation.dropout import StayWeights
+from costar_cli.evaluation.metrics import SquaredErrors, Truth
+from costar_cli.evaluation.periods import Periods
 from costar_cli.files.shards import WHOLE, Shard
 from costar_cli.inference import facts_of, possible
 from costar_cli.methods.base import EncodesOnce, FittedModel
 from costar_cli.reporting import Reporter, Task
 
-__all__ = [
-    "Predictor",
-    "TestPart",
-    "Truth",
-    "mean_predictions",
-    "score",
-    "serving_sets",
-    "subject_chunks",
-    "truth_of",
-]
-
-Truth = Literal["counterfactual", "factual"]
 _BATCH = 65_536
 
 _PREDICTION_BYTES = 128 * 2**20  # predictions held at once
@@ -51,21 +38,16 @@ def truth_of(panel: Panel, queries: Queries) -> Truth:
     An answer to a plan that was not followed can only come from a simulator, so nothing needs to be declared.
     """
     for start in range(0, len(queries), _BATCH):
-        if not _followed(panel, queries.take(slice(start, start + _BATCH))):
+        some = queries.take(slice(start, start + _BATCH))
+        if some.scored is None:
+            continue
+        step_QH = some.origin.astype(np.int64)[:, None] + np.arange(some.horizon)
+        inside_QH = step_QH < panel.length[some.subject][:, None] - 1
+        given_QHA = panel.treatments[some.subject[:, None], np.minimum(step_QH, panel.n_steps - 1)]
+        same_QH = (given_QHA == some.plan).all(axis=-1) & inside_QH
+        if (some.scored & ~np.minimum.accumulate(same_QH, axis=1)).any():
             return "counterfactual"
     return "factual"
-
-
-def _followed(panel: Panel, queries: Queries) -> bool:
-    if queries.scored is None:
-        return True
-    step_QH = queries.origin.astype(np.int64)[:, None] + np.arange(queries.horizon)
-    inside_QH = step_QH < panel.length[queries.subject][:, None] - 1
-    given_QHA = panel.treatments[queries.subject[:, None], np.minimum(step_QH, panel.n_steps - 1)]
-    same_QH = (given_QHA == queries.plan).all(axis=-1) & inside_QH
-    followed_QH = np.minimum.accumulate(same_QH, axis=1)
-    departs_QH: NDArray[np.bool_] = queries.scored & ~followed_QH
-    return not departs_QH.any()
 
 
 def serving_sets(
@@ -185,15 +167,11 @@ class _ScoreBatch:
     """
 
     name: str
-    kind: Asked
+    kind: Kind
     queries: Queries
     steps_H: NDArray[np.bool_]
     errors: SquaredErrors | None
     means_QHY: NDArray[np.float64] | None = None
-
-    def answer_bytes(self, members: int) -> int:
-        """Return the memory that a query's predictions of one outcome take."""
-        return (4 * members + (0 if self.errors else _BAND_BYTES)) * self.queries.horizon
 
 
 def score(
@@ -204,24 +182,38 @@ def score(
     batch_size: int,
     task: Task,
     bands: BandTest | None = None,
-    course: CourseQuestions | None = None,
-    periods: PeriodErrors | None = None,
-    unweighed: Unweighed | None = None,
+    course: tuple[Queries, NDArray[np.float64]] | None = None,
+    periods: Periods | None = None,
+    weights: StayWeights | None = None,
+    also: dict[str, SquaredErrors] | None = None,
     chunk_bytes: int = _PREDICTION_BYTES,
 ) -> dict[Truth, SquaredErrors]:
-    """Return the squared errors of a model on a test part, per kind of truth, and add what its bands do to `bands`.
-
-    `course` is told the mean predictions of its questions; `periods` takes the errors by calendar period. Given
-    `unweighed`, errors of factual questions have its weights, and it takes the errors without them.
+    """Return the squared errors of a model on a test part, per kind of truth.
 
     A chunk of subjects is encoded once for all its query sets, where the model can do so (`EncodesOnce`). Chunks hold
     at most 2^18 steps and `chunk_bytes` of a set's predictions; errors are formed in double precision, `batch_size`
     queries at a time.
+
+    Args:
+        model: what predicts.
+        part: whose subjects are scored.
+        denominator_Y: what errors are divided by.
+        batch_size: queries at a time.
+        task: hears of progress.
+        bands: adds how the model's bands and ratings do.
+        course: windows of the natural course, and where their mean predictions go.
+        periods: calendar periods by which errors are also summed.
+        weights: of the errors of factual questions, which are also summed without.
+        also: takes sums by their folder, `unweighed/<truth>` and `periods/sums/<truth>`.
+        chunk_bytes: of predictions held at once.
     """
     outcomes = part.panel.outcomes.shape[-1]
     shape = {"members": model.members, "subjects": part.panel.n_subjects, "horizon": part.horizon, "outcomes": outcomes}
-    weighed = unweighed is not None
-    results = {truth: SquaredErrors.zeros(**shape, weighed=weighed and truth == "factual") for truth in part.serving}
+    results = {
+        truth: SquaredErrors.zeros(**shape, weighed=weights is not None and truth == "factual")
+        for truth in part.serving
+    }
+    also = {} if also is None else also
     sets = [
         _ScoreBatch(name, truth, part.query_sets[name], steps_H, results[truth])
         for truth, names in part.serving.items()
@@ -236,40 +228,59 @@ def score(
             windows = bands.choose(WINDOWS, part.windows, every_H)
             sets.append(_ScoreBatch(WINDOWS, WINDOWS, windows, every_H, None))
     if course is not None:
-        every_H = np.ones(course.queries.horizon, dtype=bool)
-        sets.append(_ScoreBatch("natural course", WINDOWS, course.queries, every_H, None, course.mean_QHY))
-    sets = [replace(asked, queries=asked.queries.of_subjects(part.own)) for asked in sets]
-    most = [max(1, chunk_bytes // (outcomes * asked.answer_bytes(model.members))) for asked in sets]
-    for subjects, rows_of in subject_chunks(part.panel, [asked.queries for asked in sets], most):
+        every_H = np.ones(course[0].horizon, dtype=bool)
+        sets.append(_ScoreBatch("natural course", WINDOWS, course[0], every_H, None, course[1]))
+    sets = [replace(batch, queries=batch.queries.of_subjects(part.own)) for batch in sets]
+    answer_bytes = [(4 * model.members + (0 if s.errors else _BAND_BYTES)) * s.queries.horizon * outcomes for s in sets]
+    most = [max(1, chunk_bytes // of_one) for of_one in answer_bytes]
+    for subjects, rows_of in subject_chunks(part.panel, [batch.queries for batch in sets], most):
         panel = part.panel.take(subjects)
         ask = _asker(panel, batch_size)
-        for asked, rows in zip(sets, rows_of, strict=True):
+        for batch, rows in zip(sets, rows_of, strict=True):
             if not len(rows):
                 continue
-            chunk = asked.queries.take(rows)
+            chunk = batch.queries.take(rows)
             local = np.searchsorted(subjects, chunk.subject).astype(np.int32)
             unanswered = replace(chunk, subject=local, outcomes=None, scored=None)  # no model sees the answers
-            if asked.means_QHY is not None:
-                asked.means_QHY[rows] = ask(model, unanswered).mean(axis=0, dtype=np.float64)
-                continue
-            if asked.errors is None:
+            if batch.means_QHY is not None:
+                batch.means_QHY[rows] = ask(model, unanswered).mean(axis=0, dtype=np.float64)
+            elif batch.errors is None:
                 if bands is not None:
-                    bands.add(asked.kind, chunk, bands.estimate(panel, unanswered, ask), steps_H=asked.steps_H)
-                continue
-            prediction = ask(model, unanswered)
-            for start in range(0, len(chunk), batch_size):
-                batch = slice(start, start + batch_size)
-                answers = prediction[:, batch], chunk.take(batch)
-                how: Any = {"steps_H": asked.steps_H, "denominator_Y": denominator_Y}
-                with _context(f"{model.method}, query set {asked.name}"):
-                    if unweighed is not None and asked.kind == "factual":
-                        unweighed.add(asked.kind, asked.errors, *answers, **how)
-                        how["weight_QH"] = unweighed.weights.at(answers[1])
-                    asked.errors.add(*answers, **how)
-                    if periods is not None:
-                        periods.add(asked.kind, asked.errors, *answers, **how)
-            task.advance(len(chunk))
+                    bands.add(batch.kind, chunk, panel, unanswered, ask, batch.steps_H)
+            else:
+                prediction = ask(model, unanswered)
+                for start in range(0, len(chunk), batch_size):
+                    some = slice(start, start + batch_size)
+                    how: Any = {"steps_H": batch.steps_H, "denominator_Y": denominator_Y}
+                    with _context(f"{model.method}, query set {batch.name}"):
+                        _add_errors(
+                            batch, prediction[:, some], chunk.take(some), part.panel, periods, weights, also, how
+                        )
+                task.advance(len(chunk))
     return results
+
+
+def _add_errors(
+    batch: _ScoreBatch, prediction_RQHY: NDArray[np.float32], queries: Queries, panel: Panel,
+    periods: Periods | None, weights: StayWeights | None, also: dict[str, SquaredErrors], how: Any,  # noqa: ANN401 - as `SquaredErrors.add` has it
+) -> None:  # fmt: skip
+    """Add the errors of answers to those of their kind, to those without weights, and to those of their periods."""
+    errors = batch.errors
+    assert errors is not None  # noqa: S101 - asked where they are
+    weight_QH = None
+    if weights is not None and batch.kind == "factual":
+        weight_QH = weights.at(queries)
+        plain = errors.zeros_like(subjects=len(errors.count), weighed=False)
+        also.setdefault(f"unweighed/{batch.kind}", plain).add(prediction_RQHY, queries, **how)
+    errors.add(prediction_RQHY, queries, weight_QH=weight_QH, **how)
+    if periods is not None:
+        period_Q = periods.number(panel, queries)
+        dated = np.flatnonzero(period_Q >= 0)
+        some = replace(queries.take(dated), subject=period_Q[dated].astype(np.int32))
+        weight_QH = None if weight_QH is None else weight_QH[dated]
+        of_none = errors.zeros_like(subjects=len(periods.names), weighed=errors.weight is not None)
+        sums = also.setdefault(f"periods/sums/{batch.kind}", of_none)
+        sums.add(prediction_RQHY[:, dated], some, weight_QH=weight_QH, **how)
 
 
 def mean_predictions(

@@ -15,8 +15,6 @@ from costar_cli.files import Artifact, read_artifact, write_artifact
 
 __all__ = ["read_evaluation", "write_evaluation"]
 
-_FIELDS = ("members", "ensemble", "count", "cluster", "weight")
-
 
 def write_evaluation(
     path: Path,
@@ -66,8 +64,7 @@ def _arrays(report: EvaluationReport) -> dict[str, NDArray[np.generic]]:
     }
     for i, errors in enumerate(report.errors):
         if errors is not None:
-            fields = {name: getattr(errors, name) for name in _FIELDS}
-            arrays |= {f"rows/{i:03d}/{name}": values for name, values in fields.items() if values is not None}
+            arrays |= {f"rows/{i:03d}/{name}": column for name, column in errors.columns.items()}
     return arrays
 
 

@@ -1,73 +1,157 @@
-"""Sums that scoring leaves: of single subjects, cut to some of them and put behind one another, or of all, added."""
+"""The table of sums that scoring leaves of a row: named columns, and what is done to all of them alike.
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
-from functools import reduce
-from typing import Any, TypeVar
+A column is an array whose axes follow from its name. Statistics are functions of columns; a part of an evaluation is a
+file of them. Axes: `R` members, `N` subjects, `H` steps, `Y` outcomes; `K` reported levels, `L` all levels, `B` bins of
+the PIT, `G` groups of answers, `P` calendar periods; `Q` windows of the natural course and `S` their steps; `M` answers
+about an event; `4CH` are sums by rating and step.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache, reduce
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["arrays_in", "cut", "joined"]
+from costar_cli.inference import LIGHTS
 
-T = TypeVar("T")
+LEVELS: Final = tuple(round(0.05 * i, 2) for i in range(1, 20))
+REPORTED: Final = (0.5, 0.8, 0.9, 0.95)  # each is one of `LEVELS`
+RATINGS: Final = ("precision", "practice", "support")  # in the order in which they are shown
+BINS: Final = 2 * len(LEVELS) + 2  # of the PIT: between neighbouring quantiles, and beyond the outermost
+
+Sums = Mapping[str, NDArray[Any]]
+
+ERRORS: Final = {"members": "RNHY", "ensemble": "NHY", "count": "NH", "cluster": "N", "weight": "NH"}
+BANDS: Final = {
+    **dict.fromkeys(("coverage", "width", "score", "absorbed_coverage"), "KNH"),
+    **dict.fromkeys(("count", "mass", "crps", "absorbed"), "NH"),
+    "reliability": "LH",
+    "pit": "BH",
+    "cluster": "N",
+}
+COURSE: Final = {
+    **dict.fromkeys(("subject", "unit", "origin"), "Q"),
+    **dict.fromkeys(("observed", "seen", "predicted"), "QSY"),
+    "weight": "QS",
+}
+PLACES: Final[Mapping[str, Mapping[str, str]]] = {  # folders of columns, and the axes of those that may be in them
+    r"(errors|unweighed)/(counterfactual|factual)": ERRORS,
+    r"periods/sums/(counterfactual|factual)": {name: axes.replace("N", "P") for name, axes in ERRORS.items()},
+    r"bands/scores/(counterfactual|factual|windows)": BANDS,
+    r"bands/scores/(counterfactual|factual|windows)/groups/\w+": {
+        "subjects": "GH", "coverage": "KGH", "squares": "GH",
+    },
+    r"bands/lights/(counterfactual|factual|windows)/sums": dict.fromkeys(RATINGS, "4CH"),
+    r"course": COURSE,
+    r"ends/\d+": dict.fromkeys(("step", "predicted", "came", "weight", "time"), "M"),
+}  # fmt: skip
+OPTIONAL: Final = {"cluster", "weight", "time"}
+SIZES: Final = {"K": len(REPORTED), "L": len(LEVELS), "B": BINS, "C": len(LIGHTS), "4": 4}
+COUNTS: Final = ("count", "absorbed", "cluster", "subject", "unit", "origin", "step")  # whole numbers from 0
+FLAGS: Final = ("seen", "came")
+FINITE: Final = ("members", "ensemble", "weight", "mass", "subjects", "squares", "predicted", "time")
+SIGNED: Final = ("predicted",)
+LAST_ORIGIN: Final = np.iinfo(np.int16).max  # as queries hold them
 
 
-def cut(sums: T, subjects: slice) -> T:
-    """Return sums with the rows of some subjects alone: of the arrays that its class's `ALONG` names, by their axis.
+def blank(folder: str, **sizes: int) -> dict[str, NDArray[Any]]:
+    """Return the columns of a folder, those that may be left out aside, to which nothing was added yet."""
+    lengths = SIZES | sizes
+    return {
+        f"{folder}/{name}": np.zeros([lengths[axis] for axis in axes], np.int64 if name in COUNTS else np.float64)
+        for name, axes in _columns_in(folder).items()
+        if name not in OPTIONAL
+    }
+
+
+def columns_of(sums: Sums, folder: str) -> dict[str, NDArray[Any]]:
+    """Return the columns of a folder by their own names; none where there is no such folder."""
+    inside = ((name.rpartition("/"), column) for name, column in sums.items())
+    return {name: column for (place, _, name), column in inside if place == folder}
+
+
+def kinds_of(sums: Sums, folder: str) -> list[str]:
+    """Return the names of the folders in a folder, in order."""
+    start = f"{folder}/"
+    return list(dict.fromkeys(name.removeprefix(start).split("/")[0] for name in sums if name.startswith(start)))
+
+
+@cache
+def _columns_in(folder: str) -> Mapping[str, str]:
+    found = [columns for place, columns in PLACES.items() if re.fullmatch(place, folder)]
+    if not found:
+        raise ValueError(f"there are no sums `{folder}`")
+    return found[0]
+
+
+def _axes(name: str) -> str:
+    folder, _, column = name.rpartition("/")
+    if column not in (columns := _columns_in(folder)):
+        raise ValueError(f"there are no sums `{name}`")
+    return columns[column]
+
+
+def cut(sums: Sums, subjects: range) -> dict[str, NDArray[Any]]:
+    """Return sums with the rows of some subjects alone, where subjects have rows.
 
     They are copies, unless all rows are kept, so that memory can forget the others.
     """
-    along: Mapping[str, int] = getattr(sums, "ALONG", {})
-    arrays = {name: array for name in along if (array := getattr(sums, name)) is not None}
-    rows = {name: _rows(array, along[name], subjects) for name, array in arrays.items()}
-    return replace(sums, **rows)  # type: ignore[type-var]  # only of dataclasses
+    found = {}
+    for name, column in sums.items():
+        some = column
+        if "N" in (axes := _axes(name)):
+            some = column[(*[slice(None)] * axes.index("N"), slice(subjects.start, subjects.stop))]
+        found[name] = column if some.shape == column.shape else some.copy()
+    return found
 
 
-def _rows(array: NDArray[Any], axis: int, subjects: slice) -> NDArray[Any]:
-    some = array[(*[slice(None)] * axis, subjects)]
-    return array if some.shape == array.shape else some.copy()
-
-
-def joined(parts: Sequence[T], *, along: bool = True) -> T:
-    """Return the sums of parts as those of one: in the order of the parts along `ALONG`, and added elsewhere.
-
-    What is no array is that of the first part; a mapping has what is in any of them. Not `along`, all is added.
+def merged(parts: Sequence[Sums]) -> dict[str, NDArray[Any]]:
+    """Return the sums of parts as those of one: rows in the order of the parts, and what has no rows of subjects added.
 
     Raises:
-        ValueError: arrays do not fit together.
+        ValueError: columns do not fit together.
     """
-    first: Any = parts[0]
-    if isinstance(first, Mapping):
-        several: Any = parts
-        keys = dict.fromkeys(key for part in several for key in part)
-        both: Any = {key: joined([part[key] for part in several if key in part], along=along) for key in keys}
-        return both  # type: ignore[no-any-return]
-    if isinstance(first, np.ndarray):
-        added: Any = reduce(np.add, parts)  # type: ignore[arg-type]
-        return added  # type: ignore[no-any-return]
-    if not is_dataclass(first) or isinstance(first, type):
-        return parts[0]
-    axes: Mapping[str, int] = getattr(first, "ALONG", {}) if along else {}
-    found = {}
-    for field in fields(first):
-        values = [getattr(part, field.name) for part in parts]
-        if values[0] is not None:
-            axis = axes.get(field.name)
-            found[field.name] = joined(values, along=along) if axis is None else np.concatenate(values, axis=axis)
-    return replace(first, **found)  # type: ignore[return-value]
+    found: dict[str, NDArray[Any]] = {}
+    for name in dict.fromkeys(name for part in parts for name in part):
+        columns = [part[name] for part in parts if name in part]
+        rows = next((i for i, axis in enumerate(_axes(name)) if axis in "NQM"), None)
+        found[name] = reduce(np.add, columns) if rows is None else np.concatenate(columns, axis=rows)
+    return found
 
 
-def arrays_in(value: object, name: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield every array in dataclasses and mappings, with its place in words between slashes."""
-    if isinstance(value, np.ndarray):
-        yield name, value
-    elif isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from arrays_in(one, f"{name}/{key}".strip("/"))
-    elif isinstance(value, tuple | list):
-        for i, one in enumerate(value):
-            yield from arrays_in(one, f"{name}/{i}".strip("/"))
-    elif is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            yield from arrays_in(getattr(value, field.name), f"{name}/{field.name}".strip("/"))
+def check_sums(sums: Sums, sizes: Mapping[str, int]) -> None:
+    """See that columns are as scoring leaves them: complete, of their types, in range, and of lengths that fit.
+
+    Args:
+        sums: the columns of a row.
+        sizes: known lengths of axes, of groups by the name of their grouping.
+
+    Raises:
+        ValueError: a column is not as scoring leaves it.
+    """
+    known = {**SIZES, **sizes}
+    for name, column in sums.items():
+        axes, (folder, _, own) = _axes(name), name.rpartition("/")
+        if column.dtype.kind not in ("iu" if own in COUNTS else "b" if own in FLAGS else "f"):
+            raise ValueError(f"`{name}` holds {column.dtype}")
+        if own in FINITE and not np.isfinite(column).all():
+            raise ValueError(f"`{name}` is not finite")
+        if own in (*COUNTS, *FINITE) and own not in SIGNED and (column < 0).any():
+            raise ValueError(f"`{name}` is negative")
+        # groups and events have lengths of their own, which go by the last word of their folder
+        lengths = [folder.rpartition("/")[2] if axis in "GM" else axis for axis in axes]
+        expected = tuple(known.setdefault(*pair) for pair in zip(lengths, column.shape, strict=False))
+        if column.ndim != len(axes) or column.shape != expected:
+            raise ValueError(f"`{name}` has shape {column.shape}, which does not fit the others")
+    for folder in {name.rpartition("/")[0] for name in sums}:
+        optional = {*OPTIONAL, *_columns_in(folder)} if folder.startswith("bands/lights") else OPTIONAL
+        if missing := _columns_in(folder).keys() - optional - columns_of(sums, folder).keys():
+            raise ValueError(f"`{folder}` lacks `{min(missing)}`")
+    if course := columns_of(sums, "course"):
+        seen = course["observed"][course["seen"]]
+        if course["weight"].shape[1] > known["H"] or (course["origin"] > LAST_ORIGIN).any():
+            raise ValueError("the natural course has steps that no series has")
+        if not np.isfinite(seen).all():
+            raise ValueError("what was observed in the natural course is not finite")

@@ -112,13 +112,13 @@ def test_rows_are_drawn_from_every_subject_alike_and_always_the_same():
 def test_groups_are_quarters_of_the_level_and_of_the_treatments_so_far(data, model):
     panel = data.panel("source", "test")
     found = groupings(panel, model, calibration_of(model).facts)
-    level, treated = found["level at the origin"], found["steps with treatment so far"]
-    share = np.bincount(level.group_NTY.ravel()) / level.group_NTY.size
+    (_, level_NTY), (labels, treated_NTY) = found["level at the origin"], found["steps with treatment so far"]
+    share = np.bincount(level_NTY.ravel()) / level_NTY.size
     assert share == pytest.approx([0.25] * 4, abs=0.01)
-    assert (treated.group_NTY[:, 0] == 0).all()  # nothing was given before the first step
+    assert (treated_NTY[:, 0] == 0).all()  # nothing was given before the first step
     n, t = 7, 9
     count = int(panel.treatments[n, :t].sum())
-    low, _, high = treated.labels[int(treated.group_NTY[n, t, 0])].partition(" to ")
+    low, _, high = labels[int(treated_NTY[n, t, 0])].partition(" to ")
     assert int(low.split()[0]) <= count <= (int(high) if high else 99)
 
 

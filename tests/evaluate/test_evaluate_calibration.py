@@ -4,18 +4,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from costar_cli.evaluation.calibrated import Calibrated
-from costar_cli.evaluation.calibration import (
-    BINS,
-    LEVELS,
-    REPORTED,
-    BandScores,
-    crps,
-    interval_scores,
-    pit_bins,
-    share_over_subjects,
-)
+from costar_cli.evaluation.calibrated import band_summary
+from costar_cli.evaluation.calibration import add_answers, crps, interval_scores, pit_bins, share_over_subjects
+from costar_cli.evaluation.sums import BINS, LEVELS, REPORTED, blank, columns_of
 
+FOLDER = "bands/scores/factual"
 Z = norm.ppf((1 + np.array(LEVELS)) / 2)
 
 
@@ -34,9 +27,14 @@ def world(subjects=400, queries=4, horizon=3, outcomes=2, seed=0, spread=1.0):
 
 
 def scored(subject, truth, mean, sd, *, informative=None, groups=None, sizes=None, denominator=(1.0, 1.0), n=None):
-    sums = BandScores.zeros(subjects=n or int(subject.max()) + 1, horizon=truth.shape[1], groups=sizes)
+    shape = {"N": n or int(subject.max()) + 1, "H": truth.shape[1]}
+    sums = blank(FOLDER, **shape)
+    for name, size in (sizes or {}).items():
+        sums |= blank(f"{FOLDER}/groups/{name}", **shape, G=size)
     every = np.ones(truth.shape, dtype=bool)
-    sums.add(
+    add_answers(
+        sums,
+        FOLDER,
         subject,
         truth,
         mean,
@@ -46,23 +44,23 @@ def scored(subject, truth, mean, sd, *, informative=None, groups=None, sizes=Non
         denominator_Y=np.array(denominator),
         groups=groups,
     )
-    return sums
+    return columns_of(sums, FOLDER) | {name: columns_of(sums, f"{FOLDER}/groups/{name}") for name in sizes or {}}
 
 
 def test_a_normal_model_covers_its_level_and_its_pit_is_uniform():
     sums = scored(*world(subjects=2_000))
-    coverage_K = sums.coverage.mean(axis=(1, 2))
+    coverage_K = sums["coverage"].mean(axis=(1, 2))
     assert coverage_K == pytest.approx(REPORTED, abs=0.01)
-    assert (sums.reliability / 2_000).mean(axis=1) == pytest.approx(LEVELS, abs=0.015)
-    assert sums.pit.mean(axis=1) / 2_000 == pytest.approx(np.full(BINS, 1 / BINS), abs=0.004)
-    assert sums.pit.sum(axis=0) == pytest.approx([2_000] * 3)
+    assert (sums["reliability"] / 2_000).mean(axis=1) == pytest.approx(LEVELS, abs=0.015)
+    assert sums["pit"].mean(axis=1) / 2_000 == pytest.approx(np.full(BINS, 1 / BINS), abs=0.004)
+    assert sums["pit"].sum(axis=0) == pytest.approx([2_000] * 3)
 
 
 def test_bands_that_are_too_narrow_cover_too_little_and_heap_the_pit_at_its_ends():
     sums = scored(*world(spread=0.5))
     expected = 2 * norm.cdf(norm.ppf((1 + np.array(REPORTED)) / 2) / 2) - 1
-    assert sums.coverage.mean(axis=(1, 2)) == pytest.approx(expected, abs=0.03)
-    share_B = sums.pit.mean(axis=1) / len(sums.count)
+    assert sums["coverage"].mean(axis=(1, 2)) == pytest.approx(expected, abs=0.03)
+    share_B = sums["pit"].mean(axis=1) / len(sums["count"])
     assert share_B[[0, -1]] == pytest.approx(norm.cdf(norm.ppf(0.025) / 2), abs=0.02)
     assert share_B[BINS // 2] < 1 / BINS
 
@@ -114,9 +112,9 @@ def test_every_subject_counts_once_however_often_it_is_asked_about():
     truth = np.where(subject == 0, 0.0, 100.0)[:, None, None]
     mean, sd = np.zeros_like(truth), np.ones_like(truth)
     sums = scored(subject, truth, mean, sd, denominator=[1.0])
-    share = share_over_subjects(sums.coverage[-1], sums.mass, sums.units)
+    share = share_over_subjects(sums["coverage"][-1], sums["mass"], np.arange(2))[0]
     assert share.average == pytest.approx(0.5)
-    assert sums.count.tolist() == [[99], [1]]
+    assert sums["count"].tolist() == [[99], [1]]
 
 
 def test_answers_that_say_nothing_are_summed_apart():
@@ -126,18 +124,18 @@ def test_answers_that_say_nothing_are_summed_apart():
     truth[dead] = mean[dead]  # every band covers them
     sums = scored(subject, truth, mean, sd, informative=~dead, denominator=[1.0])
     alone = scored(subject[~dead[:, 0, 0]], *(x[~dead[:, 0, 0]] for x in (truth, mean, sd)), denominator=[1.0])
-    assert sums.coverage == pytest.approx(alone.coverage)
-    assert sums.crps == pytest.approx(alone.crps)
-    assert (sums.absorbed == 1).all()
-    assert (sums.absorbed_coverage == 1).all()
+    assert sums["coverage"] == pytest.approx(alone["coverage"])
+    assert sums["crps"] == pytest.approx(alone["crps"])
+    assert (sums["absorbed"] == 1).all()
+    assert (sums["absorbed_coverage"] == 1).all()
 
 
 def test_widths_and_scores_are_in_the_denominators_units():
     subject, truth, mean, sd = world(subjects=50)
     one, tenth = scored(subject, truth, mean, sd), scored(subject, truth, mean, sd, denominator=[10.0, 10.0])
     for name in ("width", "score", "crps"):
-        assert getattr(tenth, name) == pytest.approx(getattr(one, name) / 10)
-    assert tenth.coverage == pytest.approx(one.coverage)
+        assert tenth[name] == pytest.approx(one[name] / 10)
+    assert tenth["coverage"] == pytest.approx(one["coverage"])
 
 
 def test_groups_have_coverage_and_error_of_their_own():
@@ -146,13 +144,13 @@ def test_groups_have_coverage_and_error_of_their_own():
     sd[hard] /= 3
     group = np.where(np.arange(len(subject)) % 4 == 0, -1, hard.astype(int))[:, None, None]
     sums = scored(subject, truth, mean, sd, groups={"kind": group}, sizes={"kind": 2}, denominator=[1.0])
-    found = sums.groups["kind"]
-    assert (found.subjects == 400).all()
-    easy, difficult = found.coverage[REPORTED.index(0.9)].mean(axis=-1) / 400
+    found = sums["kind"]
+    assert (found["subjects"] == 400).all()
+    easy, difficult = found["coverage"][REPORTED.index(0.9)].mean(axis=-1) / 400
     assert easy == pytest.approx(0.9, abs=0.02)
     assert difficult == pytest.approx(2 * norm.cdf(1.645 / 3) - 1, abs=0.04)
     error = (truth - mean)[hard][:, 0, 0]
-    assert found.squares[1, 0] == pytest.approx((error**2).sum())
+    assert found["squares"][1, 0] == pytest.approx((error**2).sum())
 
 
 def test_large_query_sets_are_scored_in_batches_alike(monkeypatch):
@@ -161,7 +159,7 @@ def test_large_query_sets_are_scored_in_batches_alike(monkeypatch):
     monkeypatch.setattr("costar_cli.evaluation.calibration._BATCH", 7)
     parts = scored(*asked)
     for name in ("coverage", "width", "score", "crps", "reliability", "pit"):
-        assert getattr(parts, name) == pytest.approx(getattr(whole, name))
+        assert parts[name] == pytest.approx(whole[name])
 
 
 @pytest.mark.parametrize("per_cluster", [1, 4])
@@ -175,7 +173,7 @@ def test_the_interval_of_a_coverage_holds_the_true_one_as_often_as_it_says(per_c
         mean_NH = rng.binomial(8, level)[:, None] / 8
         count_NH = np.ones((n, 1), dtype=np.int64)
         for units, found in ((np.arange(n) // per_cluster, held), (np.arange(n), alone)):
-            low, high = share_over_subjects(mean_NH, count_NH, units).bounds
+            low, high = (limit.average for limit in share_over_subjects(mean_NH, count_NH, units)[1:])
             found.append(low <= 0.9 <= high)
     assert np.mean(held) == pytest.approx(0.95, abs=0.03)
     assert per_cluster == 1 or np.mean(alone) < 0.85
@@ -184,22 +182,22 @@ def test_the_interval_of_a_coverage_holds_the_true_one_as_often_as_it_says(per_c
 @pytest.mark.parametrize("whole", [1.0, 0.1 * 3 + 0.7, 1 - 1e-16])  # rounded otherwise
 def test_a_share_without_a_miss_has_an_upper_end_of_one_and_a_lower_end_below(whole):
     count = np.ones((40, 2), dtype=np.int64)
-    share = share_over_subjects(np.full((40, 2), whole), count, np.arange(40))
-    assert share.bounds[1] == pytest.approx(1.0)
-    assert 0.85 < share.bounds[0] < 0.95
+    _, lower, upper = share_over_subjects(np.full((40, 2), whole), count, np.arange(40))
+    assert upper.average == pytest.approx(1.0)
+    assert 0.85 < lower.average < 0.95
 
 
 def test_few_subjects_have_no_interval():
     count = np.ones((19, 1), dtype=np.int64)
-    assert np.isnan(share_over_subjects(np.ones((19, 1)), count, np.arange(19)).bounds).all()
+    _, lower, upper = share_over_subjects(np.ones((19, 1)), count, np.arange(19))
+    assert lower.average is upper.average is None
 
 
 def test_a_step_that_nobody_answers_is_unknown():
     count = np.tile(np.array([1, 0]), (30, 1))
-    share = share_over_subjects(np.ones((30, 2)), count, np.arange(30))
-    assert share.steps[0] == 1.0
-    assert np.isnan(share.steps[1])
-    assert np.isnan(share.average)
+    share = share_over_subjects(np.ones((30, 2)), count, np.arange(30))[0]
+    assert share.steps == (1.0, None)
+    assert share.average is None
 
 
 def test_a_level_without_a_band_has_unknown_coverage_and_an_answer_that_does_not_count_changes_nothing():
@@ -213,12 +211,12 @@ def test_a_level_without_a_band_has_unknown_coverage_and_an_answer_that_does_not
         lower[:, ~every[rows]], upper[:, ~every[rows]] = -np.inf, np.inf
         return lower, upper
 
-    sums = BandScores.zeros(subjects=50, horizon=3, groups={"kind": 2})
-    sums.add(
-        subject, truth, mean, bands, scored_QHY=every, informative_QHY=~last, denominator_Y=np.ones(1),
+    sums = blank(FOLDER, N=50, H=3) | blank(f"{FOLDER}/groups/kind", G=2, H=3)
+    add_answers(
+        sums, FOLDER, subject, truth, mean, bands, scored_QHY=every, informative_QHY=~last, denominator_Y=np.ones(1),
         groups={"kind": np.zeros(truth.shape, dtype=int)},
     )  # fmt: skip
-    found = Calibrated.of(sums, factor=1.0, groups={"kind": ["a", "b"]}, absorbed_share=0.25, lights={})
+    found = band_summary(sums, "factual", factor=1.0, groups={"kind": ["a", "b"]}, absorbed_share={"factual": 0.25})
     steps, details = {level: of.coverage.steps for level, of in found.calibration.items()}, found.details
     assert [value is None for value in steps["0.8"]] == [False, False, False]
     assert [value is None for value in steps["0.9"]] == [False, True, False]

@@ -5,20 +5,20 @@ import pytest
 from scipy.stats import t
 
 from costar_cli.evaluation.calibration import share_over_subjects
-from costar_cli.evaluation.probabilities import EventAnswers, ProbabilityStep
+from costar_cli.evaluation.probabilities import ProbabilityStep, event_columns, event_score
 
 
 def test_the_interval_of_a_share_of_subjects_is_wilsons_with_the_variance_of_a_sample() -> None:
     """Of n subjects with one answer each the variance of the share is p (1 - p) / (n - 1): n - 1 answers."""
     n, came = 25, 9
     covered_NH = np.repeat([1.0, 0.0], [came, n - came])[:, None]
-    found = share_over_subjects(covered_NH, np.ones((n, 1)), np.arange(n))
+    found, lower, upper = share_over_subjects(covered_NH, np.ones((n, 1)), np.arange(n))
     p, z2, answers = came / n, t.ppf(0.975, n - 1) ** 2, n - 1
     # the roots of (p - q)^2 = z2 q (1 - q) / answers
     roots = np.sort(np.roots([1 + z2 / answers, -2 * p - z2 / answers, p**2]).real)
     assert found.steps[0] == pytest.approx(p)
-    np.testing.assert_allclose([found.lower[0], found.upper[0]], roots)
-    np.testing.assert_allclose(found.bounds, roots)
+    np.testing.assert_allclose(np.array([lower.steps[0], upper.steps[0]], float), roots)
+    np.testing.assert_allclose(np.array([lower.average, upper.average], float), roots)
 
 
 def scored(predicted_M: np.ndarray, came_M: np.ndarray, weight_M: np.ndarray, time_M: np.ndarray | None = None):
@@ -26,8 +26,8 @@ def scored(predicted_M: np.ndarray, came_M: np.ndarray, weight_M: np.ndarray, ti
     of = {name: values[:, None] for name, values in (("predicted_QH", predicted_M), ("came_QH", came_M))}
     time_QH = None if time_M is None else time_M[:, None]
     counts = np.ones((len(came_M), 1), dtype=bool)
-    answers = EventAnswers.those("end", "death", counts, **of, weight_QH=weight_M[:, None], time_QH=time_QH)
-    (step,) = answers.score(setup="supervised", label="m", test="source/test").steps
+    answers = event_columns(counts, **of, weight_QH=weight_M[:, None], time_QH=time_QH)
+    (step,) = event_score(("end", "death"), answers, setup="supervised", label="m", test="source/test").steps
     assert isinstance(step, ProbabilityStep)
     return step
 

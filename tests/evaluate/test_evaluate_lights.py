@@ -9,11 +9,14 @@ from costar_cli.data import Dataset
 from costar_cli.data.linear.settings import LinearGaussianConfig
 from costar_cli.data.linear.simulate import simulate_linear
 from costar_cli.evaluation import Candidate, EvaluationReport, read_evaluation, run_evaluation, write_evaluation
-from costar_cli.evaluation.lights import LightSums
+from costar_cli.evaluation.bands import add_ratings
+from costar_cli.evaluation.calibrated import rating_summary
 from costar_cli.inference import SupportRatings, calibration_of, facts_of
 from costar_cli.reporting import NullReporter
 from costar_cli.reporting.output import Output
 from tests.fits import fit_method, model_of
+
+FOLDER = "bands/lights/factual/sums"
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +37,18 @@ def test_sums_give_shares_errors_coverage_and_what_is_left_without_red():
     lights = SupportRatings(light * 0, flat, flat, flat, light, nothing[..., None], nothing)
     squares, covered = np.array([1.0, 9.0, 16.0, 100.0]), np.array([True, False, True, False])
     counts = np.array([True, True, True, True])
-    sums = LightSums(horizon=1)
+    sums = {}
     for rows in (slice(0, 1), slice(1, 4)):
         part = SupportRatings(*(getattr(lights, name)[rows] for name in SupportRatings.__slots__))
-        sums.add(np.arange(4)[rows], part, *(values[rows].reshape(-1, 1, 1) for values in (squares, covered, counts)))
-    found = sums.summary(2.0)
+        add_ratings(
+            sums,
+            FOLDER,
+            1,
+            np.arange(4)[rows],
+            part,
+            *(values[rows].reshape(-1, 1, 1) for values in (squares, covered, counts)),
+        )
+    found = rating_summary(sums, "factual", 2.0)
     assert found["precision"].share == {"green": 1.0, "amber": 0.0, "red": 0.0}
     assert found["precision"].rmse_by_light["amber"] is None
     support = found["support"]
@@ -52,11 +62,11 @@ def test_sums_give_shares_errors_coverage_and_what_is_left_without_red():
 def test_answers_that_are_not_scored_count_nowhere():
     by_outcome, by_step = np.zeros((2, 1, 1), np.int8), np.zeros((2, 1), np.int8)
     lights = SupportRatings(by_outcome, by_step, by_step, by_step, by_outcome, by_outcome + 0.0, by_step + 0.0)
-    sums = LightSums(horizon=1)
+    sums = {}
     counts = np.array([True, False]).reshape(2, 1, 1)
-    sums.add(np.arange(2), lights, np.array([4.0, np.nan]).reshape(2, 1, 1), counts, counts)
-    assert sums.summary(1.0)["support"].answers == 1
-    assert sums.summary(1.0)["support"].rmse == 2.0
+    add_ratings(sums, FOLDER, 1, np.arange(2), lights, np.array([4.0, np.nan]).reshape(2, 1, 1), counts, counts)
+    assert rating_summary(sums, "factual", 1.0)["support"].answers == 1
+    assert rating_summary(sums, "factual", 1.0)["support"].rmse == 2.0
 
 
 def test_a_subject_that_is_asked_about_often_counts_once():
@@ -64,23 +74,23 @@ def test_a_subject_that_is_asked_about_often_counts_once():
     red = np.array([2] * 9 + [0], dtype=np.int8).reshape(10, 1, 1)
     flat, nothing = red[..., 0], np.zeros((10, 1))
     lights = SupportRatings(red, flat, flat, flat, red, nothing[..., None], nothing)
-    sums = LightSums(horizon=1)
-    sums.add(np.array([0] * 9 + [1]), lights, red * 2.0, red == 0, np.ones(red.shape, dtype=bool))
-    found = sums.summary(1.0)["support"]
+    sums = {}
+    add_ratings(sums, FOLDER, 1, np.array([0] * 9 + [1]), lights, red * 2.0, red == 0, np.ones(red.shape, dtype=bool))
+    found = rating_summary(sums, "factual", 1.0)["support"]
     assert found.answers == 10
     assert found.share == {"green": pytest.approx(0.5), "amber": 0.0, "red": pytest.approx(0.5)}
     assert found.rmse == pytest.approx(2**0.5)
 
 
 def test_sets_that_serve_other_steps_add_up_and_steps_weigh_the_same():
-    sums, squares = LightSums(horizon=2), (np.array([4.0]), np.array([np.nan, 16.0]))
+    sums, squares = {}, (np.array([4.0]), np.array([np.nan, 16.0]))
     for square, count in zip(squares, ([True], [False, True]), strict=True):
         shape = 1, len(square), 1
         green, flat = np.zeros(shape, dtype=np.int8), np.zeros(shape[:2], dtype=np.int8)
         lights = SupportRatings(green, flat, flat, flat, green, green + 0.0, flat + 0.0)
         counts = np.reshape(count, shape)
-        sums.add(np.zeros(1, dtype=np.int64), lights, square.reshape(shape), counts, counts)
-    found = sums.summary(1.0)["support"]
+        add_ratings(sums, FOLDER, 2, np.zeros(1, dtype=np.int64), lights, square.reshape(shape), counts, counts)
+    found = rating_summary(sums, "factual", 1.0)["support"]
     assert (found.answers, found.share["green"], found.rmse) == (2, 1.0, pytest.approx(10**0.5))
 
 

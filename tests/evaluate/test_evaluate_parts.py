@@ -20,9 +20,8 @@ from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.errors import ArtifactError
 from costar_cli.evaluation import Candidate, EvaluationReport, run_evaluation
-from costar_cli.evaluation.parts import join_parts, read_part, write_part
 from costar_cli.evaluation.run import score_models
-from costar_cli.evaluation.sums import arrays_in
+from costar_cli.evaluation.scores import Scored, Scores
 from costar_cli.files import Artifact, fingerprint, read_artifact, write_artifact
 from costar_cli.files.shards import Shard
 from costar_cli.reporting import NullReporter
@@ -91,9 +90,8 @@ def scored_in_parts(case: Case, count: int, folder: Path) -> dict[Path, Any]:
         scores = score_models(data, models, config, setups=None, reporter=NullReporter(), shard=shard)
         paths.append(folder / f"e.{shard.name}.h5")
         whole = {"fingerprint": fingerprint("evaluation", parents={}, config={}), "config": {}}
-        told: Any = {"whole": whole, "parents": {}, "config": {}, "overwrite": False}
-        write_part(paths[-1], scores, shard, fingerprint=str(shard), **told)
-    return {path: read_part(path) for path in paths}
+        replace(scores, whole=whole).write(paths[-1], fingerprint=str(shard), config={}, overwrite=False)
+    return {path: Scores.read(path) for path in paths}
 
 
 def differences(one: Any, other: Any, place: str = "") -> list[str]:
@@ -133,7 +131,7 @@ def test_parts_put_together_are_the_whole(case: Callable[[], Case], count: int, 
     whole = run_evaluation(data, models, config)
     parts = scored_in_parts(case(), count, tmp_path)
     assert [part.shard for part in parts.values()] == [f"{number}/{count}" for number in range(1, count + 1)]
-    same(join_parts(parts, NullReporter()), whole)
+    same(Scores.merge(parts, NullReporter()), whole)
 
 
 def test_the_cases_have_everything_that_is_scored() -> None:
@@ -150,16 +148,16 @@ def test_the_cases_have_everything_that_is_scored() -> None:
 def test_more_parts_than_subjects_leave_some_empty(tmp_path: Path) -> None:
     data, models, config = followed()
     parts = scored_in_parts((data, models[:1], config), 40, tmp_path)
-    same(join_parts(parts, NullReporter()), run_evaluation(data, models[:1], config))
+    same(Scores.merge(parts, NullReporter()), run_evaluation(data, models[:1], config))
 
 
 def test_a_limit_that_fails_in_one_part_has_no_row(tmp_path: Path) -> None:
     data, models, config = tumours()
     parts = scored_in_parts((data, models[1:], config), 2, tmp_path)
     path, part = next(iter(parts.items()))
-    rows = tuple(replace(row, errors={}) if row.basis == "limit" else row for row in part.scores.rows)
-    warned = replace(part.scores, rows=rows, warnings=(*part.scores.warnings, "no row"))
-    report = join_parts({**parts, path: replace(part, scores=warned)}, NullReporter())
+    rows = tuple(replace(row, sums={}) if row.basis == "limit" else row for row in part.rows)
+    warned = replace(part, rows=rows, warnings=(*part.warnings, "no row"))
+    report = Scores.merge({**parts, path: warned}, NullReporter())
     assert "limit" not in {row.basis for row in report.rows}
     assert "no row" in report.warnings
 
@@ -167,8 +165,10 @@ def test_a_limit_that_fails_in_one_part_has_no_row(tmp_path: Path) -> None:
 def test_a_part_holds_its_own_subjects_alone() -> None:
     data, models, config = tumours()
     scores = score_models(data, models, config, setups=None, reporter=NullReporter(), shard=Shard(1, 3))
-    held = {place: array.base.size / max(array.size, 1) for place, array in arrays_in(scores) if array.base is not None}
-    assert {place: times for place, times in held.items() if times > 1} == {}
+    columns = [column for row in scores.rows if isinstance(row, Scored) for column in row.sums.items()]
+    held = {name: array.base.size / max(array.size, 1) for name, array in columns if array.base is not None}
+    assert columns
+    assert {name: times for name, times in held.items() if times > 1} == {}
 
 
 @cache
@@ -226,7 +226,7 @@ FORGED: dict[str, Callable[[Arrays, dict[str, Any]], object]] = {
     "course": array_by("course/predicted", lambda a: np.full_like(a, np.nan)),
     "observed": array_by("course/observed", lambda a: np.full_like(a, np.inf)),
     "events": array_by("ends/0/came", lambda a: a.astype(np.float64)),
-    "groups": lambda _, meta: meta["scores"]["rows"][0]["bands"].update(labels={}),
+    "groups": lambda _, meta: meta["scores"]["rows"][0]["groups"].clear(),
     "set-up": row_by(setup="other"),
     "basis": row_by(basis="other"),
     "level": lambda _, meta: meta["scores"]["config"].update(level=0.5),
@@ -241,9 +241,9 @@ UNTOLD = [{"a row less", "both"}, {"level", "both"}]
 def test_parts_that_are_not_as_scoring_leaves_them_are_refused(what: str, which: str, tmp_path: Path) -> None:
     paths = changed(tmp_path, FORGED[what], both=which == "both")
     with pytest.raises(ArtifactError, match="incomplete or damaged"):
-        join_parts({path: read_part(path) for path in paths}, NullReporter())
+        Scores.merge({path: Scores.read(path) for path in paths}, NullReporter())
 
 
 def test_unchanged_parts_are_read(tmp_path: Path) -> None:
     paths = changed(tmp_path, lambda *_: None, both=True)
-    assert join_parts({path: read_part(path) for path in paths}, NullReporter()).rows
+    assert Scores.merge({path: Scores.read(path) for path in paths}, NullReporter()).rows

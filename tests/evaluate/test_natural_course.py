@@ -8,7 +8,7 @@ import pytest
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.data import Panel, Scaler
 from costar_cli.evaluation import EvaluationReport
-from costar_cli.evaluation.natural import CourseQuestions, NaturalCourse
+from costar_cli.evaluation.natural import NaturalCourse, course_columns, course_windows, natural_course
 from costar_cli.evaluation.run import run_evaluation
 from costar_cli.evaluation.setups import Candidate
 from costar_cli.methods.regression.naive import LastValue
@@ -35,10 +35,11 @@ def panel_of(slope: float, *, subjects: int = 40, steps: int = 9, hole: int | No
 
 
 def course(panel: Panel, **options: object) -> NaturalCourse:
-    questions = CourseQuestions.of(panel, 3)
-    assert questions is not None
-    questions.mean_QHY[:] = LinearModel(TUMOR, horizon=3, **options).rollout(panel, questions.queries).mean(axis=0)
-    return questions.answers().summary(TUMOR.outcomes, level=0.9, setup="supervised", label="m", test="source/test")
+    windows = course_windows(panel, 3)
+    assert windows is not None
+    mean_QSY = LinearModel(TUMOR, horizon=3, **options).rollout(panel, windows).mean(axis=0, dtype=np.float64)
+    names = {"setup": "supervised", "label": "m", "test": "source/test"}
+    return natural_course(course_columns(panel, windows, mean_QSY), TUMOR.outcomes, level=0.9, **names)
 
 
 def test_a_model_that_misses_growth_is_off_by_a_step_more_each_step():
@@ -69,7 +70,7 @@ def test_what_was_not_observed_does_not_count():
 def test_few_subjects_have_no_limits_and_short_series_no_course():
     steps = course(panel_of(0.5, subjects=12)).steps
     assert {step.lower for step in steps} == {step.observed_upper for step in steps} == {None}
-    assert CourseQuestions.of(panel_of(0.5, steps=1), 3) is None
+    assert course_windows(panel_of(0.5, steps=1), 3) is None
 
 
 def test_an_evaluation_keeps_it_and_draws_it(tumor_dataset, reporter, tmp_path):

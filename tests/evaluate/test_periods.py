@@ -9,7 +9,9 @@ from costar_cli.data import Panel, Queries
 from costar_cli.data.calendar import Calendar
 from costar_cli.data.queries import rolling_origin
 from costar_cli.evaluation.metrics import SquaredErrors
-from costar_cli.evaluation.periods import PeriodErrors, Periods
+from costar_cli.evaluation.periods import Periods, period_scores
+from costar_cli.evaluation.score import TestPart, score
+from costar_cli.reporting import NullTask
 
 DAY = 86_400_000_000
 
@@ -37,14 +39,26 @@ def test_periods_add_up_to_all_and_hold_their_own_queries():
     assert periods is not None
     assert periods.names == ("2024-01", "2024-02", "2024-03")
     rng = np.random.default_rng(1)
-    predicted = rng.normal(size=(2, len(queries), 2, 1))
-    shape = {"members": 2, "horizon": 2, "outcomes": 1}
-    whole, parts = SquaredErrors.zeros(subjects=3, **shape), PeriodErrors.of(periods, panel)
-    steps_H, one_Y = np.ones(2, dtype=bool), np.ones(1)
-    whole.add(predicted, queries, steps_H=steps_H, denominator_Y=one_Y)
-    parts.add("factual", whole, predicted, queries, steps_H=steps_H, denominator_Y=one_Y)
-    np.testing.assert_allclose(parts.told.sums["factual"].members.sum(axis=1), whole.members.sum(axis=1))
-    scores = parts.told.scores(factor=10)["factual"]
+    predicted = rng.normal(size=(2, len(queries), 2, 1)).astype(np.float32)
+
+    class Drawn:
+        """Predicts what was drawn, whatever is asked: all queries at once, subject after subject."""
+
+        method, members = "drawn", 2
+
+        def rollout(self, panel, asked, *, batch_size=0, reporter=None):
+            assert len(asked) == len(queries)
+            return predicted
+
+    by_period: dict[str, SquaredErrors] = {}
+    order = np.argsort(queries.subject, kind="stable")
+    queries = queries.take(order)
+    part = TestPart.of(panel, {"rolling_origin": queries}, 2)
+    how = {"denominator_Y": np.ones(1), "batch_size": 7, "task": NullTask()}
+    whole = score(Drawn(), part, **how, periods=periods, also=by_period)["factual"]
+    errors = by_period["periods/sums/factual"]
+    np.testing.assert_allclose(errors.members.sum(axis=1), whole.members.sum(axis=1))
+    scores = period_scores(periods.names, errors, factor=10)
     february = (queries.origin >= 12) & (queries.origin < 12 + 29)
     assert scores[1].scored == (int(february.sum()),) * 2
     assert queries.outcomes is not None

@@ -12,7 +12,7 @@ from costar_cli.data.queries import rolling_origin
 from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.evaluation import EvaluationReport, run_evaluation
-from costar_cli.evaluation.probabilities import EventAnswers, ProbabilityScore, survival_windows
+from costar_cli.evaluation.probabilities import ProbabilityScore, event_columns, event_score, survival_windows
 from costar_cli.evaluation.score import mean_predictions
 from costar_cli.evaluation.setups import Candidate
 from costar_cli.reporting import NullReporter
@@ -34,8 +34,8 @@ def evaluated(dataset: Dataset, method: str) -> EvaluationReport:
 
 
 def scored(p_QH: NDArray[np.float64], came_QH: NDArray[np.bool_]) -> ProbabilityScore:
-    answers = EventAnswers.those("end", "death", np.ones_like(came_QH), predicted_QH=p_QH, came_QH=came_QH)
-    return answers.score(setup="supervised", label="m", test="source/test")
+    answers = event_columns(np.ones_like(came_QH), predicted_QH=p_QH, came_QH=came_QH)
+    return event_score(("end", "death"), answers, setup="supervised", label="m", test="source/test")
 
 
 def test_scores_of_known_probabilities_are_their_formulas() -> None:
