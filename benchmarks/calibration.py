@@ -54,12 +54,10 @@ from costar_cli.inference import (
     estimate,
     halves,
     held_out,
-    tells_differences,
 )
 from costar_cli.inference import floor as floors
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
-from costar_cli.methods.stack.model import StackModel
 from costar_cli.reporting import NullReporter, NullTask
 from costar_cli.settings.resolve import resolve
 
@@ -102,7 +100,7 @@ def calibrations(
     own = calibration_of(model)
     if own is not None:
         yield model.method, model, own
-    if not isinstance(model, StackModel):
+    if not model.parts:
         return
     validation, facts = (
         dataset.panel(domain, "val"),
@@ -182,7 +180,7 @@ def measure(name: str, dataset: Dataset, method: str, options: argparse.Namespac
             for setup, part in SETUPS[domain].items():
                 for kind, (rmse, found) in scored(dataset, own, calibration, part).items():
                     yield about | {"setup": setup, "queries": kind} | numbers(rmse, found)
-                if tells_differences(own):
+                if own.tells_differences:
                     asked[part] = asked.get(part) or plans(dataset, part, calibration)  # simulators take their time
                     between = apart(dataset, own, calibration, part, asked[part])
                     yield dict.fromkeys(FIELDS, "") | about | {"setup": setup, "queries": "differences"} | between

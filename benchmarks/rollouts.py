@@ -31,7 +31,7 @@ from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.files import Artifact
 from costar_cli.methods import METHODS
-from costar_cli.methods.base import EncodesOnce, FittedModel
+from costar_cli.methods.base import FittedModel
 from costar_cli.reporting import NullReporter
 from costar_cli.training import RunIdentity, finetune
 
@@ -68,11 +68,9 @@ def fitted(name: str, dataset: Dataset) -> FittedModel:
 
 
 def answer_all(model: FittedModel, panel: Panel, sets: Sequence[Queries]) -> list[NDArray[np.float32]]:
-    """Answer query sets about one panel, which is encoded once where the method can do so."""
-    if isinstance(model, EncodesOnce):
-        states = model.encode(panel)
-        return [model.answer(states, queries) for queries in sets]
-    return [model.rollout(panel, queries) for queries in sets]
+    """Answer query sets about one panel, which is encoded once."""
+    states = model.encode(panel)
+    return [model.answer(states, queries) for queries in sets]
 
 
 def cut_off(panel: Panel, queries: Queries) -> tuple[Panel, Queries]:

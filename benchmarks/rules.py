@@ -26,7 +26,7 @@ from benchmarks.comparing import Row, fitted, write
 from benchmarks.machine import commit, machine, machine_slug
 from costar_cli.data import Dataset, Location, Part
 from costar_cli.data.store import read_dataset
-from costar_cli.methods.base import DrawsOutcomes, FittedModel
+from costar_cli.methods.base import FittedModel
 from costar_cli.plans import PlanRequest, parse_plans
 from costar_cli.questions import Averager, Cohort, answer_cohort, names_of, true_answers
 from costar_cli.questions.answers import ask_plans
@@ -85,7 +85,7 @@ def measure(path: Path, method: str, options: argparse.Namespace) -> Iterator[Ro
 
 def draws_off(model: FittedModel, cohort: Cohort, request: PlanRequest) -> str:
     """Return how far means of draws are from estimates, at the last step of plans; empty where there are no draws."""
-    if not isinstance(model, DrawsOutcomes):
+    if not model.draws_courses:
         return ""
     some = cohort.take(slice(MOST_DRAWN))
     fixed = [plan for plan in request.plans if plan.name in ("never", "always")]

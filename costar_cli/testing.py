@@ -27,7 +27,7 @@ from costar_cli.data.check import check_dataset
 from costar_cli.errors import UsageError
 from costar_cli.files import Artifact
 from costar_cli.methods import Method
-from costar_cli.methods.base import EncodesOnce, FittedModel
+from costar_cli.methods.base import FittedModel
 from costar_cli.reporting import NullReporter
 from costar_cli.training import RunIdentity, Trained, finetune
 
@@ -205,10 +205,8 @@ def what_was_observed_and_what_was_filled_are_the_same_history(case: MethodCase)
 
 
 def a_panel_encoded_once_answers_any_queries_as_a_rollout_does(case: MethodCase) -> None:
-    """`answer(encode(panel), queries)` is `rollout(panel, queries)`, where a model offers it."""
+    """`answer(encode(panel), queries)` is `rollout(panel, queries)`."""
     model, queries = case.model, case.ask()
-    if not isinstance(model, EncodesOnce):
-        return
     states = model.encode(case.panel)
     first = model.answer(states, queries)
     _close(first, case.answer(queries))

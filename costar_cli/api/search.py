@@ -14,7 +14,7 @@ from costar_cli.data import Dataset
 from costar_cli.data.compatible import other_data, require_compatible
 from costar_cli.errors import UsageError
 from costar_cli.files.frames import FrameName, frame_name, is_frame
-from costar_cli.inference import calibration_of, draws_are_members, interval_kind, support_of
+from costar_cli.inference import calibration_of, interval_kind, support_of
 from costar_cli.methods.shared.transformed import on_transforms
 from costar_cli.plans import PlanRequest, TreatmentPlan, parse_origin
 from costar_cli.questions import Cohort, join_places, names_of, refuse_unseen, unseen_in_plans, warnings_on_plans
@@ -223,7 +223,7 @@ def search_cohort(
             panel = None if many else known
             report = SearchReport(
                 dataset.name, model.schema, label, model.method, interval_kind(model), question, answers, panel,
-                calibration_of(model), members=model.members if draws_are_members(model) else None,
+                calibration_of(model), members=model.members if model.draws_are_members else None,
                 on_outcomes=tuple(on_transforms(model)),
                 judges_precision=support is not None and support.judges_precision,
                 parents={"dataset": dataset.digest, f"model/{label}": model.digest},

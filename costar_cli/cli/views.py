@@ -269,21 +269,16 @@ def _representations(name: str, model: "FittedModel", dataset: "Dataset", path: 
     """Draw the first member's representations of some test subjects at every step before the last."""
     import numpy as np
 
-    from costar_cli.methods.shared.transformed import TransformedModel
     from costar_cli.report.figures.embedding import plot_representations
 
-    learner = model.inner if isinstance(model, TransformedModel) else model
-    represent = getattr(learner, "represent", None)
-    if represent is None:
-        raise DataError("the method has no representations")
     part, whole = next(iter(dataset.panels.items()))
     panel = whole.take(np.arange(min(whole.n_subjects, 200)))
-    encoding, outcome = dataset.schema.treatments, dataset.schema.outcomes[0]
-    at, seen = panel.decided, model.transforms.panel(panel) if isinstance(model, TransformedModel) else panel
+    z_RNTD = model.represent(panel)
+    if z_RNTD is None:
+        raise DataError("the method has no representations")
+    encoding, outcome, at = dataset.schema.treatments, dataset.schema.outcomes[0], panel.decided
     given = [encoding.describe(values) for values in encoding.decode(panel.treatments[at])]
     label = f"{outcome.name} ({outcome.unit})" if outcome.unit else outcome.name
     member = ", member 1" if model.members > 1 else ""
     title = f"{name}{member}: histories of {panel.n_subjects:,} subjects of {part}"
-    return plot_representations(
-        represent(seen)[0][at], given, panel.outcomes[at][:, 0], path, outcome_label=label, title=title
-    )
+    return plot_representations(z_RNTD[0][at], given, panel.outcomes[at][:, 0], path, outcome_label=label, title=title)

@@ -22,9 +22,8 @@ from costar_cli.inference import (
     SupportRatings,
     estimate,
 )
-from costar_cli.inference.estimates import PredictFn
 from costar_cli.inference.outcomes import levels
-from costar_cli.methods.base import FittedModel
+from costar_cli.methods.base import FittedModel, PredictFn
 from costar_cli.methods.shared.doses import dose_table
 
 QUARTERS: Final = ("lowest quarter", "second quarter", "third quarter", "highest quarter")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from costar_cli.evaluation.metrics import SquaredErrors, Truth
 from costar_cli.evaluation.periods import Periods
 from costar_cli.files.shards import WHOLE, Shard
 from costar_cli.inference import facts_of, possible
-from costar_cli.methods.base import EncodesOnce, FittedModel
+from costar_cli.methods.base import FittedModel
 from costar_cli.reporting import Reporter, Task
 
 _BATCH = 65_536
@@ -190,7 +190,7 @@ def score(
 ) -> dict[Truth, SquaredErrors]:
     """Return the squared errors of a model on a test part, per kind of truth.
 
-    A chunk of subjects is encoded once for all its query sets, where the model can do so (`EncodesOnce`). Chunks hold
+    A chunk of subjects is encoded once for all its query sets. Chunks hold
     at most 2^18 steps and `chunk_bytes` of a set's predictions; errors are formed in double precision, `batch_size`
     queries at a time.
 
@@ -300,16 +300,16 @@ def mean_predictions(
 
 def _possible(model: Predictor, predicted_RQHY: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return predictions as `whatif` shows them; what knows the simulator has no facts, and needs none."""
-    facts = facts_of(cast("FittedModel", model)) if hasattr(model, "meta") else None
+    facts = facts_of(model) if isinstance(model, FittedModel) else None
     return possible(facts, predicted_RQHY).astype(np.float32)
 
 
 def _asker(panel: Panel, batch_size: int) -> PredictFn:
-    """Return what predicts the outcomes of queries about a panel, which each model encodes once if it can do so."""
+    """Return what predicts the outcomes of queries about a panel, which each model encodes once."""
     states: dict[int, Any] = {}
 
     def ask(model: Predictor, queries: Queries) -> NDArray[np.float32]:
-        if not isinstance(model, EncodesOnce):
+        if not isinstance(model, FittedModel):  # a simulator
             return _possible(model, model.rollout(panel, queries, batch_size=batch_size))
         if id(model) not in states:
             states[id(model)] = model.encode(panel)

@@ -17,11 +17,9 @@ from costar_cli.inference.calibration import (
     has_spread,
     interval_kind,
 )
-from costar_cli.inference.draws import differences, draws, draws_are_members, is_joint, range_of, tells_differences
+from costar_cli.inference.draws import differences, draws, range_of
 from costar_cli.inference.estimates import (
-    LEAST_MEMBERS,
     Estimates,
-    PredictFn,
     cached_predictor,
     encoded_predictor,
     estimate,
@@ -47,6 +45,7 @@ from costar_cli.inference.support import (
 )
 from costar_cli.inference.survival import Hazards
 from costar_cli.inference.survival_fit import Survival, SurvivalForecast, goes_on, learn_survival, survival_of
+from costar_cli.methods.base import LEAST_MEMBERS, PredictFn
 
 __all__ = [
     "BLACK_BOX",
@@ -82,7 +81,6 @@ __all__ = [
     "calibration_of",
     "differences",
     "draws",
-    "draws_are_members",
     "encoded_predictor",
     "estimate",
     "estimate_played",
@@ -93,7 +91,6 @@ __all__ = [
     "has_spread",
     "held_out",
     "interval_kind",
-    "is_joint",
     "learn_support",
     "learn_survival",
     "least_sd",
@@ -106,6 +103,5 @@ __all__ = [
     "simulation_mode",
     "support_of",
     "survival_of",
-    "tells_differences",
     "unmeasured",
 ]

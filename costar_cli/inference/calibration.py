@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from costar_cli.data import Domain, Panel
 from costar_cli.errors import UsageError
 from costar_cli.inference.conformal import BINS, GRID, Binning, table
-from costar_cli.inference.draws import is_joint
-from costar_cli.inference.estimates import FLOOR, LEAST_MEMBERS, Estimates, floor_in, held_by
+from costar_cli.inference.estimates import FLOOR, Estimates, floor_in, held_by
 from costar_cli.inference.floor import HeldOut, units_of
 from costar_cli.inference.outcomes import OutcomeFacts
 from costar_cli.inference.propensity import PropensityModel
 from costar_cli.inference.weights import PlanTable, check_quantiles, log_ratios, weights_of
-from costar_cli.methods.base import FittedModel
+from costar_cli.methods.base import LEAST_MEMBERS, FittedModel
 from costar_cli.methods.registry import METHODS
 
 ARRAYS: Final = "calibration/"
@@ -230,7 +229,8 @@ def has_spread(model: FittedModel) -> bool:
     """Return whether a model says enough of how uncertain it is: in closed form, or with enough members."""
     method = METHODS.get(model.method)
     closed_form = method is not None and method.closed_form
-    return closed_form or model.members >= LEAST_MEMBERS or _is_closed_form_stack(model)
+    closed_form |= bool(model.parts) and all(METHODS[name].closed_form for name in model.parts)
+    return closed_form or model.members >= LEAST_MEMBERS
 
 
 def interval_kind(model: FittedModel) -> str:
@@ -242,12 +242,7 @@ def interval_kind(model: FittedModel) -> str:
 
 def has_range(model: FittedModel) -> bool:
     """Return whether limits of a calibrated model's differences are the range of its members (spec BAND-7)."""
-    return bool(model.meta.get("calibration")) and not is_joint(model) and model.members >= LEAST_MEMBERS
-
-
-def _is_closed_form_stack(model: FittedModel) -> bool:
-    parts = getattr(model, "parts", {})
-    return bool(parts) and all(METHODS[name].closed_form for name in parts)
+    return bool(model.meta.get("calibration")) and not model.is_joint and model.members >= LEAST_MEMBERS
 
 
 def _read(model: FittedModel, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> Calibration:

@@ -12,15 +12,12 @@ from costar_cli.data import Panel, Queries
 from costar_cli.errors import ArtifactError
 from costar_cli.inference.conformal import Binning, bins_of, bins_of_length
 from costar_cli.inference.outcomes import OutcomeFacts, levels
-from costar_cli.methods.base import EncodesOnce, FittedModel, PredictsDistribution
-from costar_cli.methods.stack.model import StackModel
+from costar_cli.methods.base import FittedModel, Forecast, PredictFn
 
 FLOOR: Final = 0.05  # of the unit of errors, what no member knows of: where none was chosen on held-out subjects
-LEAST_MEMBERS: Final = 3  # of an ensemble; two say next to nothing of how far apart they may be
 TINY: Final = 1e-6  # of an sd of source-train: the smallest scale, so that no score is divided by zero
 
 Floats = NDArray[np.float64]
-PredictFn = Callable[[FittedModel, Queries], NDArray[np.float32]]
 Held = TypeVar("Held")
 
 
@@ -97,28 +94,10 @@ class Estimates:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _MeanVariance:
-    """What the members of a model predict, the variance around their mean, and what of it is not noise.
-
-    `black_HY` is the weight of black boxes in it, 0 to 1, whose variances lack the floor.
-    """
-
-    members_RQHY: NDArray[np.floating]
-    variance_QHY: Floats
-    parameter_QHY: Floats
-    black_HY: Floats
-
-    @property
-    def mean_QHY(self) -> Floats:
-        mean_QHY: Floats = self.members_RQHY.mean(axis=0, dtype=np.float64)
-        return mean_QHY
-
-
-@dataclass(frozen=True, eq=False, slots=True)
 class Answers:
     """What a model says of queries, before the floor of the scale of black boxes."""
 
-    moments: _MeanVariance
+    forecast: Forecast
     level_QY: Floats
     unit_QY: Floats
     least_Y: Floats
@@ -127,11 +106,11 @@ class Answers:
     @property
     def depends_on_floor(self) -> bool:
         """Return whether bands change with the floor: not where it is all the scale that there is, or no part of it."""
-        return bool(self.moments.black_HY.any() and self.moments.variance_QHY.any())
+        return bool(self.forecast.black_HY.any() and self.forecast.variance_QHY.any())
 
     def estimates(self, floor: float) -> Estimates:
         """Return estimates, with a floor in units of errors."""
-        found, least_Y = self.moments, self.least_Y
+        found, least_Y = self.forecast, self.least_Y
         more_QHY = found.black_HY * ((floor * self.unit_QY) ** 2)[:, None] + least_Y
         variance_QHY = found.variance_QHY + more_QHY
         share_QHY = np.minimum((found.parameter_QHY + more_QHY) / variance_QHY, 1.0)
@@ -170,7 +149,7 @@ def answers_of(
     asked = replace(queries, outcomes=None, scored=None)
     level_QY, facts = levels(panel, asked), facts or facts_of(model)
     unit_QY = facts.error_units(panel, asked, model.scaler) if facts else np.abs(level_QY)
-    found, least_Y = _moments(model, panel, asked, ask or predictor(panel)), least_sd(model) ** 2
+    found, least_Y = model.forecast(panel, asked, ask or predictor(panel)), least_sd(model) ** 2
     found = replace(found, members_RQHY=possible(facts, found.members_RQHY))
     return Answers(found, level_QY, unit_QY, least_Y, asked.origin)
 
@@ -207,8 +186,6 @@ def encoded_predictor(panel: Panel) -> PredictFn:
     known: dict[int, Any] = {}
 
     def ask(model: FittedModel, queries: Queries) -> NDArray[np.float32]:
-        if not isinstance(model, EncodesOnce):
-            return model.rollout(panel, queries)
         if id(model) not in known:
             known[id(model)] = model.encode(panel)
         return model.answer(known[id(model)], queries)
@@ -281,7 +258,7 @@ def held_by(model: FittedModel, part: str, read: Callable[[FittedModel, Any, Map
     if not (meta := model.meta.get(part)):
         return None
     with reading(model, part):
-        return read(model, meta, getattr(model, "attached", {}))
+        return read(model, meta, model.attached)
 
 
 @contextmanager
@@ -300,40 +277,3 @@ def reading(model: FittedModel, part: str) -> Iterator[None]:
             where=f"{part} in the model's file",
             fix="make the model again with `costar finetune`",
         ) from error
-
-
-def _moments(model: FittedModel, panel: Panel, queries: Queries, ask: PredictFn) -> _MeanVariance:
-    """Return members and variances, those of black boxes without a floor."""
-    if isinstance(model, StackModel):
-        parts = {name: _moments(model.parts[name], panel, queries, ask) for name in model.answering}
-        return _mixture(model, parts, queries)
-    if isinstance(model, PredictsDistribution):
-        said = model.predict_distribution(panel, queries)
-        own_QHY, noise_QHY = (np.mean(sd.astype(np.float64) ** 2, axis=0) for sd in (said.sd_parameter, said.sd_noise))
-        parameter_QHY = own_QHY + _between(said.mean)
-        return _MeanVariance(said.mean, parameter_QHY + noise_QHY, parameter_QHY, np.zeros(said.mean.shape[2:]))
-    members_RQHY = ask(model, queries)
-    variance_QHY = _between(members_RQHY)
-    return _MeanVariance(members_RQHY, variance_QHY, variance_QHY, np.ones(members_RQHY.shape[2:]))
-
-
-def _mixture(model: StackModel, parts: Mapping[str, _MeanVariance], queries: Queries) -> _MeanVariance:
-    """Return the moments of a mixture: how far the parts are from their mean counts as not known (spec STACK-7)."""
-    members_RQHY = model.combined(queries, lambda name: np.asarray(parts[name].members_RQHY, dtype=np.float32))
-    mean_QHY = members_RQHY.mean(axis=0, dtype=np.float64)
-    variance_QHY, parameter_QHY = np.zeros_like(mean_QHY), np.zeros_like(mean_QHY)
-    black_HY = np.zeros(mean_QHY.shape[1:])
-    for name, part in parts.items():
-        weight_HY = model.weight_RPHY[:, list(model.parts).index(name), : queries.horizon].mean(axis=0)
-        apart_QHY = (part.mean_QHY - mean_QHY) ** 2
-        variance_QHY += weight_HY * (part.variance_QHY + apart_QHY)
-        parameter_QHY += weight_HY * (part.parameter_QHY + apart_QHY)
-        black_HY += weight_HY * part.black_HY
-    return _MeanVariance(members_RQHY, variance_QHY, parameter_QHY, black_HY)
-
-
-def _between(members_RQHY: NDArray[np.floating]) -> Floats:
-    """Return the variance between members; none of a single one."""
-    if len(members_RQHY) == 1:
-        return np.zeros(members_RQHY.shape[1:])
-    return np.asarray(members_RQHY.var(axis=0, ddof=1, dtype=np.float64))

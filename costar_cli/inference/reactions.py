@@ -13,7 +13,6 @@ from costar_cli.data.windows import share_of_changes
 from costar_cli.methods.base import FittedModel, adjusted
 from costar_cli.methods.registry import METHODS, Adjusts
 from costar_cli.methods.shared.ipw import TRUNCATED
-from costar_cli.methods.stack.model import StackModel
 
 META: Final = "reactions"  # of a model's meta
 LEAST_TRUNCATED: Final = 0.01  # share of a total of weights below which effects lean by less than 2 %
@@ -43,13 +42,11 @@ class Reactions:
     @classmethod
     def of(cls, model: FittedModel, panel: Panel | None = None) -> Self:
         """Return what a model knows; `panel` has the subjects that it learned from."""
-        parts, truncated = {}, _truncated(model.meta)
-        if isinstance(model, StackModel):
-            weight_P = model.weight_RPHY.mean(axis=(0, 2, 3)).tolist()
-            weights = dict(zip(model.parts, weight_P, strict=True))
-            parts = {name: weights[name] for name in model.answering if adjusted(model.parts[name]) != "all"}
-            cut = {name: _truncated(part.meta) for name, part in model.parts.items()}
-            truncated = max((cut[name] for name in cut if weights[name] * cut[name] >= LEAST_TRUNCATED), default=0.0)
+        shares, truncated = model.shares, _truncated(model.meta)
+        parts = {name: share for name, share in shares.items() if adjusted(model.parts[name]) != "all"}
+        if shares:
+            cut = {name: _truncated(model.parts[name].meta) for name in shares}
+            truncated = max((cut[name] for name in cut if shares[name] * cut[name] >= LEAST_TRUNCATED), default=0.0)
         changes = None if panel is None else share_of_changes(panel, model.schema.treatments, model.horizon)
         return cls(adjusted(model), model.horizon, changes, parts, truncated)
 

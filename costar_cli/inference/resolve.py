@@ -15,7 +15,7 @@ from costar_cli.inference.draws import draws
 from costar_cli.inference.estimates import Estimates, encoded_predictor, estimate, facts_of, least_sd, possible
 from costar_cli.inference.rollout import DRAWS, SEED, SimulatedRule, ask, simulate_rule
 from costar_cli.inference.survival_fit import SurvivalForecast, goes_on
-from costar_cli.methods.base import DrawsCourses, FittedModel
+from costar_cli.methods.base import FittedModel
 from costar_cli.plans.index_times import IndexTimes
 from costar_cli.plans.plan import AnyPlan, TreatmentPlan
 from costar_cli.plans.rule import Levels, PlanRule
@@ -220,7 +220,7 @@ def draw_played(
             n, len(moments), horizon, -1
         )
     values_SQHA = played.values_SQHA[np.arange(n) % len(played.values_SQHA)]
-    if isinstance(model, DrawsCourses):
+    if model.draws_courses:
         plan_MHA = model.schema.treatments.encode(values_SQHA.reshape(-1, *values_SQHA.shape[2:]))
         last = plan_MHA.shape[1] - 1
         return model.draw_courses(

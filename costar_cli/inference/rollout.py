@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from costar_cli.data import PanelSchema, Queries, TreatmentEncoding, Variable
 from costar_cli.errors import UsageError
 from costar_cli.inference.estimates import encoded_predictor
-from costar_cli.methods.base import DrawsCourses, FittedModel, PredictsStepwise
+from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.plans.index_times import IndexTimes
 from costar_cli.plans.plan import TreatmentPlan
@@ -203,7 +203,7 @@ def simulate_rule(
     how, schema = simulation_mode(rule, model, label), model.schema
     if how in ("fixed", "chance"):
         return _blind(rule, moments, schema, n if rule.has_chance else 1, seed)
-    if not isinstance(model, DrawsCourses):
+    if not model.draws_courses:
         return simulate_on(
             rule, moments, schema, _mean_course(model, moments), n=n if rule.has_chance else 1, seed=seed
         )
@@ -227,13 +227,12 @@ def simulation_mode(rule: Rule, model: FittedModel, label: str = "") -> How:
     Raises:
         UsageError: the rule reads outcomes, and the model predicts no course.
     """
-    draws_covariates = isinstance(model, DrawsCourses) and model.draws_covariates
-    changing = _changing(model.schema) if draws_covariates else model.schema.outcomes
+    changing = _changing(model.schema) if model.draws_covariates else model.schema.outcomes
     if not rule.reads([variable.name for variable in changing]):
         return "chance" if rule.has_chance else "fixed"
-    if not isinstance(model, PredictsStepwise) or not model.stepwise:
+    if not model.stepwise:
         raise _refused(rule, model, label)
-    return "drawn" if isinstance(model, DrawsCourses) else "mean course"
+    return "drawn" if model.draws_courses else "mean course"
 
 
 def simulate_on(

@@ -18,8 +18,7 @@ from costar_cli.inference.estimates import Estimates, held_by
 from costar_cli.inference.floor import HeldOut
 from costar_cli.inference.outcomes import OutcomeFacts
 from costar_cli.inference.propensity import DoseRecord, PropensityModel, decisions_of
-from costar_cli.methods.base import FittedModel, PredictsDistribution
-from costar_cli.methods.stack.model import StackModel
+from costar_cli.methods.base import FittedModel
 
 LIGHTS: Final = ("green", "amber", "red")
 RED: Final = 2
@@ -220,9 +219,9 @@ def learn_support(
         return None
     log_QH = practice.log_probability(windows.panel, windows.asked, estimates.mean_QHY)
     limits = Limits.of(estimates.sd_QHY / estimates.unit_QY[:, None], log_QH, counts_QY).lasting(model.horizon)
-    if not (has_spread(model) and _varies(model)):
+    if not (has_spread(model) and model.varies):
         limits = replace(limits, spread_LHY=np.full_like(limits.spread_LHY, np.inf))
-    precise, count = isinstance(model, PredictsDistribution), int(counts_QY.any(axis=1).sum())
+    precise, count = model.has_distribution, int(counts_QY.any(axis=1).sum())
     rows = tuple(_reliability(practice, windows.panel))
     return PlanSupport(practice, limits, precise, count, rows, domain, train.n_subjects)
 
@@ -250,13 +249,6 @@ def _unmeasured(given: Support | None, queries: Queries, outcomes: int) -> NDArr
         return np.zeros((len(queries), queries.horizon, outcomes), dtype=bool)
     step_QH = queries.origin[:, None].astype(np.int64) + np.arange(1, queries.horizon + 1)
     return given.unmeasured_at(step_QH, outcomes)
-
-
-def _varies(model: FittedModel) -> bool:
-    """Return whether the spread of a model's predictions differs between subjects: not that of a single member."""
-    if isinstance(model, StackModel):
-        return len(model.answering) > 1 or any(_varies(model.parts[name]) for name in model.answering)
-    return isinstance(model, PredictsDistribution) or model.members > 1
 
 
 def _beyond(values: Floats, limits_L: Floats) -> Marks:

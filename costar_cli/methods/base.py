@@ -7,7 +7,7 @@ statics. Letters of one module are in its docstring; the legend of all is in doc
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -16,19 +16,25 @@ from torch import Tensor
 
 from costar_cli.config.choices import SelectionName
 from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
-from costar_cli.data import Domain, Panel, PanelSchema, Part, Queries, Scaler
+from costar_cli.data import Domain, Panel, PanelSchema, Part, Scaler
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.data.truncated import STRETCH, Stretches, is_long
 from costar_cli.files import Artifact
-from costar_cli.methods.registry import METHODS, Adjusts
+from costar_cli.methods.model import (
+    LEAST_MEMBERS,
+    Decide,
+    FittedModel,
+    Forecast,
+    PredictFn,
+    PredictiveDistribution,
+    adjusted,
+)
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.reporting import Reporter
 
 __all__ = [
+    "LEAST_MEMBERS",
     "Decide",
-    "DrawsCourses",
-    "EncodesOnce",
     "Estimator",
     "FinalStage",
     "Fit",
@@ -37,11 +43,9 @@ __all__ = [
     "Fitted",
     "FittedModel",
     "FittedPart",
-    "KeepsWithin",
+    "Forecast",
+    "PredictFn",
     "PredictiveDistribution",
-    "PredictsDistribution",
-    "PredictsStepwise",
-    "PredictsSums",
     "Stage",
     "StepLoss",
     "adjusted",
@@ -106,186 +110,6 @@ class Stage(Protocol):
 
     def reference(self) -> float | None:
         """Return the loss of knowing nothing, where there is such a number."""
-
-
-class FittedModel(Protocol):
-    """A trained method, as `evaluate` and `whatif` see it."""
-
-    @property
-    def method(self) -> str:
-        """Return the name under which the registry knows the method."""
-
-    @property
-    def members(self) -> int:
-        """Return R, the number of ensemble members."""
-
-    @property
-    def horizon(self) -> int:
-        """Return the longest plan that the model answers."""
-
-    @property
-    def schema(self) -> PanelSchema:
-        """Return the columns that the model was trained on."""
-
-    @property
-    def scaler(self) -> Scaler:
-        """Return the standardisation that the model was trained with."""
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """Return the facts that its artifact records; empty if it was fitted to nothing."""
-
-    @property
-    def parents(self) -> Mapping[str, str]:
-        """Return the digests of what it was made from, by role."""
-
-    @property
-    def trained_on(self) -> Mapping[str, int]:
-        """Return the number of labelled subjects per part that were at hand in training; empty if that is unknown."""
-
-    @property
-    def digest(self) -> str:
-        """Return the digest of its artifact; empty if it has none."""
-
-    def rollout(
-        self, panel: Panel, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
-    ) -> NDArray[np.float32]:
-        """Predict the outcomes of every query.
-
-        The panel is encoded once; `batch_size` queries at a time are answered from the encoded states.
-
-        Returns:
-            Outcomes `[R,Q,H,Y]` in the units of the data; H is `queries.horizon`, at most `horizon`.
-        """
-
-
-@runtime_checkable
-class EncodesOnce(Protocol):
-    """A `FittedModel` that can keep what it knows of a panel and answer several query sets from that.
-
-    Optional: scoring uses it where it is offered, since most of the work lies in `encode`. `rollout(panel, queries)` is
-    then `answer(encode(panel), queries)`. States are the model's own business (representations, recurrent states at
-    every step, keys and values of prefixes); they are kept for some thousand subjects at a time.
-    """
-
-    def encode(self, panel: Panel) -> Any:  # noqa: ANN401 - opaque to all but the model
-        """Return what the model knows of every subject's history at every step."""
-
-    def answer(
-        self,
-        states: Any,  # noqa: ANN401
-        queries: Queries,
-        *,
-        batch_size: int = 16_384,
-        reporter: Reporter | None = None,
-    ) -> NDArray[np.float32]:
-        """Predict as `rollout` does; `queries.subject` counts the rows of the encoded panel."""
-
-
-@dataclass(frozen=True, slots=True)
-class PredictiveDistribution:
-    """Predicted outcomes with their standard deviation, `[R,Q,H,Y]` each, in the units of the data.
-
-    `sd_parameter` is what is not known of the subjects' own parameters, `sd_noise` what chance adds after the origin;
-    the two are independent, so that their squares add up.
-    """
-
-    mean: NDArray[np.float32]
-    sd_parameter: NDArray[np.float32]
-    sd_noise: NDArray[np.float32]
-
-    @property
-    def sd(self) -> NDArray[np.float32]:
-        """Return the standard deviation of an outcome."""
-        return np.hypot(self.sd_parameter, self.sd_noise)
-
-
-@runtime_checkable
-class PredictsDistribution(Protocol):
-    """A `FittedModel` that knows how far outcomes may be from its predictions. Optional."""
-
-    def predict_distribution(self, panel: Panel, queries: Queries) -> PredictiveDistribution:
-        """Predict as `rollout` does, with the standard deviation of each outcome."""
-
-
-@runtime_checkable
-class PredictsSums(Protocol):
-    """A `FittedModel` that knows how far sums of outcomes over steps may be from its predictions. Optional."""
-
-    def predict_sums(self, panel: Panel, queries: Queries, summed_Y: NDArray[np.bool_]) -> PredictiveDistribution:
-        """Predict as `predict_distribution` does, of some outcomes `[Y]` their sums since the origin."""
-
-
-@runtime_checkable
-class KeepsWithin(Protocol):
-    """A `FittedModel` whose predicted and drawn courses stay within bounds. Optional."""
-
-    def bounds(self, panel: Panel, queries: Queries) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the smallest and the largest outcomes `[Q,Y]` of what is asked, in the units of the data."""
-
-
-@runtime_checkable
-class DrawsOutcomes(Protocol):
-    """A `FittedModel` that draws outcomes from its predictive distribution, jointly for a subject's plans. Optional."""
-
-    def draw_outcomes(
-        self, panel: Panel, queries: Queries, n: int, seed: int, *, among: NDArray[np.integer] | None = None
-    ) -> NDArray[np.float64]:
-        """Return `[S,Q,H,Y]`, S = n draws in the units of the data.
-
-        In each draw a subject has the same parameters, and the same chance after the origin, under all plans. Queries
-        `among` those of further subjects have the chance that they have with all of them.
-        """
-
-
-@runtime_checkable
-class PredictsStepwise(Protocol):
-    """A `FittedModel` that may predict each step from its own step before, so that rules can act on its course."""
-
-    @property
-    def stepwise(self) -> bool:
-        """Return whether it does: its steps then are one course, not answers to questions of different lengths."""
-
-
-def adjusted(model: FittedModel) -> Adjusts:
-    """Return which reactions of treatment inside a plan a model adjusts for: its own word, else its method's.
-
-    Without covariates there are only outcomes that treatment could react to.
-    """
-    entry = METHODS.get(model.method)
-    found: Adjusts = getattr(model, "adjusts", entry.adjusts if entry else "none")
-    found = "all" if found == "outcomes" and not model.schema.covariates else found
-    return entry.adjusts_for(found, binary=model.schema.has_binary) if entry else found
-
-
-Decide = Callable[[int, NDArray[np.float64]], NDArray[np.floating]]
-"""From the index of a step in the plan and the outcomes there `[M,Y]` to the encoded treatments `[M,A]`."""
-
-
-@runtime_checkable
-class DrawsCourses(Protocol):
-    """A `FittedModel` that draws courses whose treatments are decided on the way. Optional."""
-
-    @property
-    def draws_covariates(self) -> bool:
-        """Return whether courses have covariates, too: what `decide` is told then has them behind the outcomes."""
-
-    def draw_courses(
-        self,
-        panel: Panel,
-        subject_Q: NDArray[np.integer],
-        origin_Q: NDArray[np.integer],
-        decide: Decide,
-        *,
-        steps: int,
-        n: int,
-        seed: int,
-    ) -> NDArray[np.float64]:
-        """Return outcomes `[S,Q,H,Y]`, S = n, H = steps, of subjects from their origins.
-
-        Chance is that of `draw_outcomes`: under the treatments of a fixed plan the draws are the same. `decide` is
-        asked at each step, with M = S Q courses, draw after draw; first about the outcomes at the origins.
-        """
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class Method:
         short_list: its place among the methods that are worth trying on any data set, the quickest to fit first; None
             for those that are not.
         stepwise: its models predict each step from the one before, so that rules of treatment can act on outcomes; of
-            some methods that depends on their decoder (`methods.base.PredictsStepwise`).
+            some methods that depends on their decoder (`stepwise` of `FittedModel`).
         adjusts: which reactions of treatment inside a plan its estimates are adjusted for: `all`, as it simulates
             outcomes and covariates step by step or weighs by treatment; those to `outcomes`, which are fed back, while
             covariates stay what they were at the origin; or `none`, as each step is a regression on history and plan.

@@ -35,7 +35,6 @@ from costar_cli.inference import (
     draws,
     estimate,
     interval_kind,
-    is_joint,
     range_of,
     resolve,
     support_of,
@@ -324,7 +323,7 @@ def answer_cohort(
             own, effective = widened(label, calibration, found, plans_Q)
         if reference is not None:
             minus_Q = _references(plans_M, reference)
-            if own and len(plans_Q) > len(chunk) and is_joint(model):
+            if own and len(plans_Q) > len(chunk) and model.is_joint:
                 drawn_SQHY = asked.drawn(draws(model, panel, queries, ask=ask))
                 apart = differences(drawn_SQHY, found, np.arange(len(plans_Q)), minus_Q)
         yield ModelAnswers(

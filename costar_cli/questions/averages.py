@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 
 from costar_cli.data import PanelSchema
 from costar_cli.errors import UsageError
-from costar_cli.inference import LIGHTS, UNMEASURED, draws, facts_of, is_joint, resolve
+from costar_cli.inference import LIGHTS, UNMEASURED, draws, facts_of, resolve
 from costar_cli.inference.resampling import FEWEST_UNITS, moved_means
 from costar_cli.methods.base import FittedModel
-from costar_cli.methods.registry import METHODS
-from costar_cli.methods.stack.model import StackModel
 from costar_cli.plans import AnyPlan, PlanRequest
 from costar_cli.questions.answers import ModelAnswers, ask_plans, plans_of
 from costar_cli.questions.subjects import Cohort
@@ -338,7 +336,7 @@ def training_variance(
     It is that of the mean over moments in joint draws: what draws share, and what is each unit's own, over the number
     of units (spec AVERAGE-3). None where the model has no posterior, which would tell it.
     """
-    if not is_joint(model):
+    if not model.is_joint:
         return None
     plans, found = len(same_plans(cohort, request)), []
     most = max(FEWEST_DRAWN, MOST_DRAWN // (plans * len(in_GM)))
@@ -387,25 +385,12 @@ def _of_mean(drawn_SMPHY: Floats, unit_M: NDArray[np.integer], units: int) -> Fl
     return np.asarray(shared_PHY + own_PHY * sample / units)
 
 
-def _draws_training(model: FittedModel) -> bool:
-    if isinstance(model, StackModel):
-        return all(_draws_training(model.parts[name]) for name in model.answering)
-    return bool(getattr(model, "draws_training", False))
-
-
-def _is_ensemble(model: FittedModel) -> bool:
-    """Return whether a model, or some part of a stack, is a network, of however many members."""
-    if isinstance(model, StackModel):
-        return any(_is_ensemble(model.parts[name]) for name in model.answering)
-    return not is_joint(model) and not (model.method in METHODS and METHODS[model.method].closed_form)
-
-
 def kind_of(model: FittedModel) -> str:
     """Return what the intervals of a model's averages include, or why there are none."""
-    if not is_joint(model):
-        if _is_ensemble(model):
+    if not model.is_joint:
+        if model.is_ensemble:
             return NONE_OF_MEMBERS if model.members > 1 else NONE_OF_ONE
         return NONE
-    if not _draws_training(model):
+    if not model.draws_training:
         return "subjects and their posterior (not what the training sample leaves open: fit the model again)"
     return "subjects and training (posterior)"

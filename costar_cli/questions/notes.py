@@ -29,7 +29,7 @@ from costar_cli.inference import (
     resolve,
     simulation_mode,
 )
-from costar_cli.methods.base import DrawsCourses, FittedModel
+from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.transformed import on_transforms
 from costar_cli.plans import AnyPlan, PlanRequest, TreatmentPlan
@@ -181,7 +181,7 @@ def rule_notes(
                     few = "however few draws took it" if took is None else f"which {100 * took:.3g} % of draws took"
                     yield f"lights of rule `{rule.name}` by model `{label}` are those of {common}, {few}"
         read = ", ".join(rule.reads([covariate.name for covariate in dataset.schema.covariates]))
-        drawn = [label for label, model in models.items() if isinstance(model, DrawsCourses) and model.draws_covariates]
+        drawn = [label for label, model in models.items() if model.draws_covariates]
         if read and drawn:
             yield f"rule `{rule.name}` reads {read}, as {' and '.join(f'model `{label}`' for label in drawn)} draws it"
         held = [f"model `{label}`" for label in models if label not in drawn] + ["the simulator's truth"] * truth

@@ -21,8 +21,8 @@ from costar_cli.methods.base import FinalStage, FitTask, Fitted, FittedModel, Fi
 from costar_cli.methods.registry import METHODS, Method
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.outcome_forms import choose_forms
-from costar_cli.methods.shared.trained import TrainedModel, model_arrays
-from costar_cli.methods.shared.transformed import TransformedModel, inner_task
+from costar_cli.methods.shared.trained import model_arrays
+from costar_cli.methods.shared.transformed import inner_task
 from costar_cli.reporting import Reporter
 from costar_cli.training.checkpoint import Checkpoint, stage_checkpoint
 from costar_cli.training.identity import RunIdentity
@@ -150,8 +150,6 @@ class FitRun:
         validation = Validation(tuple(score_R.tolist()), last_value, len(queries), queries.horizon)
         if start is None or not self.few_shot:
             return Selected(fitted, validation)
-        if not isinstance(start, TrainedModel | TransformedModel):
-            raise TypeError(f"{start.method} has no parameters to keep")
         source_R = self.windows.score(start)[:members]
         validation = replace(validation, source=tuple(source_R.tolist()))
         if fitted.moved is not None:

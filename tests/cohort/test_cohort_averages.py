@@ -22,9 +22,9 @@ PLANS = {"watch": [{}] * 3, "chemo": [{"chemotherapy": 1}] * 2}
 class PosteriorModel(LinearModel):
     """The same with a posterior: the coefficient is -2 with an sd of 1, the same for all subjects."""
 
-    draws_training = True
+    is_joint = draws_training = True
 
-    def draw_outcomes(self, panel, queries, n, seed, *, among=None):
+    def draw_outcomes(self, panel, queries, n, seed, **_):
         coefficients = np.random.default_rng(seed).normal(-2, 1, n)
         return replace(self, coefficients=tuple(coefficients)).rollout(panel, queries).astype(float)
 
@@ -87,7 +87,7 @@ class Rare(PosteriorModel):
     def rollout(self, panel, queries, **options):
         return np.clip(super().rollout(panel, queries, **options), 0, 1)
 
-    def draw_outcomes(self, panel, queries, n, seed, *, among=None):
+    def draw_outcomes(self, panel, queries, n, seed, **_):
         off_S = np.random.default_rng(seed).normal(0, 3, n)[:, None, None, None]
         treated_Q11 = self.schema.treatments.decode(queries.plan).any(axis=(1, 2))[:, None, None]
         return off_S * np.where(treated_Q11, 1, 2) * np.ones((len(queries), queries.horizon, 1))

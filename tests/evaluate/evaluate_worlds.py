@@ -17,6 +17,7 @@ from costar_cli.data import (
 )
 from costar_cli.data.registry import protocol_of
 from costar_cli.evaluation import Candidate
+from costar_cli.methods.base import FittedModel
 
 HORIZON = 6
 CLASSES = ((0, 0), (1, 0), (0, 1), (1, 1))
@@ -102,7 +103,7 @@ def dataset(subjects=12, outcomes=1, digest="d" * 64, name="tumor", **unit):
 
 
 @dataclass
-class FakeModel:
+class FakeModel(FittedModel):
     """Predicts what `answers` knows about (subject id, origin, plan), plus an error per member."""
 
     answers: dict
@@ -115,10 +116,7 @@ class FakeModel:
     meta: dict = field(default_factory=dict)
     parents: dict = field(default_factory=dict)
     digest: str = ""
-
-    @property
-    def trained_on(self):
-        return self.meta.get("trained_on", {})
+    attached: dict = field(default_factory=dict)
 
     def rollout(self, panel, queries, *, batch_size=16_384, reporter=None):
         assert queries.outcomes is None, "models must not see the answers"

@@ -14,7 +14,6 @@ from benchmarks.cohort import untrained_model
 from costar_cli.data import Dataset, Panel, Part, Queries
 from costar_cli.errors import UsageError
 from costar_cli.evaluation.score import TestPart, score
-from costar_cli.methods.base import EncodesOnce
 from costar_cli.methods.costar import model as costar_model
 from costar_cli.methods.costar.decoding import CostarStates
 from costar_cli.methods.costar.model import CostarModel
@@ -142,7 +141,6 @@ def test_scoring_encodes_each_subject_once_for_all_query_sets(model, tumor_datas
     panel, sets = tumor_dataset.panels[PART], tumor_dataset.queries[PART]
     part = TestPart.of(panel, sets, tumor_dataset.horizon)
     watched = Watched(**{name: getattr(model, name) for name in model.__dataclass_fields__})
-    assert isinstance(watched, EncodesOnce)
     with NullReporter().task("score") as task:
         options = {"denominator_Y": np.ones(1), "batch_size": 1000, "task": task}
         errors = score(watched, part, chunk_bytes=chunk_bytes, **options)["counterfactual"]

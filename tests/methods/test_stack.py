@@ -17,8 +17,9 @@ from costar_cli.data.panel import join_panels
 from costar_cli.data.windows import factual_windows
 from costar_cli.errors import ArtifactError, DataError, MismatchError, UsageError
 from costar_cli.files import Artifact
+from costar_cli.inference.estimates import predictor
 from costar_cli.methods import METHODS, stored
-from costar_cli.methods.base import EncodesOnce, PredictsDistribution, Stage, StepLoss, adjusted
+from costar_cli.methods.base import Stage, StepLoss, adjusted
 from costar_cli.methods.registry import THAT_ADJUST, Methods
 from costar_cli.methods.stack import method as stack_method
 from costar_cli.methods.stack.model import StackModel
@@ -72,7 +73,6 @@ def test_a_stack_is_the_weighted_mean_of_its_parts_and_asks_none_without_weight(
         stack.weight_RPHY[:, i, None] * part.rollout(panel, queries) for i, part in enumerate(stack.parts.values())
     )
     np.testing.assert_allclose(stack.rollout(panel, queries), expected, rtol=1e-4)
-    assert isinstance(stack, EncodesOnce)
     only = np.zeros_like(stack.weight_RPHY)
     only[:, 0] = 1
     alone = replace(stack, params={"weights": torch.from_numpy(only)})
@@ -84,25 +84,25 @@ def test_a_mixture_of_distributions_has_the_variance_of_both_and_of_their_differ
     dataset, stack = world("tumor"), model_of(stacked(parts="mixed"))
     assert isinstance(stack, StackModel)
     panel, queries = dataset.panel("target", "test"), dataset.queries[Part("target", "test")]["sequence"]
-    assert isinstance(stack, PredictsDistribution)
-    one = stack.predict_distribution(panel, queries)
+    assert stack.has_distribution
+    one = stack.forecast(panel, queries, predictor(panel))
     mixed = stack.parts["mixed"]
-    assert isinstance(mixed, PredictsDistribution)
     own = mixed.predict_distribution(panel, queries)
-    np.testing.assert_allclose(one.sd, own.sd, rtol=1e-5)
+    np.testing.assert_allclose(np.sqrt(one.variance_QHY), own.sd[0], rtol=1e-5)
     half = np.full((1, 2, *stack.weight_RPHY.shape[2:]), 0.5)
     shifted = replace(mixed, scaler=replace(mixed.scaler, outcomes=mixed.scaler.outcomes + np.array([[5.0], [0.0]])))
     two = replace(stack, params={"weights": torch.from_numpy(half)}, parts={"mixed": mixed, "other": shifted})
-    both, other = two.predict_distribution(panel, queries), shifted.predict_distribution(panel, queries)
-    np.testing.assert_allclose(both.mean, (own.mean + other.mean) / 2, rtol=1e-5)
-    np.testing.assert_allclose(both.sd_noise**2, (own.sd_noise**2 + other.sd_noise**2) / 2, rtol=1e-4)
+    both, other = two.forecast(panel, queries, predictor(panel)), shifted.predict_distribution(panel, queries)
+    np.testing.assert_allclose(both.members_RQHY, (own.mean + other.mean) / 2, rtol=1e-5)
+    noise_QHY = both.variance_QHY - both.parameter_QHY
+    np.testing.assert_allclose(noise_QHY, (own.sd_noise[0] ** 2 + other.sd_noise[0] ** 2) / 2, rtol=1e-4)
     between = ((own.mean - other.mean) / 2) ** 2
     within = (own.sd_parameter**2 + other.sd_parameter**2) / 2
-    np.testing.assert_allclose(both.sd_parameter**2, within + between, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(both.parameter_QHY, (within + between)[0], rtol=1e-3, atol=1e-6)
 
 
 def test_a_stack_tells_no_distribution_where_a_part_with_weight_has_none() -> None:
-    assert not isinstance(model_of(stacked(parts="last-value,ridge")), PredictsDistribution)
+    assert not model_of(stacked(parts="last-value,ridge")).has_distribution
 
 
 def test_few_shot_adapts_every_part_and_never_errs_more_than_the_source_on_target_validation() -> None:

@@ -20,13 +20,7 @@ from costar_cli.data.transforms import OutcomeTransforms
 from costar_cli.errors import DataError, MismatchError
 from costar_cli.files import read_artifact, write_artifact
 from costar_cli.methods import METHODS
-from costar_cli.methods.base import (
-    DrawsOutcomes,
-    EncodesOnce,
-    FittedModel,
-    PredictiveDistribution,
-    PredictsDistribution,
-)
+from costar_cli.methods.base import FittedModel, PredictiveDistribution
 from costar_cli.methods.shared.transformed import TransformedModel, on_transforms
 from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.questions.averages import kind_of
@@ -175,8 +169,8 @@ def test_where_a_model_draws_its_estimate_is_the_mean_and_otherwise_the_median()
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_models_moments_are_those_of_its_draws(kind: str):
     panel, mixed = world(kind).panels[TEST], model("mixed", kind)
-    assert isinstance(mixed, PredictsDistribution)
-    assert isinstance(mixed, DrawsOutcomes)
+    assert mixed.has_distribution
+    assert mixed.draws_courses
     queries = asked(panel, [1, 0, 1])
     drawn, said = mixed.draw_outcomes(panel, queries, 3_000, 1), mixed.predict_distribution(panel, queries)
     assert isinstance(said, PredictiveDistribution)
@@ -209,7 +203,6 @@ def test_transformed_models_see_no_future_and_encode_once(method: str, kind: str
     later = panel.outcomes.copy()
     later[:, 8:] *= 3
     np.testing.assert_array_equal(fitted.rollout(replace(panel, outcomes=later), queries), answer)
-    assert isinstance(fitted, EncodesOnce)
     np.testing.assert_allclose(fitted.answer(fitted.encode(panel), queries), answer, rtol=1e-5)
 
 

@@ -323,6 +323,7 @@ def test_a_rule_on_a_covariate_is_worth_what_simulating_the_law_says():
 class Drawing(Stepwise):
     """Draws a covariate that is 1 at the origin, but for rounding, and 0.7 and 0.2 after it."""
 
+    draws_courses: bool = True
     draws_covariates: bool = True
 
     def draw_courses(self, panel, subject_Q, origin_Q, decide, *, steps, n, seed):

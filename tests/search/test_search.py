@@ -7,7 +7,7 @@ import pytest
 
 from costar_cli.data import Part
 from costar_cli.errors import TrainingError, UsageError
-from costar_cli.inference import calibration_of, draws_are_members
+from costar_cli.inference import calibration_of
 from costar_cli.inference.support import SupportRatings
 from costar_cli.plans import TreatmentPlan
 from costar_cli.plans.untrusted import Problems
@@ -245,8 +245,8 @@ def test_time_above_a_level_is_expected_over_draws():
 
 def test_probabilities_that_come_from_members_are_said_to_be_too_high():
     model = LinearModel(TUMOR)
-    assert draws_are_members(model)
-    assert not draws_are_members(LinearModel(TUMOR, coefficients=(-1.0,)))  # it has no probabilities
+    assert model.draws_are_members
+    assert not LinearModel(TUMOR, coefficients=(-1.0,)).draws_are_members  # it has no probabilities
     asked, found = question(model), best(model)[0]
     answer = SubjectAnswer(1, None, 3, 5, found)
     report = SearchReport("d", TUMOR, "crn", "crn", "", asked, [answer], members=3)

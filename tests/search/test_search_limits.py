@@ -35,12 +35,13 @@ class Partly(LinearModel):
 
     most: int = 3
     alone: bool = False
+    has_distribution: bool = True
 
     def __post_init__(self):
         super().__post_init__()
         self.attached = without_last_bin(calibration_of(self)).to_arrays()
 
-    def predict_distribution(self, panel, queries):
+    def predict_distribution(self, panel, queries, summed_Y=None):
         mean_1QHY = self.rollout(panel, queries).mean(axis=0, keepdims=True)
         given_Q = self.schema.treatments.decode(queries.plan).sum(axis=(1, 2))
         unknown_Q = given_Q > self.most

@@ -19,6 +19,7 @@ from costar_cli.inference import OutcomeFacts, calibrate, calibration_of, estima
 from costar_cli.inference.calibration import Calibration
 from costar_cli.inference.conformal import GRID
 from costar_cli.methods import METHODS
+from costar_cli.methods.base import FittedModel
 from costar_cli.plans import PlanRequest, TreatmentPlan
 from costar_cli.questions import estimate_outcomes
 from costar_cli.reporting import Reporter
@@ -35,7 +36,7 @@ PRETRAININGS = [
 
 
 @dataclass
-class Guess:
+class Guess(FittedModel):
     """Members that predict the level at the origin, `apart` from each other in sds."""
 
     schema: PanelSchema

@@ -10,7 +10,7 @@ import costar_cli as costar
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Dataset, Part, Queries
 from costar_cli.data.registry import truth_of
-from costar_cli.inference import calibration_of, differences, draws, estimate, has_range, is_joint, range_of
+from costar_cli.inference import calibration_of, differences, draws, estimate, has_range, range_of
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.stack.model import StackModel
@@ -51,7 +51,7 @@ def test_differences_of_the_mixed_model_keep_their_level_on_tumours() -> None:
     drawn_SQHY, of_M = draws(model, data.panels[TEST], queries), np.arange(count)
     calibration = calibration_of(model)
     assert calibration is not None
-    assert is_joint(model)
+    assert model.is_joint
     assert not has_range(model)
     between = differences(drawn_SQHY, found, of_M + count, of_M)
     levels = (0.5, 0.8, 0.9, 0.95)
@@ -82,7 +82,7 @@ def test_a_level_of_differences_needs_a_joint_distribution_of_all_parts(
 ) -> None:
     model = fitted(method, **settings)
     monkeypatch.setattr(StackModel, "answering", property(lambda self: list(self.parts)))  # none without weight
-    assert is_joint(model) is joint
+    assert model.is_joint is joint
     assert not has_range(model)  # one member is no range
 
 

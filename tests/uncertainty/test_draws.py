@@ -1,7 +1,6 @@
 """Joint draws: what plans of a subject share, and how uncertain differences between them are."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,12 @@ import pytest
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Queries
 from costar_cli.data.windows import factual_windows
-from costar_cli.inference import cached_predictor, differences, draws, estimate, tells_differences
+from costar_cli.inference import cached_predictor, differences, draws, estimate
 from costar_cli.methods import METHODS
-from costar_cli.methods.base import FittedModel
+from costar_cli.methods.base import FittedModel, PredictiveDistribution
 from tests.fits import fit_method, model_of
 from tests.methods.invariant_worlds import world
+from tests.whatif.whatif_worlds import TUMOR, LinearModel
 
 N = 4_000
 
@@ -77,8 +77,8 @@ def test_draws_of_a_stack_are_its_parts_in_proportion_to_their_weights() -> None
 
 
 def test_a_single_black_box_tells_nothing_of_differences() -> None:
-    assert not tells_differences(fitted("ridge"))
-    assert tells_differences(fitted("mixed", iterations=15))
+    assert not fitted("ridge").tells_differences
+    assert fitted("mixed", iterations=15).tells_differences
 
 
 @pytest.mark.parametrize("members", [3, 5])
@@ -87,9 +87,11 @@ def test_draws_of_an_ensemble_have_its_standard_deviation(members: int) -> None:
     panel, queries = two_plans()
     mean_RQHY = np.random.default_rng(0).normal(size=(members, len(queries), queries.horizon, 1))
     mean_RQHY += 1e-3 - mean_RQHY.mean(axis=0)  # near zero: what is added in proportion to the level is next to nothing
-    said = SimpleNamespace(mean=mean_RQHY, sd_parameter=np.zeros_like(mean_RQHY), sd_noise=np.zeros_like(mean_RQHY))
-    black_box = SimpleNamespace(meta={}, rollout=lambda panel, queries: mean_RQHY)
-    closed_form = SimpleNamespace(meta={}, predict_distribution=lambda panel, queries: said)
+    known = PredictiveDistribution(mean_RQHY, np.zeros_like(mean_RQHY), np.zeros_like(mean_RQHY))
+    closed_form = LinearModel(TUMOR, calibrated=False)
+    closed_form.predict_distribution = lambda panel, queries, summed_Y=None: known  # type: ignore[method-assign]
+    black_box = LinearModel(TUMOR, calibrated=False)
+    black_box.rollout = lambda panel, queries: mean_RQHY  # type: ignore[method-assign]
     for model in (black_box, closed_form):
         drawn_SQHY = draws(model, panel, queries, 60 * members)
         assert drawn_SQHY.std(axis=0) == pytest.approx(mean_RQHY.std(axis=0, ddof=1), rel=0.03)

@@ -9,8 +9,9 @@ import pytest
 from costar_cli.data import Dataset
 from costar_cli.inference import Calibration, calibrate, draws, estimate, held_out
 from costar_cli.inference.conformal import bins_of, table
-from costar_cli.inference.estimates import FLOOR, Answers, _MeanVariance
+from costar_cli.inference.estimates import FLOOR, Answers
 from costar_cli.inference.floor import FLOORS, HeldOut, best_floor
+from costar_cli.methods.base import Forecast
 from tests.methods.invariant_worlds import world
 from tests.uncertainty.test_calibration import Guess, facts, guess
 
@@ -22,12 +23,12 @@ def some(seed: int, *, n: int, each: int, worth: float) -> tuple[SimpleNamespace
     rng, whose_Q = np.random.default_rng(seed), np.repeat(np.arange(n), each)
     spread_Q = np.exp(1.5 * rng.normal(size=n))[whose_Q] / 200
     error_Q = rng.normal(size=n * each) * spread_Q**worth / 200 ** (1 - worth)
-    moments = _MeanVariance(error_Q[None, :, None, None], *[spread_Q[:, None, None] ** 2] * 2, np.ones((1, 1)))
+    forecast = Forecast(error_Q[None, :, None, None], *[spread_Q[:, None, None] ** 2] * 2, np.ones((1, 1)))
     level_QY = np.ones((n * each, 1))
     queries = SimpleNamespace(outcomes=np.zeros((n * each, 1, 1)), subject=whose_Q)
     panel = SimpleNamespace(cluster=None, n_subjects=n)
     windows = SimpleNamespace(panel=panel, queries=queries, observed_QHY=np.ones((n * each, 1, 1), dtype=bool))
-    return windows, Answers(moments, level_QY, level_QY, np.zeros(1), np.zeros(n * each, dtype=np.int16))
+    return windows, Answers(forecast, level_QY, level_QY, np.zeros(1), np.zeros(n * each, dtype=np.int16))
 
 
 def test_the_floor_is_small_where_the_spread_of_members_tells_errors_and_large_where_it_does_not() -> None:
@@ -38,8 +39,8 @@ def test_the_floor_is_small_where_the_spread_of_members_tells_errors_and_large_w
 def test_too_few_subjects_and_a_scale_that_is_all_floor_keep_the_first() -> None:
     assert best_floor(*some(1, n=12, each=4, worth=1.0), EVERYTHING) == FLOOR
     windows, answers = some(1, n=100, each=4, worth=1.0)
-    same = replace(answers.moments, variance_QHY=0 * answers.moments.variance_QHY)
-    assert best_floor(windows, replace(answers, moments=same), EVERYTHING) == FLOOR
+    same = replace(answers.forecast, variance_QHY=0 * answers.forecast.variance_QHY)
+    assert best_floor(windows, replace(answers, forecast=same), EVERYTHING) == FLOOR
 
 
 def test_bands_keep_their_level_though_the_floor_is_chosen_on_the_subjects_that_calibrate_them() -> None:

@@ -176,8 +176,11 @@ class Normal(LinearModel):
     own: float = 1.0
     noise: float = 1.0
     calibrated: bool = field(default=False)
+    has_distribution: bool = True
 
-    def predict_distribution(self, panel: Panel, queries: Queries) -> PredictiveDistribution:
+    def predict_distribution(
+        self, panel: Panel, queries: Queries, summed_Y: np.ndarray | None = None
+    ) -> PredictiveDistribution:
         shape = (1, len(queries), queries.horizon, len(self.schema.outcomes))
         mean, own, noise = (np.full(shape, value, np.float32) for value in (self.mean, self.own, self.noise))
         return PredictiveDistribution(mean, own, noise)
@@ -185,7 +188,8 @@ class Normal(LinearModel):
 
 def test_draws_of_a_black_box_vary_by_the_floor_as_a_share_of_the_level() -> None:
     level_RQHY = np.tile(np.array([3.0, -20.0])[:, None, None], (3, 1, 4, 1))  # members that are of one mind
-    model = SimpleNamespace(meta={"calibration": {"floor": 0.03}}, rollout=lambda panel, queries: level_RQHY)
+    model = LinearModel(TUMOR, calibrated=False, meta={"calibration": {"floor": 0.03}})
+    model.rollout = lambda panel, queries: level_RQHY  # type: ignore[method-assign]
     queries = Queries(np.arange(2, dtype=np.int32), np.zeros(2, np.int16), np.zeros((2, 4, 1), np.uint8))
     drawn_SQHY = draws(model, None, queries, 20_000)
     np.testing.assert_allclose(drawn_SQHY.std(axis=0), 0.03 * np.abs(level_RQHY[0]), rtol=0.02)

@@ -8,6 +8,7 @@ import numpy as np
 from costar_cli.data import Dataset, Panel, PanelSchema, Part, Scaler, TreatmentEncoding, Variable
 from costar_cli.inference import Calibration, OutcomeFacts
 from costar_cli.inference.conformal import EDGES, GRID
+from costar_cli.methods.base import FittedModel
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.plans import parse_plans
 from costar_cli.questions import estimate_outcomes
@@ -83,7 +84,7 @@ def make_dataset(name: str = "tumor", *, horizon: int = 6, with_truth: bool = Fa
 
 
 @dataclass
-class LinearModel:
+class LinearModel(FittedModel):
     """Last known outcome plus `coefficient[member]` times the number of treatments given so far.
 
     Its limits of level l are 2 l scales away, if it has members enough and is `calibrated`.
@@ -94,7 +95,7 @@ class LinearModel:
     shift: tuple[float, ...] = ()
     horizon: int = 6
     method: str = "linear"
-    trained_on: dict[str, int] = field(default_factory=lambda: {"source/train": N_SUBJECTS})
+    trained_on: dict[str, int] | None = None
     meta: dict[str, object] = field(default_factory=dict)
     parents: dict[str, str] = field(default_factory=dict)
     digest: str = ""
@@ -103,6 +104,7 @@ class LinearModel:
     adjusts: str = "all"
 
     def __post_init__(self):
+        self.trained_on = {"source/train": N_SUBJECTS} if self.trained_on is None else self.trained_on
         if self.calibrated and self.members > 2:
             calibration = made_calibration(self.horizon, len(self.schema.outcomes))
             self.meta = {**self.meta, "calibration": calibration.to_meta()}

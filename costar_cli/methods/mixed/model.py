@@ -14,7 +14,7 @@ from scipy.special import expit, log_ndtr, ndtri
 from costar_cli.data import Panel, Queries
 from costar_cli.data.visits import elapsed, elapsed_dose
 from costar_cli.files import Artifact
-from costar_cli.methods.base import Decide, PredictiveDistribution
+from costar_cli.methods.base import Decide, PredictFn, PredictiveDistribution
 from costar_cli.methods.mixed.covariates import CovariateEquations, equations_of, equations_shapes
 from costar_cli.methods.mixed.law import Floats, GrowthTransition, Series, carried, remaining
 from costar_cli.methods.mixed.likelihood import OPEN, Effects, effects_of, effects_shapes
@@ -98,6 +98,11 @@ class MixedModel(EncodingModel[Histories]):
         return "outcomes" if self.meta.get("settings", {}).get("covariates") == "none" else "all"
 
     @property
+    def has_distribution(self) -> bool:
+        """Return that it knows what chance adds after the origin."""
+        return True
+
+    @property
     def draws_training(self) -> bool:
         """Return whether draws hold what the training subjects leave open (spec MIXED-11); not in older files."""
         return all(learnt.open is not None for learnt in self.effects)
@@ -111,6 +116,11 @@ class MixedModel(EncodingModel[Histories]):
     def effects(self) -> list[Effects]:
         """Return what was learnt of each outcome."""
         return [effects_of(self.params, outcome) for outcome in range(len(self.laws))]
+
+    @property
+    def draws_courses(self) -> bool:
+        """Return that treatments may be decided on the way."""
+        return True
 
     @property
     def draws_covariates(self) -> bool:
@@ -212,8 +222,12 @@ class MixedModel(EncodingModel[Histories]):
         dose_QL = plan_QA.astype(np.float64, copy=False) @ self._table
         return Given(dose_QL.T, elapsed(self.schema.treatments, plan_QA))
 
-    def predict_distribution(self, panel: Panel, queries: Queries) -> PredictiveDistribution:
+    def predict_distribution(
+        self, panel: Panel, queries: Queries, summed_Y: NDArray[np.bool_] | None = None
+    ) -> PredictiveDistribution:
         """Predict mean and standard deviation, by the derivatives of the rollout (spec MIXED-9).
+
+        Of some outcomes `summed_Y [Y]` it predicts the sums since the origin.
 
         The share of the parameters is what is not known of the subject's own effects and of the means of all subjects,
         the latter not in older files; the share of the noise is what happens to it, and to its covariates, between the
@@ -222,14 +236,7 @@ class MixedModel(EncodingModel[Histories]):
         Raises:
             UsageError: the plans are longer than the horizon that the model was trained for.
         """
-        return self.predict_sums(panel, queries, np.zeros(len(self.laws), dtype=bool))
-
-    def predict_sums(self, panel: Panel, queries: Queries, summed_Y: NDArray[np.bool_]) -> PredictiveDistribution:
-        """Predict as `predict_distribution` does, of some outcomes `[Y]` their sums since the origin.
-
-        Raises:
-            UsageError: the plans are longer than the horizon that the model was trained for.
-        """
+        summed_Y = np.zeros(len(self.laws), dtype=bool) if summed_Y is None else summed_Y
         require_horizon(self.horizon, queries)
         shape = (3, 1, len(queries), queries.horizon, len(self.laws))
         mean, parameter, noise = found = np.empty(shape, dtype=np.float32)
@@ -245,7 +252,15 @@ class MixedModel(EncodingModel[Histories]):
         return np.minimum(reached_QY, low_Y), np.maximum(reached_QY, high_Y)
 
     def draw_outcomes(
-        self, panel: Panel, queries: Queries, n: int, seed: int, *, among: NDArray[np.integer] | None = None
+        self,
+        panel: Panel,
+        queries: Queries,
+        n: int,
+        seed: int,
+        *,
+        ask: PredictFn | None = None,
+        floor: float = 0.0,
+        among: NDArray[np.integer] | None = None,
     ) -> Floats:
         """Draw effects from the posterior and noise after the origin, both the same for all of a subject's plans.
 

@@ -1,6 +1,6 @@
 """What trained models share: how they are stored and read, how they answer queries, and how a fit starts from them."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -78,11 +78,8 @@ def read_fields(artifact: Artifact, device: torch.device | str) -> dict[str, Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainedModel:
-    """A trained ensemble of R members; `params` lead with the member axis.
-
-    `attached` are the arrays of its artifact, by name, that say what to think of its answers; methods do not read them.
-    """
+class TrainedModel(FittedModel):
+    """A trained ensemble of R members, as its artifact has it; what is left to say is `rollout`."""
 
     method: str
     params: Params
@@ -132,16 +129,6 @@ class TrainedModel:
             raise ValueError("; ".join(first_of(wrong)))
         return self
 
-    @property
-    def stepwise(self) -> bool:
-        """Return whether each predicted step follows from the one before it (`PredictsStepwise`)."""
-        return False
-
-    @property
-    def trained_on(self) -> Mapping[str, int]:
-        """Return the number of labelled subjects per part that were at hand in training."""
-        return {str(part): int(count) for part, count in self.meta.get("trained_on", {}).items()}
-
 
 class ReadsModels:
     """What the estimators of this package share: their models are read from artifacts by the class of the model.
@@ -174,8 +161,8 @@ class AnswerJob(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncodingModel(TrainedModel, ABC, Generic[StatesT]):
-    """A trained model that encodes a panel once and answers any number of queries from that (`EncodesOnce`)."""
+class EncodingModel(TrainedModel, Generic[StatesT]):
+    """A trained model that encodes a panel once and answers any number of queries from that."""
 
     @abstractmethod
     def encode(self, panel: Panel) -> StatesT:
@@ -271,7 +258,7 @@ class _WithoutDraws(TorchFunctionMode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeriesModel(EncodingModel[StatesT], ABC):
+class SeriesModel(EncodingModel[StatesT]):
     """A trained network; where it has learned from stretches of long series, it looks as far back (spec PANEL-14)."""
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """A fitted stack: its parts answer, their answers are combined step by step (spec STACK-6, STACK-7)."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, get_args
 
@@ -11,14 +11,7 @@ from numpy.typing import NDArray
 
 from costar_cli.data import Panel, Queries
 from costar_cli.files import Artifact
-from costar_cli.methods.base import (
-    EncodesOnce,
-    FittedModel,
-    PredictiveDistribution,
-    PredictsDistribution,
-    PredictsStepwise,
-    adjusted,
-)
+from costar_cli.methods.base import FittedModel, Forecast, PredictFn, adjusted
 from costar_cli.methods.registry import Adjusts, named_parts
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
 from costar_cli.methods.stored import model_of
@@ -31,7 +24,6 @@ SHARED = ("schema", "horizon")  # of meta, which all parts have from the stack
 ROUNDING = 1e-6  # of a sum of weights
 
 Floats = NDArray[np.float64]
-States = dict[str, Any]  # of each part that answers; the panel where a part encodes nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +33,7 @@ class StackModel(TrainedModel):
     `params` are the weights `[R,P,H,Y]`, `parts` the models by method, in the order of P.
     """
 
-    parts: Mapping[str, FittedModel]
+    parts: Mapping[str, FittedModel] = field()  # no default, unlike that of other models
     artifacts: Mapping[str, Artifact]
 
     @cached_property
@@ -56,35 +48,74 @@ class StackModel(TrainedModel):
         return [name for name, heavy in zip(self.parts, heavy_P.tolist(), strict=True) if heavy]
 
     @property
+    def _answering_parts(self) -> list[FittedModel]:
+        return [self.parts[name] for name in self.answering]
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Return the mean weight of each part that has any."""
+        weight_P = self.weight_RPHY.mean(axis=(0, 2, 3)).tolist()
+        return {name: weight for name, weight in zip(self.parts, weight_P, strict=True) if name in self.answering}
+
+    @property
     def stepwise(self) -> bool:
         """Return whether all parts that answer predict each step from the one before."""
-        parts = (self.parts[name] for name in self.answering)
-        return all(isinstance(part, PredictsStepwise) and part.stepwise for part in parts)
+        return all(part.stepwise for part in self._answering_parts)
 
     @property
     def adjusts(self) -> Adjusts:
         """Return which reactions inside a plan all parts that answer adjust for."""
-        return min((adjusted(self.parts[name]) for name in self.answering), key=get_args(Adjusts).index, default="all")
+        return min(map(adjusted, self._answering_parts), key=get_args(Adjusts).index, default="all")
 
-    def encode(self, panel: Panel) -> States:
-        """Return what each part knows of every subject's history at every step."""
-        return {name: _encoded(self.parts[name], panel) for name in self.answering}
+    @property
+    def has_distribution(self) -> bool:
+        """Return whether all parts that answer know what chance adds."""
+        return all(part.has_distribution for part in self._answering_parts)
+
+    @property
+    def is_joint(self) -> bool:
+        """Return whether all parts that answer have a joint distribution."""
+        return all(part.is_joint for part in self._answering_parts)
+
+    @property
+    def tells_differences(self) -> bool:
+        """Return whether the draws of some part that answers do."""
+        return any(part.tells_differences for part in self._answering_parts)
+
+    @property
+    def draws_are_members(self) -> bool:
+        """Return whether those of all parts that answer are."""
+        return all(part.draws_are_members for part in self._answering_parts)
+
+    @property
+    def draws_training(self) -> bool:
+        """Return whether draws of all parts that answer hold what training leaves open."""
+        return all(part.draws_training for part in self._answering_parts)
+
+    @property
+    def varies(self) -> bool:
+        """Return whether the spread differs between subjects: that of several parts does."""
+        return len(self.answering) > 1 or any(part.varies for part in self._answering_parts)
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Return whether some part that answers is a network."""
+        return any(part.is_ensemble for part in self._answering_parts)
+
+    def encode(self, panel: Panel) -> dict[str, Any]:
+        """Return what each part that answers knows of every subject's history at every step."""
+        return {name: self.parts[name].encode(panel) for name in self.answering}
 
     def answer(
-        self, states: States, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
+        self, states: dict[str, Any], queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
     ) -> NDArray[np.float32]:
         """Predict as `rollout` does, on a panel that `encode` has seen.
 
         Raises:
             UsageError: the plans are longer than the horizon that the model was made for.
         """
-
-        def ask(name: str) -> NDArray[np.float32]:
-            model = self.parts[name]
-            answer = model.answer if isinstance(model, EncodesOnce) else model.rollout
-            return answer(states[name], queries, batch_size=batch_size, reporter=reporter)
-
-        return self.combined(queries, ask)
+        options: dict[str, Any] = {"batch_size": batch_size, "reporter": reporter}
+        return self._combined(queries, lambda name: self.parts[name].answer(states[name], queries, **options))
 
     def rollout(
         self, panel: Panel, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
@@ -95,56 +126,59 @@ class StackModel(TrainedModel):
             UsageError: the plans are longer than the horizon that the model was made for.
         """
         options: dict[str, Any] = {"batch_size": batch_size, "reporter": reporter}
-        return self.combined(queries, lambda name: self.parts[name].rollout(panel, queries, **options))
+        return self._combined(queries, lambda name: self.parts[name].rollout(panel, queries, **options))
 
-    def combined(self, queries: Queries, ask: Callable[[str], NDArray[np.float32]]) -> NDArray[np.float32]:
+    def _combined(self, queries: Queries, ask: Callable[[str], NDArray[np.float32]]) -> NDArray[np.float32]:
         """Return the combination `[R,Q,H,Y]` of what the parts answer, which are asked by name, one after another."""
         require_horizon(self.horizon, queries)
-        mean = np.zeros((self.members, len(queries), queries.horizon, len(self.schema.outcomes)), dtype=np.float32)
+        sum_RQHY = np.zeros((self.members, len(queries), queries.horizon, len(self.schema.outcomes)), dtype=np.float32)
         for name in self.answering:
-            self._add(mean, name, ask(name))
-        return mean
+            weight_RHY = self._weight(name, queries.horizon)
+            weight_R1HY, value_RQHY = weight_RHY[:, None].astype(np.float32), ask(name)
+            # what has no weight counts for nothing, finite or not
+            sum_RQHY += weight_R1HY * np.where(weight_R1HY > 0, value_RQHY, np.float32(0))
+        return sum_RQHY
 
-    def _weight(self, name: str, steps: int) -> NDArray[np.float32]:
-        """Return a part's weights `[R,1,tau,Y]`."""
-        weight_RHY = self.weight_RPHY[:, list(self.parts).index(name), :steps]
-        return weight_RHY[:, None].astype(np.float32)
+    def _weight(self, name: str, steps: int) -> Floats:
+        """Return a part's weights `[R,tau,Y]`."""
+        return self.weight_RPHY[:, list(self.parts).index(name), :steps]
 
-    def _add(self, sum_RQHY: NDArray[np.float32], name: str, value_RQHY: NDArray[np.floating]) -> None:
-        """Add a part's values with their weights; what has no weight counts for nothing, finite or not."""
-        weight_R1HY = self._weight(name, sum_RQHY.shape[2])
-        sum_RQHY += weight_R1HY * np.where(weight_R1HY > 0, value_RQHY, np.float32(0))
+    def forecast(self, panel: Panel, queries: Queries, ask: PredictFn) -> Forecast:
+        """Return the mixture of the parts: how far these are from their mean counts as not known (spec STACK-7)."""
+        parts = {name: self.parts[name].forecast(panel, queries, ask) for name in self.answering}
+        members_RQHY = self._combined(queries, lambda name: np.asarray(parts[name].members_RQHY, dtype=np.float32))
+        mean_QHY = members_RQHY.mean(axis=0, dtype=np.float64)
+        variance_QHY, parameter_QHY = np.zeros_like(mean_QHY), np.zeros_like(mean_QHY)
+        black_HY = np.zeros(mean_QHY.shape[1:])
+        for name, part in parts.items():
+            weight_HY = self._weight(name, queries.horizon).mean(axis=0)
+            off_QHY = (part.mean_QHY - mean_QHY) ** 2
+            variance_QHY += weight_HY * (part.variance_QHY + off_QHY)
+            parameter_QHY += weight_HY * (part.parameter_QHY + off_QHY)
+            black_HY += weight_HY * part.black_HY
+        return Forecast(members_RQHY, variance_QHY, parameter_QHY, black_HY)
 
-
-class DistributedStackModel(StackModel):
-    """A stack all of whose parts with any weight know how far outcomes may be from their predictions."""
-
-    def predict_distribution(self, panel: Panel, queries: Queries) -> PredictiveDistribution:
-        """Predict mean and standard deviation of the mixture of the parts (spec STACK-7).
-
-        How far the parts are from their mean counts among what is not known of the parameters.
-
-        Raises:
-            UsageError: the plans are longer than the horizon that the model was made for.
-        """
-        require_horizon(self.horizon, queries)
-        said: dict[str, PredictiveDistribution] = {}
-        for name in self.answering:
-            model = self.parts[name]
-            assert isinstance(model, PredictsDistribution)  # noqa: S101 - `read_stack` has seen to it
-            said[name] = model.predict_distribution(panel, queries)
-        shape = (self.members, len(queries), queries.horizon, len(self.schema.outcomes))
-        mean, parameter, noise = (np.zeros(shape, dtype=np.float32) for _ in range(3))
-        for name, own in said.items():
-            self._add(mean, name, own.mean)
-        for name, own in said.items():
-            self._add(parameter, name, own.sd_parameter**2 + (own.mean - mean) ** 2)
-            self._add(noise, name, own.sd_noise**2)
-        return PredictiveDistribution(mean, np.sqrt(parameter), np.sqrt(noise))
-
-
-def _encoded(model: FittedModel, panel: Panel) -> Any:  # noqa: ANN401 - opaque to all but the model
-    return model.encode(panel) if isinstance(model, EncodesOnce) else panel
+    def draw_outcomes(
+        self,
+        panel: Panel,
+        queries: Queries,
+        n: int,
+        seed: int,
+        *,
+        ask: PredictFn | None = None,
+        floor: float = 0.0,
+        among: NDArray[np.integer] | None = None,
+    ) -> Floats:
+        """Draw from each part, with the probability that is its weight; steps have the same part where they can."""
+        weight_PHY = self.weight_RPHY.mean(axis=0)[:, : queries.horizon]
+        until_PHY = np.cumsum([weight_PHY[list(self.parts).index(name)] for name in self.answering], axis=0)
+        place_S = (np.random.default_rng(seed).permutation(n) + 0.5) / n
+        part_SHY = (place_S[:, None, None, None] >= until_PHY[:-1]).sum(axis=1)
+        drawn = np.zeros((n, len(queries), *until_PHY.shape[1:]))
+        for i, part in enumerate(self._answering_parts):
+            own = part.draw_outcomes(panel, queries, n, seed + 1 + i, ask=ask, floor=floor, among=among)
+            drawn = np.where((part_SHY == i)[:, None], own, drawn)
+        return drawn
 
 
 def part_artifacts(artifact: Artifact) -> dict[str, Artifact]:
@@ -177,8 +211,6 @@ def read_stack(artifact: Artifact, device: torch.device | str = "cpu") -> StackM
     found = [(name, text) for name in model.answering for text in parts[name].meta.get("warnings", ())]
     if opened := [f"{name}: {text}" for name, text in found if text not in kept[name]]:
         model = replace(model, meta=with_warnings(model.meta, opened))
-    if all(isinstance(parts[name], PredictsDistribution) for name in model.answering):
-        return DistributedStackModel(**{own.name: getattr(model, own.name) for own in fields(model)})
     return model
 
 

@@ -18,7 +18,6 @@ from costar_cli.inference import (
     has_range,
     once,
     range_of,
-    tells_differences,
 )
 from costar_cli.methods.base import FittedModel
 from costar_cli.questions.search.candidates import Places
@@ -153,7 +152,7 @@ def _check_limits(judge: CalibratedModel, question: SearchQuestion) -> None:
     objective, calibration = question.objective, judge.calibration
     if calibration is None:
         raise _no_limits(judge.label, "use a calibrated model")
-    if objective.single is None and not tells_differences(judge.model):
+    if objective.single is None and not judge.model.tells_differences:
         raise _no_limits(judge.label, "choose by one outcome `at end` or `at step N`", " of several steps together")
     reached_HY = calibration.reaches(question.level)
     if not all(reached_HY[step, outcome] for step, outcome in objective.concerns):
@@ -283,7 +282,7 @@ class _Compared:
         cost_M = objective.costs_of(values_MHA.reshape(-1, values_MHA.shape[2]))
         cost_M = cost_M.reshape(values_MHA.shape[:2]).sum(axis=1)
         loss_M, drawn_SM = objective.loss(found.mean_QHY, cost_M), None
-        if tells_differences(judge.model):
+        if judge.model.tells_differences:
             y_SMHY = draws(judge.model, subject.alone, queries, question.draws, ask=ask)
             drawn_SM = objective.loss(judge.clip(y_SMHY), cost_M)
             loss_M = loss_M if objective.linear else drawn_SM.mean(axis=0)

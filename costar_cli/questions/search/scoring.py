@@ -18,7 +18,6 @@ from costar_cli.inference import (
     PredictFn,
     calibration_of,
     facts_of,
-    is_joint,
     support_of,
 )
 from costar_cli.methods.base import FittedModel
@@ -93,7 +92,7 @@ class CalibratedModel:
     @property
     def joint(self) -> bool:
         """Return whether its draws are of a joint distribution, so that limits of differences have a level."""
-        return is_joint(self.model)
+        return self.model.is_joint
 
     def clip(self, y_HY: NDArray[np.floating]) -> Floats:
         """Return outcomes `[...,H,Y]`, those that cannot occur moved to the nearest that can."""
