@@ -250,15 +250,15 @@ class Model(_Learned):
         Raises:
             UsageError: an objective or constraints that do not fit, all problems at once; unknown subjects.
         """
-        from costar_cli.api.search import SearchWords, best_plans
+        from costar_cli.api.search import best_plans, words_of
 
-        words: SearchWords = {
+        words = {
             "minimise": minimise, "maximise": maximise, "cost": cost, "at_most": at_most, "at_least": at_least,
             "not_consecutive": not_consecutive, "not_with": not_with, "only_from": only_from, "reference": reference,
             "steps": steps, "beam": beam, "by": by, "level": level, "unsupported": unsupported, "levels": levels,
         }  # fmt: skip
         return best_plans(
-            self, data, words, subjects=subjects, part=part, origin=origin, frame=frame, progress=progress
+            self, data, words_of(words), subjects=subjects, part=part, origin=origin, frame=frame, progress=progress
         )
 
     @property

@@ -1,15 +1,16 @@
 """Searches in the Python API: what `costar search` answers."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from costar_cli.api.calls import one_of, reporting, texts
 from costar_cli.api.data import new_dataset
 from costar_cli.api.estimates import Plans, losses_on, plan_request
 from costar_cli.api.predictions import places_of
 from costar_cli.config.choices import RankingName
+from costar_cli.config.requests import SearchWords
 from costar_cli.data import Dataset
 from costar_cli.data.compatible import other_data, require_compatible
 from costar_cli.errors import UsageError
@@ -50,37 +51,15 @@ def fixed_plans(plans: Plans, model: "FittedModel", *, where: str, single: bool 
     return fixed
 
 
-class SearchWords(TypedDict, total=False):
-    """What is searched, in words: `Model.search` says what each is."""
-
-    minimise: str | Sequence[str]
-    maximise: str | Sequence[str]
-    cost: str | Sequence[str]
-    at_most: str | Sequence[str]
-    at_least: str | Sequence[str]
-    not_consecutive: str | Sequence[str]
-    not_with: str | Sequence[str]
-    levels: str | Sequence[str]
-    only_from: Plans | None
-    reference: Plans | None
-    steps: int | None
-    beam: int | None
-    by: RankingName
-    level: float
-    unsupported: bool
-
-
-TEXTS: Final = ("minimise", "maximise", "cost", "at_most", "at_least", "not_consecutive", "not_with", "levels")
-
-
-def _check_words(words: Mapping[str, object]) -> None:
-    """See that words are those of a search, and that their values are of the right kind.
+def words_of(words: Mapping[str, Any]) -> SearchWords:
+    """Return the words of a search.
 
     Raises:
-        UsageError: they are not.
+        UsageError: unknown words, or values of another kind.
     """
+    names = {field.name: field for field in fields(SearchWords)}
     for name in words:
-        one_of(name, SearchWords.__annotations__, name, "argument")
+        one_of(name, names, name, "argument")
     one_of(words.get("by", "estimate"), get_args(RankingName), "by", "way to decide")
     for name in ("steps", "beam"):
         value = words.get(name)
@@ -89,23 +68,23 @@ def _check_words(words: Mapping[str, object]) -> None:
     level = words.get("level", 0.9)
     if isinstance(level, bool) or not isinstance(level, Real):
         raise UsageError(f"{level!r} is no number", where="level=", fix="give a number between 0 and 1, such as 0.9")
+    several: dict[str, Any] = {name: texts(value, name) for name, value in words.items() if names[name].default == ()}
+    return SearchWords(**{**words, **several})
 
 
-def request_of(model: "FittedModel", words: SearchWords) -> SearchRequest:
-    """Return what a model is asked.
+def request_of(model: "FittedModel", words: SearchWords, *, flags: bool = False) -> SearchRequest:
+    """Return what a model is asked, with the plans read; `flags` say how messages call the places of these.
 
     Raises:
-        UsageError: unknown words, values that are none, or plans to choose from, or to compare with, that do not fit.
+        UsageError: plans to choose from, or to compare with, that do not fit.
     """
-    given: dict[str, Any] = dict(words)
-    _check_words(given)
-    said: dict[str, Any] = {name: texts(given.pop(name, ()), name) for name in TEXTS}
-    only, reference, width = (given.pop(name, None) for name in ("only_from", "reference", "beam"))
-    against = None
-    if reference is not None:
-        (against,) = fixed_plans(reference, model, where="reference=", single=True)
-    choice = None if only is None else fixed_plans(only, model, where="only_from=")
-    return SearchRequest(**said, only=choice, reference=against, width=width, **given)
+    read = {field.name: getattr(words, field.name) for field in fields(words)}
+    if words.only_from is not None:
+        read["only_from"] = fixed_plans(words.only_from, model, where="--only-from" if flags else "only_from=")
+    if words.reference is not None:
+        where = "--reference" if flags else "reference="
+        (read["reference"],) = fixed_plans(words.reference, model, where=where, single=True)
+    return SearchRequest(**read)
 
 
 def search_plans(
@@ -115,7 +94,7 @@ def search_plans(
     subject: int | str,
     origin: int | str = "last",
     progress: "Progress" = False,
-    **words: Unpack[SearchWords],
+    **words: Any,  # noqa: ANN401 - those of `Model.search`
 ) -> SearchReport:
     """Search the best plan of one subject, as `costar search` does; `Model.search` does so for many, as a frame.
 
@@ -136,16 +115,32 @@ def search_plans(
         MismatchError: a model of other variables, treatments or units than the data set's.
     """
     require_compatible(dataset, model.fitted.schema, model="the model")
-    request, places = request_of(model.fitted, words), [dataset.find_subject(subject)]
+    request, places = request_of(model.fitted, words_of(words)), [dataset.find_subject(subject)]
     with reporting(progress) as reporter:
-        cohort = _cohort(dataset, places, origin)
+        cohort = cohort_of(dataset, places, origin)
         [report] = search_cohort(model.method, model.fitted, dataset, cohort, request, reporter)
     return report
 
 
-def _cohort(dataset: Dataset, places: "Sequence[Location]", origin: int | str) -> Cohort:
-    panel, start = join_places(dataset, places), parse_origin(origin, where="origin=", single=True)
-    return Cohort.of(panel, names_of(panel), places, origin=start, where="origin=", terminal=dataset.schema.terminal)
+def cohort_of(
+    dataset: Dataset,
+    places: "Sequence[Location]",
+    origin: int | str,
+    *,
+    where: str = "origin=",
+    skip: bool = False,
+    reporter: Reporter | None = None,
+) -> Cohort:
+    """Return subjects from one origin each; the arguments are those of `Cohort.of`.
+
+    Raises:
+        UsageError: no origin, all of them, or one that a subject lacks.
+    """
+    panel, start = join_places(dataset, places), parse_origin(origin, where=where, single=True)
+    return Cohort.of(
+        panel, names_of(panel), places, origin=start, skip=skip, where=where, terminal=dataset.schema.terminal,
+        reporter=reporter,
+    )  # fmt: skip
 
 
 def best_plans(
@@ -172,7 +167,7 @@ def best_plans(
             problem = f"cannot search plans for {type(data).__name__}"
             raise UsageError(problem, where="data=", fix="give a data set, or a frame of pandas or polars")
         require_compatible(data, fitted.schema, model="the model")
-        request, cohort = request_of(fitted, words), _cohort(data, places_of(data, subjects, part), origin)
+        request, cohort = request_of(fitted, words), cohort_of(data, places_of(data, subjects, part), origin)
         reports = list(search_cohort(model.method, fitted, data, cohort, request, reporter))
     answers = [answer for report in reports for answer in report.answers]
     return replace(reports[0], answers=answers).to_frame(library)

@@ -98,8 +98,8 @@ def _option_of(name: str, annotation: object, default: object) -> tuple[object, 
     )  # fmt: skip
     if get_origin(kind) is tuple:
         return Annotated[list[get_args(kind)[0]] | None, info], None  # type: ignore[misc]
-    if get_origin(kind) in (Union, UnionType) and str in get_args(kind):
-        kind = str | None if default is None else str  # a step may be a number in Python
+    if get_origin(kind) in (Union, UnionType):  # a step may be a number in Python, plans may be there already
+        kind = next((one | None for one in (str, Path) if one in get_args(kind)), kind)
     return Annotated[kind, info], default
 
 

@@ -1,76 +1,45 @@
 """`costar search`: the treatment plan that makes an outcome best, for one subject or for each of many."""
 
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from costar_cli.api.outputs import Files, check_outputs, check_page
 from costar_cli.cli import options
-from costar_cli.cli.options import FILES, CostOpt, MaximiseOpt, MinimiseOpt
-from costar_cli.cli.searching import Search, run_search
-from costar_cli.cli.session import open_session
-from costar_cli.cli.workspace import DEFAULT_WORKSPACE
-from costar_cli.config.choices import RankingName
+from costar_cli.cli.defaults import ModelChoice
+from costar_cli.cli.model import load_models, name_models
+from costar_cli.cli.options import FILES, expanded
+from costar_cli.cli.session import RunFlags, Session
+from costar_cli.cli.whatif import check_plot, files_read
+from costar_cli.config.requests import SearchWords
+from costar_cli.errors import UsageError
+from costar_cli.reporting.text import columns_of
 
 if TYPE_CHECKING:
-    from costar_cli.cli.session import Flags
+    from costar_cli.files.tables import TableFile
+    from costar_cli.questions.search import SearchReport
 
-CONSTRAINTS = "Constraints"
+__all__ = ["search"]
+
+BESIDE = 90  # letters of a line beside a plan in words
 
 
-def search(
-    ctx: typer.Context,
+@dataclass(frozen=True, kw_only=True)
+class Subjects:
+    """Who is asked about, and from when."""
+
     subject: Annotated[
         str | None, typer.Option("--subject", "-s", help="Subject: its label, or its number if it has no label")
-    ] = None,
-    subjects: options.SubjectsOpt = None,
-    skip_unknown: options.SkipUnknownFlag = False,
-    minimise: MinimiseOpt = None,
-    maximise: MaximiseOpt = None,
-    cost: CostOpt = None,
-    at_most: Annotated[
-        list[str] | None,
-        typer.Option("--at-most", help='"TREATMENT 2": steps that may give it', rich_help_panel=CONSTRAINTS),
-    ] = None,
-    at_least: Annotated[
-        list[str] | None,
-        typer.Option("--at-least", help='"TREATMENT 1": steps that must give it', rich_help_panel=CONSTRAINTS),
-    ] = None,
-    not_consecutive: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--not-consecutive", help="Treatment never given at two steps in a row", rich_help_panel=CONSTRAINTS
-        ),
-    ] = None,
-    not_with: Annotated[
-        list[str] | None,
-        typer.Option("--not-with", help='"TREATMENT OTHER": never given at the same step', rich_help_panel=CONSTRAINTS),
-    ] = None,
-    levels: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--levels",
-            metavar="'DOSE 0,5,10'",
-            help="Doses to choose from (default: some over the range of the data)",
-            rich_help_panel=CONSTRAINTS,
-        ),
-    ] = None,
-    only_from: Annotated[
-        Path | None,
-        typer.Option("--only-from", help="File of the plans to choose from", rich_help_panel=CONSTRAINTS),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option("--steps", help="Steps of the plans (default: the horizon)", rich_help_panel=CONSTRAINTS),
-    ] = None,
-    beam: Annotated[
-        int | None,
-        typer.Option(
-            "--beam",
-            help="Search with a beam this wide (default: exhaustively, up to a million plans)",
-            rich_help_panel=CONSTRAINTS,
-        ),
-    ] = None,
+    ] = None
+    subjects: options.SubjectsOpt = None
+    skip_unknown: options.SkipUnknownFlag = False
     origin: Annotated[
         str,
         typer.Option(
@@ -78,58 +47,198 @@ def search(
             metavar="last|N|-K|DATE",
             help="Last observed step, from 0, K steps before the last, or at a date",
         ),
-    ] = "last",
-    reference: Annotated[
-        Path | None, typer.Option("--reference", help="File of the plan to compare with (default: no treatment)")
-    ] = None,
-    by: Annotated[
-        RankingName,
-        typer.Option("--by", help="What makes a plan best: its estimate, or a limit of its interval"),
-    ] = "estimate",
-    level: Annotated[float, typer.Option("--level", help="Share of new subjects that an interval covers")] = 0.9,
-    unsupported: Annotated[
-        bool, typer.Option("--unsupported", help="Also consider plans that the data do not support")
-    ] = False,
+    ] = "last"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputFiles:
+    """Which files shall hold the answer."""
+
     csv: Annotated[
         Path | None,
         typer.Option("--csv", help="Table of the best plans: .csv, .parquet or .jsonl", rich_help_panel=FILES),
-    ] = None,
-    csv_safe: options.CsvSafeFlag = False,
-    plot: options.PlotOpt = None,
-    report: options.ReportOpt = None,
+    ] = None
+    csv_safe: options.CsvSafeFlag = False
+    plot: options.PlotOpt = None
+    report: options.ReportOpt = None
     out: Annotated[
         Path | None,
         typer.Option(
             "--out", "-o", help="The best plan as a plan file: .json, of many subjects .csv", rich_help_panel=FILES
         ),
-    ] = None,
-    overwrite: options.OverwriteFlag = False,
+    ] = None
+    overwrite: options.OverwriteFlag = False
+
+    def check(self, about: Subjects, read: Files) -> None:
+        """See, before any work, who is asked about, and that the answer can be written, to nothing that is `read`.
+
+        Raises:
+            UsageError: nobody, or one subject and many; a file of an unknown kind; two of the same name.
+            MismatchError: a file is read, or exists and may not be replaced.
+            StorageError: a folder does not exist, or a file is no regular one.
+        """
+        from costar_cli.files.tables import check_table_name
+
+        if (about.subject is None) == (about.subjects is None):
+            both = "both --subject and --subjects" if about.subject else "neither --subject nor --subjects"
+            raise UsageError(f"there is {both}", where="`costar search`", fix="give one of them")
+        if self.csv is not None:
+            check_table_name(self.csv, flag="--csv")
+        many = about.subjects is not None
+        if self.plot is not None and many:
+            raise UsageError("figures are of one subject", where="--plot", fix="leave it out, or give --subject")
+        if self.report is not None and many:
+            raise UsageError("the page is of one subject", where="--report", fix="leave it out, or give --subject")
+        check_plot(self.plot)
+        kind, whose = (".csv", "many subjects") if many else (".json", "one subject")
+        if self.out is not None and self.out.suffix.lower() != kind:
+            fix = f"end the name in {kind}"
+            raise UsageError(f"plans of {whose} are written as {kind}, not `{self.out.name}`", where="--out", fix=fix)
+        files = {"--csv": self.csv, "--plot": self.plot, "--report": self.report, "--out": self.out}
+        check_outputs(files.items(), read=read, overwrite=self.overwrite)
+        check_page(self.report, flag="--report")
+
+
+@expanded
+def search(
+    ctx: typer.Context,
+    about: Subjects,
+    words: SearchWords,
+    files: OutputFiles,
+    run: RunFlags,
     data: options.DataOpt = None,
     model: Annotated[
         Path | None,
         typer.Option("--model", "-m", help=f"Model to ask ({options.DEFAULT_MODEL})", rich_help_panel=FILES),
     ] = None,
-    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
-    config: options.ConfigFileOpt = None,
-    device: options.DeviceOpt = None,
-    threads: options.ThreadsOpt = None,
-    json: options.JsonFlag = False,
-    quiet: options.QuietFlag = False,
 ) -> None:
     """Find the treatment plan that makes an outcome best, and how sure that is."""
-    from costar_cli.config.models import RuntimeConfig
+    session = run.open(ctx)
+    data, models = data or session.workspace.data, session.workspace.named([model] if model else [])
+    choice = ModelChoice.of(session.workspace, models).fitting(session.workspace, data)
+    plans = [("plan", words.only_from), ("plan", words.reference)]
+    subjects = [("file of subjects", Path(about.subjects))] if about.subjects else []
+    files.check(about, [*files_read(session, data, models), *plans, *subjects])
+    session.read("dataset", data)
+    from costar_cli.api.search import cohort_of, request_of, search_cohort
+    from costar_cli.data.compatible import require_compatible
     from costar_cli.files.tables import safe_cells
+    from costar_cli.questions import choose_subjects
 
-    flags: Flags = {RuntimeConfig: {"device": device, "threads": threads}}
-    session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, config=config)
-    asked = Search(
-        subject=subject, subjects=subjects, skip_unknown=skip_unknown, origin=origin, minimise=tuple(minimise or ()),
-        maximise=tuple(maximise or ()), cost=tuple(cost or ()), at_most=tuple(at_most or ()),
-        at_least=tuple(at_least or ()), not_consecutive=tuple(not_consecutive or ()), not_with=tuple(not_with or ()),
-        levels=tuple(levels or ()), only_from=only_from, steps=steps, beam=beam, reference=reference, by=by,
-        level=level, unsupported=unsupported, csv=csv, plot=plot, report=report, out=out, overwrite=overwrite,
-    )  # fmt: skip
-    with safe_cells(csv_safe):
-        run_search(
-            session, asked, data or session.workspace.data, session.workspace.named([model])[0] if model else None
-        )
+    dataset = session.load_dataset(data, queries=False, truth=False)
+    if about.subject is not None:
+        places = [dataset.find_subject(about.subject)]
+    else:
+        skip, everyone = about.skip_unknown, about.subjects or "all"
+        places = choose_subjects(dataset, everyone, skip=skip, reporter=session.reporter)
+    cohort = cohort_of(
+        dataset, places, about.origin, where="--origin", skip=about.skip_unknown, reporter=session.reporter
+    )
+    paths = choice.about(session, {place.part.domain for place in cohort.places})
+    named = name_models(paths, session.workspace.root)
+    headers = {name: session.read("model", path, role=name) for name, path in named.items()}
+    [(label, fitted)] = load_models(session, headers, named).items()
+    require_compatible(dataset, fitted.schema, model=f"model `{label}`")
+    request = request_of(fitted, words, flags=True)
+    with safe_cells(files.csv_safe):
+        reports = search_cohort(label, fitted, dataset, cohort, request, session.reporter)
+        report = _written(session, files, reports, many=about.subject is None)
+    if about.subject is not None:
+        _show(session, report)
+    else:
+        _show_many(session, report)
+    for note in report.notes:
+        session.out.note(note)
+    session.out.done(report.to_json())
+
+
+def _written(session: Session, files: OutputFiles, reports: "Iterator[SearchReport]", *, many: bool) -> "SearchReport":
+    """Write the files while subjects are searched, and return the whole report."""
+    from costar_cli.files import write_bytes
+    from costar_cli.files.tables import table_file
+    from costar_cli.questions.search import notes_on
+
+    done: list[SearchReport] = []
+    with ExitStack() as tables:
+
+        def opened(path: Path | None) -> "TableFile | None":
+            return None if path is None else tables.enter_context(table_file(path))
+
+        ranked, plans = opened(files.csv), opened(files.out if many else None)
+        for report in reports:
+            done.append(report)
+            if ranked is not None:
+                ranked.write(report.columns(report.answers))
+            if plans is not None and any(answer.best.found for answer in report.answers):
+                plans.write(report.plan_columns(report.answers))
+    whole = replace(done[0], answers=[answer for report in done for answer in report.answers])
+    whole = replace(whole, notes=tuple(notes_on(whole)))
+    if files.out is not None and not many:
+        write_bytes(files.out, whole.plan_document())
+    if files.plot is not None:
+        from costar_cli.report.figures.search import plot_search
+
+        plot_search(whole, files.plot)
+    for role, path in (("csv", files.csv), ("plot", files.plot), ("plans", files.out)):
+        if path is not None:
+            session.out.wrote(role, path)
+    if files.report is not None:
+        from costar_cli.api.pages import html_of
+
+        write_bytes(files.report, html_of(whole).encode())
+        session.out.wrote("report", files.report, kind="html")
+    return whole
+
+
+def _show(session: Session, report: "SearchReport") -> None:
+    """Print the best plans of one subject, and how sure it is which is best."""
+    from costar_cli.data.schema import step_word
+    from costar_cli.report.pages.search import how_sure, rank_table
+
+    out, answer, objective = session.out, report.answers[0], report.question.objective
+    unit = f" ({objective.unit})" if objective.unit else ""
+    where = f"subject {answer.name} ({answer.part}), known up to {step_word(report.schema.step)} {answer.when}"
+    out.text(f"{where} of {answer.length - 1}", f"{objective.text}{unit}, by {report.label}")
+    headers, table = rank_table(report)
+    title = f"best plans, and their difference from `{report.reference}`"
+    narrow = (columns_of(sys.stdout) or math.inf) < max(len(str(row[1])) for row in table) + BESIDE
+    if narrow:  # plans last, so that numbers stay beside each other
+        turned = [[*row[:1], *row[2:], row[1]] for row in [list[object](headers), *table]]
+        out.table([str(name) for name in turned[0]], turned[1:], title=title)
+    else:
+        out.table(headers, table, title=title, keys=2)
+    for line in how_sure(report):
+        out.text(line)
+
+
+def _show_many(session: Session, report: "SearchReport") -> None:
+    """Print what the best plans of many subjects come to, and which are the most frequent."""
+    import numpy as np
+
+    from costar_cli.plans.words import in_words
+
+    found = [answer for answer in report.answers if answer.best.found]
+    out, objective = session.out, report.question.objective
+    unit = f" {objective.unit}" if objective.unit else ""
+    out.text(f"{len(report.answers):,} subjects: {objective.text}, by {report.label}")
+    reasons = Counter(answer.best.why for answer in report.answers if not answer.best.found)
+    for why, count in reasons.items():
+        out.text(f"{count:,} subject{'s have' if count > 1 else ' has'} no plan: {why}")
+    if not found:
+        return
+    objective_N, difference_N = (
+        np.array([getattr(answer.best, name)[0] for answer in found]) for name in ("estimate_M", "difference_M")
+    )
+    out.text(
+        f"best plan: mean objective {objective_N.mean():.4g}{unit}, "
+        f"{difference_N.mean():+.4g} against `{report.reference}`"
+    )
+    counts: dict[tuple[tuple[int, ...], ...], int] = {}
+    for answer in found:
+        key = tuple(map(tuple, answer.best.values_MHA[0].tolist()))
+        counts[key] = counts.get(key, 0) + 1
+    most = sorted(counts.items(), key=lambda item: -item[1])[:5]
+    rows = [
+        [count, f"{100 * count / len(found):.0f} %", in_words(report.schema, np.array(plan), 1)] for plan, count in most
+    ]
+    out.table(["subjects", "share", "plan (steps from the origin)"], rows, title="most frequent best plans")

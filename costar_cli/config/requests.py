@@ -4,9 +4,15 @@ Nothing heavy is imported, so that `--help` stays instant.
 """
 
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, Final
 
-__all__ = ["Flag", "WhatIfRequest"]
+from costar_cli.config.choices import RankingName
+
+__all__ = ["CONSTRAINTS", "OBJECTIVE", "Flag", "SearchWords", "WhatIfRequest"]
+
+OBJECTIVE: Final = "Objective"
+CONSTRAINTS: Final = "Constraints"
 
 
 @dataclass(frozen=True)
@@ -44,3 +50,57 @@ class WhatIfRequest:
     sensitivity: Annotated[bool, Flag("How strong a hidden confounder would change which plan is better")] = False
     abstain: Annotated[bool, Flag("Leave out the numbers of answers that the data do not support")] = False
     widen: Annotated[bool, Flag("Wider bands, for plans under another policy than the one that was followed")] = False
+
+
+@dataclass(frozen=True)
+class SearchWords:
+    """An objective and constraints in words, such as `tumour_volume at end` and `chemotherapy 2`: what is searched.
+
+    `only_from` and `reference` are plans as the caller has them: files, or what the Python API takes.
+    """
+
+    minimise: Annotated[
+        tuple[str, ...],
+        Flag(
+            'What to make small: "OUTCOME at end", "at step N", "mean", "maximum", "minimum", "time above X" or '
+            '"time below X"; several are added up',
+            ("--minimise", "--minimize"),
+            panel=OBJECTIVE,
+        ),
+    ] = ()
+    maximise: Annotated[
+        tuple[str, ...], Flag("What to make large, likewise", ("--maximise", "--maximize"), panel=OBJECTIVE)
+    ] = ()
+    cost: Annotated[
+        tuple[str, ...],
+        Flag(
+            'What each use of a treatment costs, in units of the objective: "TREATMENT 0.5"; may be repeated',
+            panel=OBJECTIVE,
+        ),
+    ] = ()
+    at_most: Annotated[tuple[str, ...], Flag('"TREATMENT 2": steps that may give it', panel=CONSTRAINTS)] = ()
+    at_least: Annotated[tuple[str, ...], Flag('"TREATMENT 1": steps that must give it', panel=CONSTRAINTS)] = ()
+    not_consecutive: Annotated[
+        tuple[str, ...], Flag("Treatment never given at two steps in a row", panel=CONSTRAINTS)
+    ] = ()
+    not_with: Annotated[
+        tuple[str, ...], Flag('"TREATMENT OTHER": never given at the same step', panel=CONSTRAINTS)
+    ] = ()
+    levels: Annotated[
+        tuple[str, ...],
+        Flag(
+            "Doses to choose from (default: some over the range of the data)",
+            metavar="'DOSE 0,5,10'",
+            panel=CONSTRAINTS,
+        ),
+    ] = ()
+    only_from: Annotated[Path | Any | None, Flag("File of the plans to choose from", panel=CONSTRAINTS)] = None
+    steps: Annotated[int | None, Flag("Steps of the plans (default: the horizon)", panel=CONSTRAINTS)] = None
+    beam: Annotated[
+        int | None,
+        Flag("Search with a beam this wide (default: exhaustively, up to a million plans)", panel=CONSTRAINTS),
+    ] = None
+    reference: Annotated[Path | Any | None, Flag("File of the plan to compare with (default: no treatment)")] = None
+    by: Annotated[RankingName, Flag("What makes a plan best: its estimate, or a limit of its interval")] = "estimate"
+    level: Annotated[float, Flag("Share of new subjects that an interval covers")] = 0.9
+    unsupported: Annotated[bool, Flag("Also consider plans that the data do not support")] = False

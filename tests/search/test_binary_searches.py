@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from costar_cli.api.search import _cohort, search_cohort
+from costar_cli.api.search import cohort_of, search_cohort
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Dataset, Part
 from costar_cli.methods import METHODS
@@ -32,7 +32,7 @@ def fitted(world: FeedbackWorld) -> tuple[Dataset, FittedModel]:
 def report_of(world: FeedbackWorld, count: int, objective: str = "y at end", **words: object) -> SearchReport:
     data, model = fitted(world)
     subjects = data.panels[Part("source", "test")].subject_id[:count]
-    cohort = _cohort(data, [data.find_subject(int(subject)) for subject in subjects], ORIGIN)
+    cohort = cohort_of(data, [data.find_subject(int(subject)) for subject in subjects], ORIGIN)
     request = SearchRequest((objective,), steps=STEPS, **words)
     [report] = search_cohort("mixed", model, data, cohort, request, NullReporter())
     return report
@@ -82,7 +82,7 @@ def test_limits_of_several_binary_outcomes_hold_what_comes() -> None:
     for plan in product((0, 1), repeat=STEPS):
         rows = np.flatnonzero((given_NH == plan).all(axis=1))
         one = (TreatmentPlan("given", np.array(plan)[:, None]),)
-        asked = SearchRequest(("y mean",), steps=STEPS, only=one, reference=one[0], unsupported=True)
+        asked = SearchRequest(("y mean",), steps=STEPS, only_from=one, reference=one[0], unsupported=True)
         found = search("mixed", model, panel.take(rows), np.full(len(rows), ORIGIN), asked.question(model))
         limits_N2 = np.array([best.limits_M2[0] for best in found])
         held += ((limits_N2[:, 0] <= came_N[rows]) & (came_N[rows] <= limits_N2[:, 1])).tolist()

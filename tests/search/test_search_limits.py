@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.api.search import _cohort, search_cohort
-from costar_cli.cli.searching import _show_many
+from costar_cli.api.search import cohort_of, search_cohort
+from costar_cli.cli.search import _show_many
 from costar_cli.errors import UsageError
 from costar_cli.files.tables import table_file
 from costar_cli.inference import Calibration, calibration_of
@@ -58,7 +58,7 @@ def of_cohort(model, *subjects, **words):
     dataset = make_dataset()
     places = [dataset.find_subject(subject) for subject in subjects or (4, 5, 7)]
     request = SearchRequest(**{"minimise": ("tumour_volume at end",), "steps": 3} | words)
-    cohort = _cohort(dataset, places, "last")
+    cohort = cohort_of(dataset, places, "last")
     [report] = search_cohort("m", model, dataset, cohort, request, NullReporter())
     return report
 

@@ -61,22 +61,22 @@ def test_a_sweep_of_the_time_between_visits_is_refused() -> None:
 )
 def test_plans_that_end_at_different_times_are_not_compared(plans, reference, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        asked(only=plans, reference=reference)
+        asked(only_from=plans, reference=reference)
 
 
 def test_plans_of_a_list_that_end_together_are_compared_with_no_treatment_that_does() -> None:
     listed = plan("a", 3, 11, drug=1), plan("b", 10, 4, drug=1)
-    np.testing.assert_array_equal(asked(only=listed).reference.values, [[0, 0, 3], [0, 0, 11]])
+    np.testing.assert_array_equal(asked(only_from=listed).reference.values, [[0, 0, 3], [0, 0, 11]])
     early = plan("a", 1, 2, drug=1), plan("b", 2, 1, drug=1)
-    np.testing.assert_array_equal(asked(only=early).reference.values[:, 2], [1, 2])
+    np.testing.assert_array_equal(asked(only_from=early).reference.values[:, 2], [1, 2])
     with pytest.raises(UsageError, match="step 1 of plans is seen after 1 days"):
-        asked(only=early, minimise=("y at step 1",))
+        asked(only_from=early, minimise=("y at step 1",))
 
 
 @pytest.mark.parametrize("least", [0.0, 2.0])
 def test_a_beam_keeps_beginnings_that_are_good_if_nothing_follows(least: float) -> None:
     """Treating once and then stopping is best, but the beginning looks bad if the treatment goes on."""
-    found = asked(levels=(f"mg {least:g},8",), steps=3, width=3).candidates
+    found = asked(levels=(f"mg {least:g},8",), steps=3, beam=3).candidates
     assert found.nothing is not None
     assert found.values_KA[found.nothing].tolist() == [0, least, USUAL]
 

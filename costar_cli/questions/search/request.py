@@ -1,4 +1,4 @@
-"""What somebody asks a search for, as flags and arguments say it."""
+"""What is searched, checked against a model: objective, constraints, doses, length and reference of plans."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from costar_cli.config.choices import RankingName
+from costar_cli.config.requests import SearchWords
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import TreatmentPlan
@@ -21,35 +21,17 @@ from costar_cli.questions.search.visits import check_times, seen_like
 NO_DOSES: Final = "leave --levels out: treatments with levels have all of them tried"
 
 
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
-    """An objective and constraints in words, such as `tumour_volume at end` and `chemotherapy 2`.
+@dataclass(frozen=True)
+class SearchRequest(SearchWords):
+    """What is searched, with the plans read."""
 
-    `steps` is the length of plans, the horizon by default; `only` the plans to choose from; `reference` what
-    others are compared with, no treatment by default; `width` that of a beam, where one is asked for; `levels` the
-    doses to choose from, such as `dose 0,5,10`.
-    """
-
-    minimise: Sequence[str] = ()
-    maximise: Sequence[str] = ()
-    cost: Sequence[str] = ()
-    at_most: Sequence[str] = ()
-    at_least: Sequence[str] = ()
-    not_consecutive: Sequence[str] = ()
-    not_with: Sequence[str] = ()
-    only: tuple[TreatmentPlan, ...] | None = None
-    steps: int | None = None
+    only_from: tuple[TreatmentPlan, ...] | None = None
     reference: TreatmentPlan | None = None
-    by: RankingName = "estimate"
-    level: float = 0.9
-    unsupported: bool = False
-    width: int | None = None
-    levels: Sequence[str] = ()
 
     @property
     def named(self) -> tuple[TreatmentPlan, ...]:
         """Return the plans that somebody named."""
-        return (*(self.only or ()), *([self.reference] if self.reference else ()))
+        return (*(self.only_from or ()), *([self.reference] if self.reference else ()))
 
     def question(self, model: FittedModel, *, many: bool = False) -> SearchQuestion:
         """Return the question that a model is asked, of `many` subjects with fewer draws for each.
@@ -64,7 +46,7 @@ class SearchRequest:
         )
         constraints = Constraints.parse(
             model.schema.treatments, problems, at_most=self.at_most, at_least=self.at_least,
-            not_consecutive=self.not_consecutive, not_with=self.not_with, only=self.only,
+            not_consecutive=self.not_consecutive, not_with=self.not_with, only=self.only_from,
         )  # fmt: skip
         amounts = self._amounts(model, problems)
         if len(amounts) == len(self.levels):
@@ -74,18 +56,18 @@ class SearchRequest:
             problems.add(
                 f"level {self.level:g} is not above 0 and below 1", fix="choose one between 0 and 1, such as 0.9"
             )
-        if self.width is not None and self.width < 1:
-            problems.add(f"a beam of width {self.width}", fix="give --beam a number from 1")
+        if self.beam is not None and self.beam < 1:
+            problems.add(f"a beam of width {self.beam}", fix="give --beam a number from 1")
         reference = self._reference(model, steps, objective, problems)
         problems.raise_any("the search does not fit", where="`costar search`", fix=problems.fix)
         assert reference is not None  # noqa: S101 - it was a problem
         candidates = Candidates.of(
-            model, constraints, steps, unsupported=self.unsupported, width=self.width, amounts=amounts
+            model, constraints, steps, unsupported=self.unsupported, width=self.beam, amounts=amounts
         )
         asked = SearchQuestion(objective, candidates, reference, self.level, self.by, self.unsupported)
         if not many:
             return asked
-        narrow = replace(candidates, width=self.width or WIDTH_OF_MANY)
+        narrow = replace(candidates, width=self.beam or WIDTH_OF_MANY)
         return replace(asked, candidates=narrow, short=SHORT_OF_MANY, draws=DRAWS_OF_MANY, many=True)
 
     def _reference(
@@ -94,7 +76,7 @@ class SearchRequest:
         """Return the plan that others are compared with, which is seen when they are."""
         encoding = model.schema.treatments
         idle = no_treatment(encoding, steps)
-        none = idle if idle is None or self.only is None else seen_like(idle, self.only[0], encoding)
+        none = idle if idle is None or self.only_from is None else seen_like(idle, self.only_from[0], encoding)
         reference = self.reference or none
         if reference is None:
             problems.add("this data set has no plan without treatment to compare with", fix="give --reference a plan")
@@ -102,7 +84,7 @@ class SearchRequest:
         if len(reference) != steps:
             problems.add(f"the reference plan has {len(reference)} steps, and plans have {steps}", fix="give as many")
         usual = TreatmentPlan("others", np.tile(encoding.idle, (steps, 1)))
-        check_times([*(self.only or (usual,)), reference], objective, encoding, problems)
+        check_times([*(self.only_from or (usual,)), reference], objective, encoding, problems)
         return reference
 
     def _amounts(self, model: FittedModel, problems: Problems) -> dict[str, list[float]]:
@@ -117,7 +99,7 @@ class SearchRequest:
             if dose.name in named:
                 problems.add(f"--levels: {dose.name} is named twice", fix="name all its doses at once")
             named[dose.name] = values
-        if self.levels and self.only is not None:
+        if self.levels and self.only_from is not None:
             problems.add("--levels and --only-from both say what to choose from", fix="leave one of them out")
         return named
 
@@ -134,7 +116,7 @@ class SearchRequest:
             if not given.dose or given.level is None:
                 continue
             dose = encoding.doses[given.treatment - len(encoding.names)]
-            listed = {value for plan in self.only or () for value in plan.values[:, given.treatment].tolist()}
+            listed = {value for plan in self.only_from or () for value in plan.values[:, given.treatment].tolist()}
             there_are = sorted(listed or named.get(dose.name) or usual_amounts(dose))
             if not given.among(np.array(there_are)).any():
                 others = "" if listed or dose.elapsed else "; --levels names others"
@@ -144,8 +126,8 @@ class SearchRequest:
 
     def _steps(self, model: FittedModel, problems: Problems) -> int:
         steps = self.steps
-        if self.only is not None:
-            steps = list_of_plans(self.only, steps, problems) or len(self.only[0])
+        if self.only_from is not None:
+            steps = list_of_plans(self.only_from, steps, problems) or len(self.only_from[0])
         if steps is not None and not 1 <= steps <= model.horizon:
             problems.add(f"plans of {steps} steps; the model answers 1 to {model.horizon}", fix="change --steps")
-        return min(max(steps or model.horizon, 1), model.horizon) if self.only is None else steps or model.horizon
+        return min(max(steps or model.horizon, 1), model.horizon) if self.only_from is None else steps or model.horizon
