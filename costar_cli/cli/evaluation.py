@@ -144,7 +144,7 @@ def run_evaluate(
         check_regrets(files.search, inputs.dataset)
     with session.making(step, overwrite=overwrite, again=overwrite) as current:
         if current:
-            from costar_cli.evaluation.store import read_evaluation
+            from costar_cli.evaluation.report import read_evaluation
 
             report = read_evaluation(files.report, errors=False)
             check_views(session, files, report, overwrite=overwrite)
@@ -221,7 +221,7 @@ def make_report(
     """Score the models and store the report; return it and the digest of its file."""
     from costar_cli.config.models import EvaluateConfig
     from costar_cli.evaluation import named_candidates, run_evaluation
-    from costar_cli.evaluation.store import write_evaluation
+    from costar_cli.evaluation.report import write_evaluation
 
     candidates = named_candidates(inputs.models)
     config = session.settings[EvaluateConfig]

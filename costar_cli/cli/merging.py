@@ -58,8 +58,8 @@ def merge_evaluation(path: Path, reporter: "Reporter") -> Sequence[Path]:
             at `path`.
         StorageError: the folder is read-only or full, or `path` is no regular file.
     """
+    from costar_cli.evaluation.report import write_evaluation
     from costar_cli.evaluation.scores import Scores
-    from costar_cli.evaluation.store import write_evaluation
 
     fix = "`costar evaluate --shard I/N` makes them"
     paths = _parts_of(path, fix)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from costar_cli.api.fitting import FitPlan
     from costar_cli.config.models import Config, RefuteConfig, RuntimeConfig
     from costar_cli.data import Dataset
-    from costar_cli.evaluation.refute.findings import Finding, Refutation
+    from costar_cli.evaluation.refute import Finding, Refutation
     from costar_cli.files import Artifact
     from costar_cli.methods.base import FittedModel
 
@@ -85,7 +85,7 @@ def make_refutations(
 ) -> list["Refutation"]:
     """Refute every model of the source domain and store what is found, or see that it is up to date; and show it."""
     from costar_cli.config.models import EvaluateConfig, RefuteConfig
-    from costar_cli.evaluation.refute.findings import Refutation
+    from costar_cli.evaluation.refute import Refutation
     from costar_cli.files import read_artifact
 
     seed = session.settings[EvaluateConfig].seed
@@ -107,8 +107,7 @@ def make_refutations(
 def _refute_all(session: Session, data: Path, models: Mapping[str, "FittedModel"]) -> list["Refutation"]:
     from costar_cli.config.models import EvaluateConfig, RefuteConfig, RuntimeConfig
     from costar_cli.data import Part
-    from costar_cli.evaluation.refute.findings import Refutation
-    from costar_cli.evaluation.refute.run import refute
+    from costar_cli.evaluation.refute import Refutation, refute
 
     source = [Part("source", split) for split in ("train", "val", "test")]
     dataset = session.load_dataset(data, queries=False, truth=False, parts=source)

@@ -255,8 +255,7 @@ def _curves(models: Mapping[str, "FittedModel"], encoder: Path) -> list["Learnin
 
 
 def _trajectories(model: "FittedModel", dataset: "Dataset", path: Path) -> Path:
-    from costar_cli.evaluation.examples import choose_examples
-    from costar_cli.report.figures.trajectories import plot_trajectories
+    from costar_cli.report.figures.trajectories import choose_examples, plot_trajectories
 
     part = next((part for part, sets in dataset.queries.items() if "sequence" in sets), None)
     if part is None:

@@ -2,11 +2,10 @@
 
 from costar_cli.evaluation.bootstrap import Interval, PairedDifference, bootstrap_interval, paired_difference
 from costar_cli.evaluation.metrics import PerStep, SquaredErrors
-from costar_cli.evaluation.report import EvaluationReport
+from costar_cli.evaluation.report import EvaluationReport, read_evaluation, write_evaluation
 from costar_cli.evaluation.rows import ReportRow
 from costar_cli.evaluation.run import run_evaluation
 from costar_cli.evaluation.setups import SETUPS, Candidate, SetupName, named_candidates
-from costar_cli.evaluation.store import read_evaluation, write_evaluation
 
 __all__ = [
     "SETUPS",

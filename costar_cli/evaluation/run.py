@@ -16,9 +16,8 @@ from costar_cli.errors import MismatchError
 from costar_cli.evaluation.bands import BandTest
 from costar_cli.evaluation.dropout import StayWeights, hazards_of_losses
 from costar_cli.evaluation.limit import known_limit, score_limit
-from costar_cli.evaluation.metrics import SquaredErrors, Truth
+from costar_cli.evaluation.metrics import Periods, SquaredErrors, Truth
 from costar_cli.evaluation.natural import course_columns, course_windows
-from costar_cli.evaluation.periods import Periods
 from costar_cli.evaluation.probabilities import answer_ends
 from costar_cli.evaluation.published import is_published_data, published_row
 from costar_cli.evaluation.report import EvaluationReport

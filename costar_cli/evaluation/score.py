@@ -18,8 +18,7 @@ from costar_cli.errors import CostarError
 from costar_cli.evaluation.bands import BandTest
 from costar_cli.evaluation.calibrated import WINDOWS, Kind
 from costar_cli.evaluation.dropout import StayWeights
-from costar_cli.evaluation.metrics import SquaredErrors, Truth
-from costar_cli.evaluation.periods import Periods
+from costar_cli.evaluation.metrics import Periods, SquaredErrors, Truth
 from costar_cli.files.shards import WHOLE, Shard
 from costar_cli.inference import facts_of, possible
 from costar_cli.methods.base import FittedModel

@@ -16,9 +16,8 @@ from costar_cli.errors import ArtifactError
 from costar_cli.evaluation.bootstrap import bootstrap_interval, caution_about_units, standard_error, too_few_units
 from costar_cli.evaluation.calibrated import WINDOWS, Kind, band_summary, rating_summary
 from costar_cli.evaluation.dropout import DropoutWeights
-from costar_cli.evaluation.metrics import SquaredErrors, Truth
+from costar_cli.evaluation.metrics import SquaredErrors, Truth, period_scores
 from costar_cli.evaluation.natural import natural_course
-from costar_cli.evaluation.periods import period_scores
 from costar_cli.evaluation.probabilities import Event, answers_of_binary, event_score
 from costar_cli.evaluation.report import EvaluationReport
 from costar_cli.evaluation.rows import Basis, Provenance, ReportRow, Unit, json_values

@@ -10,7 +10,7 @@ from cli_world import TINY_COHORT, Run, write_ward
 
 from costar_cli.cli.views import EvaluationFiles
 from costar_cli.errors import ExitCode
-from costar_cli.evaluation.store import read_evaluation
+from costar_cli.evaluation.report import read_evaluation
 from costar_cli.files import file_sha256, read_artifact, read_header, write_artifact
 from costar_cli.files.lineage import shown_in
 from costar_cli.report.figures.style import figure, save

@@ -16,8 +16,8 @@ from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.errors import UsageError
 from costar_cli.evaluation import EvaluationReport, run_evaluation
 from costar_cli.evaluation.dropout import StayWeights, hazards_of_losses
+from costar_cli.evaluation.report import read_evaluation, write_evaluation
 from costar_cli.evaluation.setups import Candidate
-from costar_cli.evaluation.store import read_evaluation, write_evaluation
 from costar_cli.inference import Hazards, OutcomeFacts
 from costar_cli.methods.base import FittedModel
 from costar_cli.reporting import NullReporter

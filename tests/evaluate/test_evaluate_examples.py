@@ -4,7 +4,7 @@ import pytest
 
 from costar_cli.data import Part, Queries
 from costar_cli.errors import DataError
-from costar_cli.evaluation.examples import choose_examples, describe_plan
+from costar_cli.report.figures.trajectories import choose_examples, describe_plan
 
 PART = Part("target", "test")
 

@@ -12,7 +12,7 @@ import pytest
 from costar_cli.cli.evaluation import _show
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluation import run_evaluation
-from costar_cli.evaluation.store import read_evaluation, write_evaluation
+from costar_cli.evaluation.report import read_evaluation, write_evaluation
 from costar_cli.report.figures import rmse
 from costar_cli.reporting import NullReporter
 from costar_cli.reporting.output import Output

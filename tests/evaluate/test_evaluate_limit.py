@@ -19,8 +19,7 @@ from costar_cli.evaluation import limit as limit_module
 from costar_cli.evaluation import run_evaluation
 from costar_cli.evaluation.bootstrap import standard_error
 from costar_cli.evaluation.metrics import SquaredErrors
-from costar_cli.evaluation.report import EvaluationReport
-from costar_cli.evaluation.store import read_evaluation, write_evaluation
+from costar_cli.evaluation.report import EvaluationReport, read_evaluation, write_evaluation
 from costar_cli.methods import METHODS
 from costar_cli.reporting import NullReporter
 from tests.datasets import m5_worlds, mimic_worlds

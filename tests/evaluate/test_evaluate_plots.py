@@ -9,11 +9,10 @@ import pytest
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import DataError, StorageError
 from costar_cli.evaluation import run_evaluation
-from costar_cli.evaluation.examples import Example, PlanForecast
 from costar_cli.report.figures.embedding import plot_representations
 from costar_cli.report.figures.learning import LearningCurve, plot_learning
 from costar_cli.report.figures.rmse import plot_rmse
-from costar_cli.report.figures.trajectories import plot_trajectories
+from costar_cli.report.figures.trajectories import Example, PlanForecast, plot_trajectories
 
 
 def drawn(path):

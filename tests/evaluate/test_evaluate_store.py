@@ -7,7 +7,7 @@ import pytest
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import ArtifactError
 from costar_cli.evaluation import paired_difference, run_evaluation
-from costar_cli.evaluation.store import read_evaluation, write_evaluation
+from costar_cli.evaluation.report import read_evaluation, write_evaluation
 from costar_cli.files import read_artifact, verify_artifact, write_artifact
 
 PARENTS = {"dataset": "d" * 64, "model": "a" * 64}

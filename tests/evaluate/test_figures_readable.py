@@ -14,7 +14,6 @@ from costar_cli.cli.benchmarking.figures import plot_differences, plot_horizons
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import DataError
 from costar_cli.evaluation import run_evaluation
-from costar_cli.evaluation.examples import Example, PlanForecast
 from costar_cli.evaluation.metrics import PerStep
 from costar_cli.report.figures import calibration, embedding, learning, natural, rmse, trajectories
 from costar_cli.report.figures.embedding import plot_representations
@@ -22,7 +21,7 @@ from costar_cli.report.figures.learning import LearningCurve, plot_learning
 from costar_cli.report.figures.natural import TOO_FEW, plot_natural
 from costar_cli.report.figures.rmse import plot_rmse
 from costar_cli.report.figures.style import label_text, spread_apart
-from costar_cli.report.figures.trajectories import plot_trajectories
+from costar_cli.report.figures.trajectories import Example, PlanForecast, plot_trajectories
 from tests.evaluate.benchmark_worlds import SETUPS, constant_errors, noisy_errors, report, score, tables
 from tests.evaluate.figure_checks import Drawn, assert_readable, texts, widths_in
 

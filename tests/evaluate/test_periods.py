@@ -8,8 +8,7 @@ import pytest
 from costar_cli.data import Panel, Queries
 from costar_cli.data.calendar import Calendar
 from costar_cli.data.queries import rolling_origin
-from costar_cli.evaluation.metrics import SquaredErrors
-from costar_cli.evaluation.periods import Periods, period_scores
+from costar_cli.evaluation.metrics import Periods, SquaredErrors, period_scores
 from costar_cli.evaluation.score import TestPart, score
 from costar_cli.reporting import NullTask
 

@@ -15,7 +15,7 @@ from costar_cli.data import Dataset, Part
 from costar_cli.data.visits import elapsed
 from costar_cli.data.windows import FactualWindows, factual_windows
 from costar_cli.errors import UsageError
-from costar_cli.evaluation.refute.effects import contrasts
+from costar_cli.evaluation.worlds import contrasts
 from costar_cli.inference.overlap import describe_overlap
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel

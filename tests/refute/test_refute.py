@@ -13,10 +13,15 @@ from costar_cli.config.models import FinetuneConfig, RefuteConfig, RuntimeConfig
 from costar_cli.data import Dataset, Panel, Part, Queries, Scaler
 from costar_cli.data.windows import factual_windows
 from costar_cli.errors import TrainingError
-from costar_cli.evaluation.refute.effects import contrasts, effects, later_changes
-from costar_cli.evaluation.refute.findings import Finding, Refutation, verdict_of
-from costar_cli.evaluation.refute.run import refute
-from costar_cli.evaluation.refute.worlds import dummy_outcome, future_treatments, placebo_treatment
+from costar_cli.evaluation.refute import Finding, Refutation, refute, verdict_of
+from costar_cli.evaluation.worlds import (
+    contrasts,
+    dummy_outcome,
+    effects,
+    future_treatments,
+    later_changes,
+    placebo_treatment,
+)
 from costar_cli.reporting import NullReporter
 from simulators.linear_gaussian import LinearGaussian
 from tests.methods.linear_worlds import fit, linear_data, model_of, random_dataset
