@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
@@ -33,6 +34,7 @@ __all__ = [
     "BuildStep",
     "RunFlags",
     "Session",
+    "TrainingFlags",
     "open_output",
     "open_session",
     "open_settings",
@@ -40,6 +42,7 @@ __all__ = [
     "repeated_flags",
 ]
 
+NOTHING: Final["Flags"] = MappingProxyType({})
 CARRIED: Final = ("workspace", "preset", "config")  # what a later verb has to be told again
 MADE_BY: Final[Mapping[str, str]] = {
     "dataset": "`costar simulate` or `costar ingest` makes one",
@@ -148,6 +151,42 @@ class RunFlags:
 
         flags: Flags = {RuntimeConfig: {"device": self.device, "threads": self.threads}}
         return open_session(ctx, flags, workspace=self.workspace, json=self.json, quiet=self.quiet, config=self.config)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingFlags(RunFlags):
+    """The flags of the two verbs that train."""
+
+    log: options.LogOpt = None
+    overwrite: options.OverwriteFlag = False
+    fresh: options.FreshFlag = False
+    preset: options.PresetOpt = None
+    seed: options.SeedOpt = None
+    members: options.MembersOpt = None
+    epochs: options.EpochsOpt = None
+    patience: options.PatienceOpt = None
+    batch_size: options.BatchSizeOpt = None
+    learning_rate: options.LearningRateOpt = None
+    precision: options.PrecisionOpt = None
+    group: options.GroupOpt = None
+    max_memory: options.MemoryOpt = None
+
+    def start(self, ctx: typer.Context, stage: "type[Config]", data: Path, more: "Flags" = NOTHING) -> "Session":
+        """Return the session of a verb that trains a stage on a data set; `more` are flags of other settings.
+
+        Raises:
+            UsageError: settings that are not valid, all of them at once.
+        """
+        from costar_cli.config.models import RuntimeConfig
+
+        of_stage = ("epochs", "patience", "batch_size", "learning_rate", "members", "seed")
+        of_run = ("device", "precision", "threads", "group", "max_memory")
+        own = {name: getattr(self, name) for name in of_stage} | dict(more.get(stage, {}))
+        flags: Flags = {**more, stage: own, RuntimeConfig: {name: getattr(self, name) for name in of_run}}
+        return open_session(
+            ctx, flags, workspace=self.workspace, json=self.json, quiet=self.quiet, preset=self.preset,
+            config=self.config, data=data,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
