@@ -12,6 +12,7 @@ import numpy as np
 
 from costar_cli.config.choices import PresetName
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import CostarWarning, UsageError
 from costar_cli.reporting import NullReporter, Reporter, Task
 from costar_cli.settings.resolve import Settings, resolve
@@ -79,7 +80,7 @@ def _plain(value: object) -> object:
 
 
 class _WarningReporter:
-    """Warnings become Python warnings of one category; notes and progress go to another reporter."""
+    """Warnings become Python warnings of one category; the rest goes to another reporter."""
 
     def __init__(self, inner: Reporter) -> None:
         self._inner = inner
@@ -92,8 +93,11 @@ class _WarningReporter:
     def note(self, message: str) -> None:
         self._inner.note(message)
 
-    def warn(self, message: str) -> None:
-        warnings.warn(message, CostarWarning, stacklevel=_depth_of_caller())
+    def say(self, diagnostic: Diagnostic) -> None:
+        if diagnostic.severity == "note":
+            self._inner.say(diagnostic)
+        else:
+            warnings.warn(str(diagnostic), CostarWarning, stacklevel=_depth_of_caller())
 
 
 def _depth_of_caller() -> int:

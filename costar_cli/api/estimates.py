@@ -13,6 +13,7 @@ from costar_cli.api.calls import PathLikeText, Progress, levels_of, reporting
 from costar_cli.config.requests import WhatIfRequest
 from costar_cli.data.dataset import Dataset, Domain, Location, Part
 from costar_cli.data.schema import PanelSchema
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import UsageError
 from costar_cli.plans import Origin, PlanRequest, parse_plans, read_plan_file
 from costar_cli.plans.index_times import Begin
@@ -139,7 +140,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is neither a plan nor a step nor a level")
 
 
-def losses_on(dataset: Dataset, models: "Mapping[str, FittedModel]", places: Iterable[Location]) -> list[str]:
+def losses_on(dataset: Dataset, models: "Mapping[str, FittedModel]", places: Iterable[Location]) -> list[Diagnostic]:
     """Return a warning for each model that was not validated on a domain of the places and loses to the last value."""
     warnings = []
     for domain in dict.fromkeys(place.part.domain for place in places):
@@ -149,7 +150,7 @@ def losses_on(dataset: Dataset, models: "Mapping[str, FittedModel]", places: Ite
             validation = validate_on(dataset, model, domain)
             if validation is not None and validation.warning:
                 about = f"model `{name}` on {domain} subjects ({validation.windows} origins)"
-                warnings.append(f"{about}: {validation.warning}")
+                warnings.append(replace(validation.warning, subject=about))
     return warnings
 
 

@@ -13,6 +13,7 @@ from costar_cli.config.choices import RankingName
 from costar_cli.config.requests import SearchWords
 from costar_cli.data import Dataset
 from costar_cli.data.compatible import other_data, require_compatible
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import UsageError
 from costar_cli.files.frames import FrameName, frame_name, is_frame
 from costar_cli.inference import calibration_of, interval_kind, support_of
@@ -199,7 +200,7 @@ def search_cohort(
     )
     support = support_of(model)
     for warning in general:
-        reporter.warn(warning)
+        reporter.say(warning)
     with reporter.task("search", total=len(cohort), unit="subject") as task:
         for first in range(0, len(cohort), CHUNK):
             part, answers = cohort.take(slice(first, first + CHUNK)), []
@@ -226,12 +227,12 @@ def search_cohort(
             )  # fmt: skip
             own_warnings = () if many else tuple(_on_best(models, part, report))
             for warning in own_warnings:
-                reporter.warn(warning)
-            report = replace(report, warnings=(*general, *own_warnings))
+                reporter.say(warning)
+            report = replace(report, warnings=tuple(map(str, (*general, *own_warnings))))
             yield replace(report, notes=tuple(notes_on(report)))
 
 
-def _general(label: str, model: "FittedModel", dataset: "Dataset", cohort: Cohort) -> Iterator[str]:
+def _general(label: str, model: "FittedModel", dataset: "Dataset", cohort: Cohort) -> Iterator[Diagnostic]:
     """Yield what may make all answers wrong: other data, what training warned of, a domain where it does badly."""
     if other := other_data(f"model `{label}`", model.parents, dataset):
         yield other
@@ -239,7 +240,7 @@ def _general(label: str, model: "FittedModel", dataset: "Dataset", cohort: Cohor
     yield from losses_on(dataset, {label: model}, cohort.places)
 
 
-def _on_best(models: "Mapping[str, FittedModel]", cohort: Cohort, report: SearchReport) -> Iterator[str]:
+def _on_best(models: "Mapping[str, FittedModel]", cohort: Cohort, report: SearchReport) -> Iterator[Diagnostic]:
     """Yield what of the best plan was not learnt."""
     best = report.answers[0].best
     if best.found:

@@ -121,7 +121,7 @@ def fit(
         if begin is None and METHODS[method].pretrained and init != "scratch":
             begin = _pretrained(dataset, chosen, folder, reporter, to)
         elif begin is not None and (warning := other_data(f"the {begin.kind}", begin.parents, dataset)):
-            reporter.warn(warning)
+            reporter.say(warning)
         plan = plan_fit(chosen, method, domain, dataset=dataset.digest, start=begin)
         own = _only(dataset, plan.parts)
         trained = plan.run(own, begin, checkpoint=folder / MODEL, reporter=reporter, log=to)

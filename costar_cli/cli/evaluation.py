@@ -19,6 +19,7 @@ from costar_cli.cli.model import load_models, name_models
 from costar_cli.cli.session import BuildStep, Session
 from costar_cli.cli.views import EvaluationFiles, check_views, write_predictions, write_views
 from costar_cli.config.choices import SetupName
+from costar_cli.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
     from costar_cli.data import Dataset
@@ -155,7 +156,7 @@ def run_evaluate(
             report, digest = make_report(session, inputs, setups, step, overwrite=overwrite)
         write_views(session, files, inputs, report, digest, again=current is None)
     for warning in report.warnings if current else ():  # a new report has said them already
-        session.out.warn(warning)
+        session.out.say(Diagnostic.of("recorded", warning=warning))
     _show(session, report)
     for said in inputs.on_errors:
         session.out.note(said)
@@ -264,7 +265,7 @@ def _show(session: Session, report: "EvaluationReport") -> None:
         rows.append([row.setup, *kind, name, average, *ratios, _number(ensemble), interval, *steps])
     session.out.table(headers, rows, keys=2 + several)
     out_of_budget = any(row.stopped_by_budget for row in report.rows)
-    session.out.text(*report.few_units, *[f"{BUDGET_SIGN} {ABOUT_BUDGET}"] * out_of_budget)
+    session.out.text(*map(str, report.few_units), *[f"{BUDGET_SIGN} {ABOUT_BUDGET}"] * out_of_budget)
     touched: dict[str, set[int]] = {}
     for row in report.rows:
         if row.provenance is not None:

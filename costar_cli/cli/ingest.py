@@ -15,6 +15,7 @@ from costar_cli.cli.session import Session, open_session
 from costar_cli.cli.simulate import DataSetGroup
 from costar_cli.cli.verb import VerbApp, say_which
 from costar_cli.cli.workspace import DEFAULT_WORKSPACE
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def _init(session: Session, files: list[Path], statics: Path | None, path: Path,
     session.out.wrote("schema", path, kind="toml")
     session.out.text("", guessed.text.rstrip("\n"))
     for doubt in guessed.doubts:
-        session.out.warn(doubt)
+        session.out.say(Diagnostic.of("schema-unsure", doubt=doubt))
     command = next_command(session.given, "ingest table", *map(str, files), schema=path, statics=statics)
     session.out.note(f"resolve the CHECK lines in {path}, then: {command}")
     session.out.done({"schema": guessed.text, "doubts": list(guessed.doubts)})

@@ -14,6 +14,7 @@ from costar_cli.cli.session import open_output, read_kind
 from costar_cli.cli.training import show_parts
 from costar_cli.cli.workspace import DEFAULT_WORKSPACE, Workspace
 from costar_cli.config.choices import FormatName
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.reporting import plain, warnings_of
 from costar_cli.reporting.output import Output
 
@@ -48,7 +49,7 @@ def inspect(
     content = describe(file)
     content["config"] = _settings_used(content)
     for warning in _warnings(content):
-        out.warn(warning)
+        out.say(warning)
     if report is not None or export is not None:
         check_described(file, content["kind"], report, export, form, overwrite=overwrite)
         made: dict[str, Any] = dict(content)
@@ -141,7 +142,7 @@ def _show_variables(out: Output, schema: object) -> None:
         out.table(["number", "level"], list(enumerate(labels)), title=f"levels of {name}, the reference first")
 
 
-def _warnings(content: Mapping[str, Any]) -> list[str]:
+def _warnings(content: Mapping[str, Any]) -> list[Diagnostic]:
     """Return what the artifact's making warned of, if it is a list of texts."""
     meta = content["meta"]
     report = meta.get("report")

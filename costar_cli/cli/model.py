@@ -11,6 +11,7 @@ from costar_cli.cli.session import MADE_BY, BuildStep, Session
 from costar_cli.cli.training import make_trained, on_effects, show_training
 from costar_cli.cli.workspace import Workspace
 from costar_cli.config.choices import DomainName, InitName
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import ArtifactError, CostarError, UsageError
 from costar_cli.methods.registry import AUTO, METHODS, REFERENCE, SHORT_LIST
 from costar_cli.reporting import is_worse
@@ -202,10 +203,7 @@ def _warn_of_other_shape(session: Session) -> None:
         f"{name} {here[name]}, not {there[name]}" for name in here if here[name] != there.get(name, here[name])
     ]
     if differences:
-        session.out.warn(
-            f"the encoder to be trained from scratch differs in shape from the workspace's pretrained one "
-            f"({'; '.join(differences)}): use the `pretrain.encoder` settings of `pretrain` for a fair comparison"
-        )
+        session.out.say(Diagnostic.of("encoder-differs", differences="; ".join(differences)))
 
 
 def _pretrained_shape(path: Path) -> dict[str, Any]:
@@ -223,7 +221,7 @@ def _warn_of_other_data(session: Session, start: "Artifact", dataset: str) -> No
 
     warning = other_data(f"the {start.kind}", start.parents, dataset)
     if warning:
-        session.out.warn(warning)
+        session.out.say(warning)
 
 
 def _train(session: Session, plan: ModelPlan, log: "TrainingLog | None", *, fresh: bool) -> "Trained":
@@ -262,8 +260,8 @@ def load_models(session: Session, headers: dict[str, "Artifact"], named: dict[st
     for name, header in headers.items():
         missing = [words for key, words in _RECORDED.items() if key not in header.meta]
         if missing and "made_with" not in header.meta:
-            what = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not recorded"
-            session.out.warn(f"model `{name}` was made by an older version of costar: {what}; retrain it")
+            what = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'}"
+            session.out.say(Diagnostic.of("older-version", name, missing=what))
     device = Runtime.resolve(session.settings[RuntimeConfig]).device
     loaded = {name: load_model(path, device=str(device)) for name, path in named.items()}
     for name, path in named.items():

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.cli.session import Session
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import CostarError, MismatchError
 from costar_cli.methods.registry import METHODS
 from costar_cli.reporting import NullReporter
@@ -121,7 +122,7 @@ def _refute_all(session: Session, data: Path, models: Mapping[str, "FittedModel"
             refits = Refits.of(model.meta, config, session.settings[RuntimeConfig])
             findings = refute(model, dataset, refits, config, seed=seed, reporter=session.reporter, label=label)
         except CostarError as error:
-            session.out.warn(f"{label} cannot be refuted: {error.problem}")
+            session.out.say(Diagnostic.of("not-refuted", label, problem=error.problem))
             continue
         notes, settings = _notes(refits, config), config.model_dump(mode="json")
         found.append(Refutation(label, model.method, config.refits, tuple(findings), notes, settings))

@@ -98,7 +98,7 @@ def open_settings(
 
     settings = resolve(flags, preset=preset, file=config, environ=os.environ, dataset=dataset)
     for warning in settings.warnings:
-        out.warn(warning)
+        out.say(warning)
     out.config(settings.describe(flags))
     return settings
 

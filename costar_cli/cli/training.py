@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.api.outputs import check_places
 from costar_cli.cli.hints import next_command, other_than, traits_of
 from costar_cli.cli.session import BuildStep, Session
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import ArtifactError, Termination
 from costar_cli.methods.registry import METHODS, THAT_ADJUST
 from costar_cli.reporting import launched, warnings_of
@@ -128,11 +130,11 @@ def _tell_why_digests_differ(session: Session, before: "Artifact", now: "Artifac
 
     (*_, here), there = makings_of(now.meta), makings_of(before.meta)
     lines = making_differences(there, here)
-    what = f"the digest was {before.digest[:8]} before"
     if lines or not there:
+        what = f"the digest was {before.digest[:8]} before"
         session.out.note(f"{what}: {'; '.join(lines) or 'that file does not record its environment'}")
     elif len(there) == len(makings_of(now.meta)) == 1 and here["device"] == "cpu":
-        session.out.warn(f"{what}, although seed, threads and versions are the same: please report this")
+        session.out.say(Diagnostic.of("digest-differs", before=before.digest[:8]))
 
 
 def _note_making(session: Session, artifact: "Artifact") -> None:
@@ -152,7 +154,7 @@ def _say_up_to_date(session: Session, step: BuildStep, artifact: "Artifact") -> 
     session.out.up_to_date(step.kind, step.path, artifact.digest)
     _note_making(session, artifact)
     for warning in warnings_of(f"{step.kind} `{step.path.stem}`", artifact.meta):
-        session.out.warn(warning)
+        session.out.say(warning)
 
 
 def show_training(session: Session, artifact: "Artifact", status: str, *next_commands: str) -> None:
@@ -166,8 +168,8 @@ def show_training(session: Session, artifact: "Artifact", status: str, *next_com
         session.out.text(f"chance-level loss {reference:.4g} on a training batch")
     if validation is not None:
         session.out.text(_validation_line(validation))
-    if line := on_effects(artifact.meta):
-        session.out.note(line)
+    if effects := on_effects(artifact.meta):
+        session.out.say(effects)
     session.out.next(*next_commands)
     members = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
     stages = [
@@ -197,14 +199,14 @@ def show_parts(out: "Output", meta: Mapping[str, Any]) -> None:
             out.note(f"{name} is not a part: {reason}")
 
 
-def on_effects(meta: Mapping[str, Any]) -> str:
-    """Return in one line that differences between plans are no effects, as far as a model's file says so."""
+def on_effects(meta: Mapping[str, Any]) -> "Diagnostic | None":
+    """Return as a note that differences between plans are no effects, as far as a model's file says so."""
     from costar_cli.inference import Reactions
 
     known = Reactions.from_meta(meta)
     if known is None or not known.matter:
-        return ""
-    return known.sentence(METHODS.label(str(meta.get("method"))), **traits_of(meta))
+        return None
+    return replace(known.diagnostic(METHODS.label(str(meta.get("method"))), **traits_of(meta)), severity="note")
 
 
 def _unit_of_errors(relative: object) -> str:

@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data.dataset import Dataset, Part
-from costar_cli.data.findings import Finding, broken_invariants, counted, raise_errors, shown
+from costar_cli.data.findings import broken_invariants, counted, raise_errors, shown
 from costar_cli.data.panel import Panel
 from costar_cli.data.schema import PanelSchema, Variable
 from costar_cli.data.support import Decisions, Support
+from costar_cli.diagnostics import Diagnostic, Severity
 from costar_cli.reporting import Reporter
 
 BINS = 5  # quintiles of the current outcome
@@ -18,7 +19,7 @@ FAR = 1_000_000  # sd from the median beyond which a value is a slip of units or
 Z = 2.576  # normal quantile of a two-sided 99 % interval
 
 
-def check_dataset(dataset: Dataset, reporter: Reporter | None = None) -> list[Finding]:
+def check_dataset(dataset: Dataset, reporter: Reporter | None = None) -> list[Diagnostic]:
     """Return warnings and notes about a data set, the warnings also told to the reporter.
 
     Treatments, overlap and constant variables are looked at where models learn: in the training parts.
@@ -27,7 +28,7 @@ def check_dataset(dataset: Dataset, reporter: Reporter | None = None) -> list[Fi
         DataError: values that are not finite, broken invariants, or an outcome that never changes; all at once.
     """
     raise_errors(broken_invariants(dataset), what="the data set")
-    findings: list[Finding] = []
+    findings: list[Diagnostic] = []
     for part, panel in dataset.panels.items():
         if part.split == "train":
             findings += _training_part(part, panel, dataset)
@@ -38,11 +39,11 @@ def check_dataset(dataset: Dataset, reporter: Reporter | None = None) -> list[Fi
     if reporter is not None:
         for finding in findings:
             if finding.severity == "warning":
-                reporter.warn(str(finding))
+                reporter.say(finding)
     return findings
 
 
-def outliers(dataset: Dataset) -> list[Finding]:
+def outliers(dataset: Dataset) -> list[Diagnostic]:
     """Return a warning for each variable of a part with values that no unit explains (spec TABLE-7)."""
     source = dataset.panels.get(Part("source", "train"))
     if source is None:
@@ -79,18 +80,17 @@ def _robust_scale(values: NDArray[np.float64]) -> tuple[float, float]:
 
 def _outlier(
     part: Part, panel: Panel, field: str, i: int, variable: Variable, far: NDArray[np.bool_], centre: float
-) -> Finding:
+) -> Diagnostic:
     values = _values(panel, field, i)
     row, *step = np.unravel_index(np.argmax(np.where(far, np.abs(values - centre), -1)), values.shape)
     place = f"subject {panel.names[row]}" + "".join(f", step {at}" for at in step)
-    problem = f"'{variable.name}' has {counted(int(far.sum()), 'value')} more than {FAR:,} sd from the rest"
-    return Finding("warning", f"{problem}: {values[(row, *step)]:g} ({place})", str(part), "correct or remove them")
+    count, largest = counted(int(far.sum()), "value"), values[(row, *step)]
+    return Diagnostic.of("outliers", part, variable=variable.name, values=count, far=FAR, largest=largest, place=place)
 
 
-def _training_part(part: Part, panel: Panel, dataset: Dataset) -> list[Finding]:
+def _training_part(part: Part, panel: Panel, dataset: Dataset) -> list[Diagnostic]:
     if panel.length.max(initial=0) < 2:
-        fix = "models learn from one step to the next: provide longer series"
-        return [Finding("error", "no subject has two observed steps", str(part), fix)]
+        return [Diagnostic.of("no-two-steps", part)]
     findings = list(_lengths(part, panel, dataset.horizon))
     findings += _treatments(part, panel, dataset.schema)
     if part.domain == "source":  # the domain that fixes the scale and the encoder
@@ -99,51 +99,48 @@ def _training_part(part: Part, panel: Panel, dataset: Dataset) -> list[Finding]:
     return findings
 
 
-def _lengths(part: Part, panel: Panel, horizon: int) -> Iterator[Finding]:
+def _lengths(part: Part, panel: Panel, horizon: int) -> Iterator[Diagnostic]:
     short = int((panel.length - 1 < horizon).sum())
     if short == panel.n_subjects:
-        problem = f"no subject has the {horizon + 1} observed steps that the last predicted step needs"
-        fatal = part.domain == "source"  # a model of the source answers what the target's subjects do not teach
+        # a model of the source answers what the target's subjects do not teach
+        severity: Severity = "error" if part.domain == "source" else "warning"
         longest = int(panel.length.max()) - 1
-        fix = f"make the data set with a horizon of at most {longest}, or give longer series"
-        yield Finding("error" if fatal else "warning", problem, str(part), fix)
+        yield Diagnostic.of("series-too-short", part, severity=severity, steps=horizon + 1, longest=longest)
     elif short:
-        problem = f"{short} of {counted(panel.n_subjects, 'subject')} too short for the last predicted step"
-        yield Finding("warning" if 2 * short > panel.n_subjects else "note", problem, str(part))
+        severity, subjects = "warning" if 2 * short > panel.n_subjects else "note", counted(panel.n_subjects, "subject")
+        yield Diagnostic.of("some-series-short", part, severity=severity, short=short, subjects=subjects)
 
 
-def _targets(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
+def _targets(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Diagnostic]:
     """Look for outcomes that are rarely or never there to learn from, or to select on."""
     if panel.outcome_observed is None:
         return
     share = panel.observed_outcomes[panel.observed].mean(axis=0)
     for i, outcome in enumerate(schema.outcomes):
         if not panel.observed_outcomes[:, 1:, i].any():
-            problem = f"outcome '{outcome.name}' was never observed after a first step"
-            fatal = part == Part("source", "train")
-            fix = "choose an outcome that was" if fatal else "it can be neither learned here nor used for selection"
-            yield Finding("error" if fatal else "warning", problem, str(part), fix)
+            if part == Part("source", "train"):
+                fix = "choose an outcome that was"
+                yield Diagnostic.of("outcome-never-observed", part, severity="error", fix=fix, outcome=outcome.name)
+            else:
+                yield Diagnostic.of("outcome-never-observed", part, outcome=outcome.name)
         elif share[i] < 1:
-            problem = f"outcome '{outcome.name}' was observed at {100 * share[i]:.1f} % of the steps"
-            yield Finding("note", problem, str(part), "the other steps are used neither for training nor for scoring")
+            yield Diagnostic.of("outcome-partly-observed", part, outcome=outcome.name, percent=100 * share[i])
 
 
-def _constants(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
+def _constants(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Diagnostic]:
     observed = panel.observed
     seen = [panel.outcomes[panel.observed_outcomes[..., i], i] for i in range(len(schema.outcomes))]
     constant = [v.name for v, values in zip(schema.outcomes, seen, strict=True) if (values == values[:1]).all()]
     if constant:
-        yield Finding("error", f"outcomes never change: {shown(constant)}", str(part), "choose outcomes that change")
+        yield Diagnostic.of("outcomes-constant", part, names=shown(constant))
     elif still := _still(panel, schema):
-        problem = f"outcomes never change within a subject: {shown(still)}"
-        yield Finding("warning", problem, str(part), "effects on them cannot be learned, and bands have no width")
+        yield Diagnostic.of("outcomes-constant-by-subject", part, names=shown(still))
     known = np.where(panel.observed_covariates, panel.covariates, np.nan)[observed]
     same_X = np.nanmax(known, axis=0, initial=-np.inf) <= np.nanmin(known, axis=0, initial=np.inf)
     if constant := [v.name for v, same in zip(schema.covariates, same_X, strict=True) if same]:
-        yield Finding("note", f"covariates never change: {shown(constant)}", str(part), "they carry no information")
+        yield Diagnostic.of("covariates-constant", part, names=shown(constant))
     if panel.n_subjects > 1 and (constant := _constant(panel.statics, schema.statics)):
-        problem = f"statics are the same for all subjects: {shown(constant)}"
-        yield Finding("note", problem, str(part), "they carry no information")
+        yield Diagnostic.of("statics-constant", part, names=shown(constant))
 
 
 def _still(panel: Panel, schema: PanelSchema) -> list[str]:
@@ -159,28 +156,25 @@ def _constant(values: NDArray[np.float32], variables: tuple[Variable, ...]) -> l
     return [v.name for v, same in zip(variables, (values == values[:1]).all(axis=0), strict=True) if same]
 
 
-def _treatments(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
+def _treatments(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Diagnostic]:
     decisions = Decisions.of(panel, schema)
     for i, (name, levels) in enumerate(zip(schema.treatments.names, schema.treatments.levels, strict=True)):
         count = np.bincount(decisions.values[:, i], minlength=len(levels))
         if (count > 0).sum() == 1:
-            problem = f"treatment '{name}' is always '{levels[int(count.argmax())]}'"
-            yield Finding("warning", problem, str(part), "its effect cannot be learned from these subjects")
+            yield Diagnostic.of("treatment-constant", part, treatment=name, level=levels[int(count.argmax())])
         elif len(levels) > 2 and (count == 0).any():
             unseen = [level for level, n in zip(levels, count, strict=True) if not n]
-            problem = f"treatment '{name}' never takes the levels {shown(unseen)}"
-            yield Finding("note", problem, str(part), "predictions for them are extrapolation")
+            yield Diagnostic.of("levels-never-given", part, treatment=name, levels=shown(unseen))
     treated = np.zeros(panel.n_subjects, dtype=bool)
     treated[decisions.subject[decisions.given.any(axis=1)]] = True
     if not treated.all() and treated.any():
-        problem = f"{int((~treated).sum())} of {counted(panel.n_subjects, 'subject')} never treated"
-        yield Finding("note", problem, str(part))
+        subjects = counted(panel.n_subjects, "subject")
+        yield Diagnostic.of("never-treated", part, untreated=int((~treated).sum()), subjects=subjects)
     for name in Support.of(panel, schema).absorbing(schema.treatments):
-        problem = f"treatment '{name}' never stops once it is started"
-        yield Finding("note", problem, str(part), "the effect of stopping it cannot be learned")
+        yield Diagnostic.of("treatment-never-stops", part, treatment=name)
 
 
-def _overlap(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
+def _overlap(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Diagnostic]:
     """Look for treatment levels that subjects in some quintile of the current outcome all but never get."""
     decisions = Decisions.of(panel, schema)
     for o, outcome in enumerate(schema.outcomes):
@@ -194,13 +188,10 @@ def _overlap(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]
                 given = np.bincount(quintile[decisions.values[:, i] == value], minlength=len(size))
                 weak += [(levels[value], int(b)) for b in np.flatnonzero(_at_most(given, size) < RARE)]
             if weak and len(levels) == 2:
-                parts = ", ".join(f"'{level}' where it is {_range(edges, b, outcome)}" for level, b in weak[:3])
-                problem = f"overlap is weak: given '{outcome.name}', treatment '{name}' is almost never {parts}"
-                fix = "counterfactual estimates there are extrapolations"
-                yield Finding("warning", problem, str(part), fix)
+                places = ", ".join(f"'{level}' where it is {_range(edges, b, outcome)}" for level, b in weak[:3])
+                yield Diagnostic.of("weak-overlap", part, outcome=outcome.name, treatment=name, places=places)
             elif weak:
-                problem = f"{len(weak)} combinations of a level of '{name}' and a quintile of '{outcome.name}' are rare"
-                yield Finding("note", problem, str(part), "counterfactual estimates there are extrapolations")
+                yield Diagnostic.of("rare-combinations", part, count=len(weak), treatment=name, outcome=outcome.name)
 
 
 def _at_most(given: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from costar_cli.data.dataset import Dataset
 from costar_cli.data.schema import PanelSchema, TreatmentEncoding, Variable
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import MismatchError
 from costar_cli.files import Artifact
 
@@ -89,14 +90,14 @@ def same_data(parents: Mapping[str, str], data: Dataset | str) -> bool | None:
     return trained_on == digest if trained_on and digest else None
 
 
-def other_data(what: str, parents: Mapping[str, str], data: Dataset | str) -> str | None:
+def other_data(what: str, parents: Mapping[str, str], data: Dataset | str) -> Diagnostic | None:
     """Return a warning if something, such as `model COSTAR`, was trained on another data set, as `same_data` says."""
     if same_data(parents, data) is not False:
         return None
     digest = data if isinstance(data, str) else data.known_as
     new = not isinstance(data, str) and data.is_new
     than = "the one that these new subjects were read like" if new else "this one"
-    return f"{what} was trained on another data set ({parents['dataset'][:8]}) than {than} ({digest[:8]})"
+    return Diagnostic.of("other-data", what, trained=parents["dataset"][:8], than=than, here=digest[:8])
 
 
 def _differences(model: PanelSchema, data: PanelSchema) -> Iterator[str]:

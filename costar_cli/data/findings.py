@@ -1,8 +1,6 @@
 """What checks find, and what must hold of every panel and query set, wherever it comes from."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,33 +9,16 @@ from costar_cli.data.dataset import Dataset
 from costar_cli.data.panel import Panel
 from costar_cli.data.queries import Queries
 from costar_cli.data.schema import PanelSchema, TreatmentEncoding, Variable
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError, first_of
 
-Severity = Literal["error", "warning", "note"]
+
+def invalid(problem: str, where: str = "", fix: str = "") -> Diagnostic:
+    """Return what makes data unusable: `raise_errors` raises it, together with the others."""
+    return Diagnostic.of("invalid-data", where, fix=fix, problem=problem)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that a check found.
-
-    `error` means that the data cannot be used, `warning` that a result may be wrong, `note` that a reader of the
-    results would like to know.
-    """
-
-    severity: Severity
-    problem: str
-    where: str = ""
-    fix: str = ""
-
-    def __str__(self) -> str:
-        return "".join([f"{self.where}: " if self.where else "", self.problem, f" ({self.fix})" if self.fix else ""])
-
-    def to_json(self) -> dict[str, str]:
-        """Return the finding as a member of a `--json` document."""
-        return {"severity": self.severity, "problem": self.problem, "where": self.where, "fix": self.fix}
-
-
-def raise_errors(findings: Iterable[Finding], *, what: str) -> None:
+def raise_errors(findings: Iterable[Diagnostic], *, what: str) -> None:
     """Raise one error that tells every finding of severity `error`.
 
     `what` was checked, for example `the table`; warnings and notes are passed over.
@@ -50,7 +31,7 @@ def raise_errors(findings: Iterable[Finding], *, what: str) -> None:
         return
     first = errors[0]
     if len(errors) == 1:
-        raise DataError(first.problem, where=first.where or None, fix=first.fix or None)
+        raise DataError(first.text, where=first.subject or None, fix=first.fix or None)
     raise DataError(
         f"{what} has {len(errors)} problems",
         where=what,
@@ -76,7 +57,7 @@ def percent(share: object) -> str | None:
     return f"{100 * share:.1f} %" if isinstance(share, float) else None
 
 
-def broken_invariants(dataset: Dataset) -> list[Finding]:
+def broken_invariants(dataset: Dataset) -> list[Diagnostic]:
     """Return an error for everything in a data set that is not finite or breaks an invariant."""
     findings = []
     for part, panel in dataset.panels.items():
@@ -88,7 +69,7 @@ def broken_invariants(dataset: Dataset) -> list[Finding]:
     return findings
 
 
-def panel_problems(panel: Panel, schema: PanelSchema, where: str = "panel") -> list[Finding]:
+def panel_problems(panel: Panel, schema: PanelSchema, where: str = "panel") -> list[Diagnostic]:
     """Return every broken invariant of a panel's structure as an error with its first place."""
     widths = _widths(
         where,
@@ -99,28 +80,26 @@ def panel_problems(panel: Panel, schema: PanelSchema, where: str = "panel") -> l
     )
     if widths:
         return widths
-    findings: list[Finding] = []
+    findings: list[Diagnostic] = []
     for field in ("covariates", "treatments", "outcomes"):
         values = getattr(panel, field)
         padding = (values != 0).any(axis=-1) & ~panel.observed
         if padding.any():
             row, step = np.argwhere(padding)[0]
             place = f"{where}, {field}, subject {panel.subject_id[row]}, step {step}"
-            findings.append(
-                Finding("error", f"{counted(int(padding.sum()), 'padded step')} with values other than zero", place)
-            )
+            findings.append(invalid(f"{counted(int(padding.sum()), 'padded step')} with values other than zero", place))
     for of, mask in (("outcome", panel.outcome_observed), ("covariate", panel.covariate_observed)):
         if mask is not None and (mask & ~panel.observed[..., None]).any():
             row, step = np.argwhere(mask & ~panel.observed[..., None])[0][:2]
             place = f"{where}, {of}_observed, subject {panel.subject_id[row]}, step {step}"
-            findings.append(Finding("error", f"padded steps whose {of}s are said to be observed", place))
+            findings.append(invalid(f"padded steps whose {of}s are said to be observed", place))
     if panel.calendar is not None and not panel.calendar.is_ordered(panel.length):
         problem = "times outside the years 1 to 9999, or steps that go back in time"
-        findings.append(Finding("error", problem, f"{where}, time"))
+        findings.append(invalid(problem, f"{where}, time"))
     if (unnamed_N := (panel.ends < 0) | (panel.ends > len(schema.ends))).any():
         row = int(np.argmax(unnamed_N))
         problem = f"a series ends for reason {panel.ends[row]}, the schema names {len(schema.ends)}"
-        findings.append(Finding("error", problem, f"{where}, end, subject {panel.subject_id[row]}"))
+        findings.append(invalid(problem, f"{where}, end, subject {panel.subject_id[row]}"))
     unclear = _unclear_treatments(panel.treatments, schema.treatments) & panel.observed
     if schema.treatments.mode == "multiclass":  # the last observed step may have no recorded treatment
         last = np.arange(panel.n_steps) == panel.length[:, None] - 1
@@ -128,8 +107,7 @@ def panel_problems(panel: Panel, schema: PanelSchema, where: str = "panel") -> l
     if unclear.any():
         row, step = np.argwhere(unclear)[0]
         findings.append(
-            Finding(
-                "error",
+            invalid(
                 f"{counted(int(unclear.sum()), 'step')} with treatments that the schema does not encode",
                 f"{where}, treatments, subject {panel.subject_id[row]}, step {step}",
             )
@@ -137,7 +115,7 @@ def panel_problems(panel: Panel, schema: PanelSchema, where: str = "panel") -> l
     return findings
 
 
-def not_finite(panel: Panel, schema: PanelSchema, where: str = "panel") -> list[Finding]:
+def not_finite(panel: Panel, schema: PanelSchema, where: str = "panel") -> list[Diagnostic]:
     """Return an error for each variable of a panel that holds NaN or infinite values, with count and first place."""
     return [
         *_not_finite(panel, panel.covariates, schema.covariates, f"{where}, covariates"),
@@ -146,7 +124,7 @@ def not_finite(panel: Panel, schema: PanelSchema, where: str = "panel") -> list[
     ]
 
 
-def query_problems(queries: Queries, panel: Panel, schema: PanelSchema, where: str = "queries") -> list[Finding]:
+def query_problems(queries: Queries, panel: Panel, schema: PanelSchema, where: str = "queries") -> list[Diagnostic]:
     """Return every broken invariant of a query set on its panel as an error with its first place."""
     widths = _widths(where, plan=(queries.plan, schema.treatments.width))
     if queries.outcomes is not None:
@@ -156,7 +134,7 @@ def query_problems(queries: Queries, panel: Panel, schema: PanelSchema, where: s
     if outside.any():
         first = subject[outside][0]
         problem = f"{_queries(outside)} about rows outside the panel's 0 to {panel.n_subjects - 1}"
-        return [*widths, Finding("error", problem, f"{where}, subject {first}")]
+        return [*widths, invalid(problem, f"{where}, subject {first}")]
     beyond = (origin < 0) | (origin >= panel.length[subject])
     findings = list(widths)
     if beyond.any():
@@ -165,42 +143,43 @@ def query_problems(queries: Queries, panel: Panel, schema: PanelSchema, where: s
         problem = f"{_queries(beyond)} with an origin outside the subject's observed steps"
         place = f"{where}, query {first}, subject {panel.subject_id[row]}"
         allowed = f"origin {origin[first]} must be between 0 and {panel.length[row] - 1}"
-        findings.append(Finding("error", problem, place, allowed))
+        findings.append(invalid(problem, place, allowed))
     if widths:
         return findings
     unclear: NDArray[np.bool_] = np.any(_unclear_treatments(queries.plan, schema.treatments), axis=-1)
     if unclear.any():
         problem = f"{_queries(unclear)} with treatments that the schema does not encode"
-        findings.append(Finding("error", problem, f"{where}, query {int(np.flatnonzero(unclear)[0])}"))
+        findings.append(invalid(problem, f"{where}, query {int(np.flatnonzero(unclear)[0])}"))
     return findings
 
 
-def not_finite_answers(queries: Queries, where: str = "queries") -> list[Finding]:
+def not_finite_answers(queries: Queries, where: str = "queries") -> list[Diagnostic]:
     """Return an error if known answers are NaN or infinite, with count and first place."""
     if queries.outcomes is None or np.isfinite(queries.outcomes).all():
         return []
     bad = np.argwhere(~np.isfinite(queries.outcomes))
     problem = counted(len(bad), "NaN or infinite answer")
-    return [Finding("error", problem, f"{where}, query {bad[0][0]}, step {bad[0][1]}")]
+    return [invalid(problem, f"{where}, query {bad[0][0]}, step {bad[0][1]}")]
 
 
-def _widths(where: str, **fields: tuple[NDArray[np.generic], int]) -> list[Finding]:
+def _widths(where: str, **fields: tuple[NDArray[np.generic], int]) -> list[Diagnostic]:
     return [
-        Finding("error", f"{field} has {values.shape[-1]} columns, the schema has {want}", f"{where}, {field}")
+        invalid(f"{field} has {values.shape[-1]} columns, the schema has {want}", f"{where}, {field}")
         for field, (values, want) in fields.items()
         if values.shape[-1] != want
     ]
 
 
-def _not_finite(panel: Panel, values: NDArray[np.float32], variables: Sequence[Variable], where: str) -> list[Finding]:
+def _not_finite(
+    panel: Panel, values: NDArray[np.float32], variables: Sequence[Variable], where: str
+) -> list[Diagnostic]:
     bad = ~np.isfinite(values)
     findings = []
     for column in np.flatnonzero(bad.any(axis=tuple(range(bad.ndim - 1)))):
         places = np.argwhere(bad[..., column])
         step = f", step {places[0][1]}" if places.shape[1] > 1 else ""
         findings.append(
-            Finding(
-                "error",
+            invalid(
                 f"'{variables[int(column)].name}' has {counted(len(places), 'NaN or infinite value')}",
                 f"{where}, first at subject {panel.subject_id[places[0][0]]}{step}",
                 "fill or remove the missing values",

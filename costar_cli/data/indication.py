@@ -13,13 +13,13 @@ from pydantic import FiniteFloat, TypeAdapter
 
 from costar_cli.data.panel import Panel
 from costar_cli.data.schema import PanelSchema
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import ArtifactError
 
 LEVEL: Final = 0.99
 FEWEST: Final = 20  # subjects that begin a treatment, and that do not, which tell who does
 MOST_NUMBERS: Final = 10_000_000  # of a regression; of larger data some subjects are taken
 META: Final = "indication"  # of a model's meta, where there is the pattern
-SEE: Final = "`costar whatif --sensitivity`"
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -58,14 +58,13 @@ class Indication:
         """Return whether the effect has the sign of the selection, chance aside."""
         return self.before.sign * self.effect.sign == 1
 
-    def sentence(self) -> str:
-        """Return both numbers and what the pattern is."""
+    def diagnostic(self, part: str = "", *, whose: str = "") -> Diagnostic:
+        """Return both numbers and what the pattern is, of a part of a data set or of `whose` data."""
         side, unit = "higher" if self.before.sign > 0 else "lower", f" {self.unit}" if self.unit else ""
-        return (
-            f"{self.treatment} was begun where {self.outcome} was {side} before, {self.before}{unit}, and its "
-            f"estimated effect on the next step has the same sign, {self.effect}{unit}: this pattern is what "
-            f"confounding by indication looks like, and these data cannot tell it from an effect (see {SEE})"
-        )
+        return Diagnostic.of(
+            "confounding-by-indication", part, treatment=self.treatment, outcome=self.outcome, side=side,
+            before=self.before, effect=self.effect, unit=unit, whose=whose,
+        )  # fmt: skip
 
     def to_meta(self) -> dict[str, Any]:
         """Return it as plain data."""

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from costar_cli.data.check import check_dataset
 from costar_cli.data.dataset import Dataset, Domain, Part
-from costar_cli.data.findings import Finding
+from costar_cli.data.findings import invalid
 from costar_cli.data.indication import Indication, indications, suspects
 from costar_cli.data.panel import Panel
 from costar_cli.data.schema import PanelSchema
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError
 
 FEWEST_BINS: Final = 10
@@ -125,11 +126,14 @@ class DataReport:
     doses: tuple[OutcomeSummary, ...]
     shifts: tuple[Shift, ...]
     indications: tuple[Indication, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Diagnostic, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain data."""
-        return asdict(self)
+        findings = [
+            finding.to_json() | {"problem": finding.text, "where": finding.subject} for finding in self.findings
+        ]
+        return asdict(self) | {"findings": findings}
 
 
 def describe_dataset(dataset: Dataset) -> DataReport:
@@ -138,7 +142,7 @@ def describe_dataset(dataset: Dataset) -> DataReport:
     present = {domain: pooled for domain, pooled in domains.items() if pooled is not None}
     train = dataset.panels.get(Part("source", "train"))
     found = () if train is None else tuple(indications(train, dataset.schema))
-    suspicions = [Finding("warning", known.sentence(), "source/train") for known in suspects(found)]
+    suspicions = [known.diagnostic("source/train") for known in suspects(found)]
     return DataReport(
         name=dataset.name,
         digest=dataset.digest,
@@ -363,10 +367,10 @@ def _shift(role: str, name: str, source: Floats, target: Floats) -> Shift:
     return Shift(role, name, means[0], sds[0], means[1], sds[1], difference)
 
 
-def _findings(dataset: Dataset) -> list[Finding]:
+def _findings(dataset: Dataset) -> list[Diagnostic]:
     """Return what the check before training says, overlap of treatments included, as findings also where it stops."""
     try:
         return check_dataset(dataset)
     except DataError as error:
         texts = list(error.details) or [str(error.problem)]
-        return [Finding("error", text, error.where or "", "" if error.details else error.fix or "") for text in texts]
+        return [invalid(text, error.where or "", "" if error.details else error.fix or "") for text in texts]

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data.calendar import Calendar
-from costar_cli.data.findings import Finding, counted, panel_problems, query_problems
+from costar_cli.data.findings import counted, panel_problems, query_problems
 from costar_cli.data.panel import Panel
 from costar_cli.data.queries import Plans, Queries
 from costar_cli.data.schema import PanelSchema, TreatmentEncoding
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import ArtifactError, DataError
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -161,11 +162,11 @@ def _complain(problems: list[str], group: str) -> None:
         raise ArtifactError(f"the arrays of {group} are not as expected", where=group, details=problems)
 
 
-def _reject(findings: list[Finding]) -> None:
+def _reject(findings: list[Diagnostic]) -> None:
     if findings:
         first = findings[0]
         details = [str(finding) for finding in findings] if len(findings) > 1 else []
-        raise DataError(first.problem, where=first.where, fix=first.fix or None, details=details)
+        raise DataError(first.text, where=first.subject, fix=first.fix or None, details=details)
 
 
 def code_dtype(encoding: TreatmentEncoding) -> np.dtype[np.unsignedinteger]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from costar_cli.data import Dataset, Panel, Part, Queries
 from costar_cli.data.base import Limit, called
 from costar_cli.data.registry import limit_of
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import CostarError
 from costar_cli.evaluation.metrics import SquaredErrors, Truth
 from costar_cli.evaluation.score import TestPart, score
@@ -50,7 +51,7 @@ def score_limit(
         knower = _Knower(dataset, place, limit)
         errors = score(knower, part, denominator_Y=denominator_Y, batch_size=batch_size, task=task)
     except CostarError as error:
-        reporter.warn(f"no row `{limit.label}` for {place}: {error.problem}")
+        reporter.say(Diagnostic.of("limit-not-scored", place, limit=limit.label, problem=error.problem))
         return {}
     if dataset.digest:
         while len(_scored) >= _KEPT:

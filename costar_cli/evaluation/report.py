@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import ArtifactError
 from costar_cli.evaluation.bootstrap import INTERVAL_KIND
 from costar_cli.evaluation.dropout import DropoutWeights
@@ -56,16 +57,13 @@ class EvaluationReport:
     dropout: tuple[DropoutWeights, ...] = ()
 
     @property
-    def few_units(self) -> list[str]:
-        """Return in words, per test part with few units, why there is no interval or how far it can be trusted."""
+    def few_units(self) -> list[Diagnostic]:
+        """Return, per test part with few units, why there is no interval or how far it can be trusted."""
         without = {row.test: row.no_interval for row in self.rows if row.no_interval}
         careful = {row.test: row.caution for row in self.rows if row.caution}
         return [
-            *(
-                f"no interval on {part}: {why} for an interval with the stated coverage"
-                for part, why in without.items()
-            ),
-            *(f"intervals on {part}: {why}" for part, why in careful.items()),
+            *(Diagnostic.of("no-interval", part, why=why) for part, why in without.items()),
+            *(Diagnostic.of("interval-uncertain", part, why=why) for part, why in careful.items()),
         ]
 
     @property

@@ -12,6 +12,7 @@ from costar_cli.data import Dataset, Part, Queries
 from costar_cli.data.base import Limit
 from costar_cli.data.compatible import other_data, require_compatible, same_data
 from costar_cli.data.registry import potential_outcomes_of
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import MismatchError
 from costar_cli.evaluation.bands import BandTest
 from costar_cli.evaluation.dropout import StayWeights, hazards_of_losses
@@ -82,7 +83,7 @@ def score_models(
         require_compatible(dataset, model.schema, model=f"model {candidate.label}", horizon=model.horizon)
     warnings = _warnings(dataset, jobs)
     for warning in warnings:
-        reporter.warn(warning)
+        reporter.say(warning)
     parts = {job.setup.test: part_to_score(dataset, job.setup.test, shard) for job in jobs}
     asked = ((part.panel, queries) for part in parts.values() for queries in part.query_sets.values())
     weights = stay_weights(parts, dataset, used) if config.ipcw else {}
@@ -110,7 +111,7 @@ def score_models(
         unit=bench.unit,
         config=config,
         rows=tuple(rows),
-        warnings=tuple(warnings),
+        warnings=tuple(map(str, warnings)),
         dropout=tuple(of.told for of in weights.values()),
         shard=str(shard),
     )
@@ -235,7 +236,7 @@ def _unit(dataset: Dataset, candidates: Sequence[Candidate]) -> Unit:
     return Unit(unit.label, unit.factor, unit.space, tuple(float(value) for value in denominator))
 
 
-def _warnings(dataset: Dataset, jobs: Sequence[Job]) -> list[str]:
+def _warnings(dataset: Dataset, jobs: Sequence[Job]) -> list[Diagnostic]:
     """Return what speaks against the models: other data, what their training warned of, labels that they have seen."""
     warnings = []
     for candidate in _unique(jobs):
@@ -244,7 +245,7 @@ def _warnings(dataset: Dataset, jobs: Sequence[Job]) -> list[str]:
         warnings += [other] if other else []
         warnings += warnings_of(name, candidate.model.meta)
     return warnings + [
-        f"{job.candidate.label} in zero-shot has seen {job.candidate.labelled_target_subjects} labelled target subjects"
+        Diagnostic.of("labels-seen", job.candidate.label, count=job.candidate.labelled_target_subjects)
         for job in jobs
         if job.setup.name == "zero-shot" and job.candidate.labelled_target_subjects
     ]

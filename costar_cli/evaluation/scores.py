@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.data import PanelSchema
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import ArtifactError
 from costar_cli.evaluation.bootstrap import bootstrap_interval, caution_about_units, standard_error, too_few_units
 from costar_cli.evaluation.calibrated import WINDOWS, Kind, band_summary, rating_summary
@@ -24,7 +25,7 @@ from costar_cli.evaluation.rows import Basis, Provenance, ReportRow, Unit, json_
 from costar_cli.evaluation.setups import SetupName
 from costar_cli.evaluation.sums import Sums, check_sums, columns_of, kinds_of, merged
 from costar_cli.files import Artifact, fingerprint, read_artifact, write_artifact
-from costar_cli.reporting import WORSE_THAN_LAST_VALUE, Reporter
+from costar_cli.reporting import Reporter
 
 BROKEN = (LookupError, ValueError, TypeError, AttributeError)  # what facts or sums raise that scoring did not leave
 
@@ -167,11 +168,14 @@ class Scores:
             probabilities=tuple(probabilities),
             dropout=self.dropout,
         )
-        losses = (f"{row.label} in {row.setup}: {WORSE_THAN_LAST_VALUE} ({why})" for row, why in report.losers())
+        losses = (
+            Diagnostic.of("worse-than-last-value", row.label, setup=row.setup, errors=errors)
+            for row, errors in report.losers()
+        )
         warnings = [*report.few_units, *losses]
         for warning in warnings:
-            reporter.warn(warning)
-        return replace(report, warnings=(*report.warnings, *warnings))
+            reporter.say(warning)
+        return replace(report, warnings=(*report.warnings, *map(str, warnings)))
 
     @classmethod
     def merge(cls, parts: "Mapping[Path, Scores]", reporter: Reporter) -> EvaluationReport:

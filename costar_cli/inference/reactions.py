@@ -10,6 +10,7 @@ from typing import Any, Final, Self, get_args
 
 from costar_cli.data import Panel
 from costar_cli.data.windows import share_of_changes
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.methods.base import FittedModel, adjusted
 from costar_cli.methods.registry import METHODS, Adjusts
 from costar_cli.methods.shared.ipw import TRUNCATED
@@ -80,8 +81,8 @@ class Reactions:
         biased = self.adjusts != "all" or self.truncated >= LEAST_TRUNCATED
         return biased and self.steps > 1 and self.changes != 0
 
-    def sentence(self, name: str, *, doses: bool, binary: bool) -> str:
-        """Return in one line what a model does not adjust for, and a method that does.
+    def diagnostic(self, name: str, *, doses: bool, binary: bool) -> Diagnostic:
+        """Return what a model does not adjust for, and a method that does.
 
         Args:
             name: what to call the model.
@@ -90,29 +91,17 @@ class Reactions:
         """
         labels = [METHODS.label(part) for part in self.parts]
         whose = f", {100 * sum(self.parts.values()):.0f} % of which is {' and '.join(labels)}," if labels else ""
-        what = "the course" if self.adjusts == "none" else "covariates, which it does not follow well enough,"
         often = ""
         if self.changes is not None:
             often = f" (it changes in {100 * self.changes:.0f} % of the training windows of {self.steps} steps)"
         if self.adjusts == "all" and self.truncated:
-            return (
-                f"{name} leaves out a part of what treatment reacts to inside a plan{often}: `msm.clip` cut "
-                f"{100 * self.truncated:.1f} % of the total of MSM's weights at the last step, so that effects lean to "
-                "unadjusted ones (by 8 % in a world where it cut 5 %); a smaller `msm.clip` has less bias and more "
-                "variance"
-            )
+            return Diagnostic.of("weights-truncated", name, often=often, percent=100 * self.truncated)
         able = METHODS.adjusting(doses=doses, binary=binary)
         other = next((f"; `--method {method}` adjusts" for method in able), "")
         if self.adjusts == "shrunk":
-            return (
-                f"{name}{whose} makes effects on binary outcomes too small, as networks do that roll out probabilities "
-                "(by up to 25 % in a world with a known effect), where treatment reacts to the course inside a "
-                f"plan{often}: differences between plans of these outcomes are forecasts, not effects{other}"
-            )
-        return (
-            f"{name}{whose} forecasts and does not adjust for treatment that reacts to {what} inside a plan{often}: "
-            f"differences between plans are effects only if treatment does not react so{other}"
-        )
+            return Diagnostic.of("effects-too-small", name, whose=whose, often=often, other=other)
+        what = "the course" if self.adjusts == "none" else "covariates, which it does not follow well enough,"
+        return Diagnostic.of("not-adjusted", name, whose=whose, what=what, often=often, other=other)
 
 
 def _truncated(facts: Mapping[str, Any]) -> float:

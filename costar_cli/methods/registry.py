@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.config.plugins import Plugins, load_plugins
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import ArtifactError, UsageError
 
 if TYPE_CHECKING:
@@ -211,15 +212,14 @@ class Method:
         """Return which reactions a model adjusts for that rolls out as far as `found`, with a binary outcome or not."""
         return "shrunk" if found == "all" and binary and self.shrinks else found
 
-    def doubts(self, schema: "PanelSchema", decoder: str | None = None) -> list[str]:
+    def doubts(self, schema: "PanelSchema", decoder: str | None = None) -> list[Diagnostic]:
         """Return what of a data set the method, with a decoder where it has several, cannot use as it is meant."""
         uneven = any(dose.elapsed is not None for dose in schema.treatments.doses)
         if not uneven or self.takes_gaps or not self.takes_doses or decoder == STRUCTURED:
             return []
         over = next(name for name, method in METHODS.items() if method.takes_gaps and method.stepwise)
-        what = f"to {self.label} the time between visits is a covariate: effects are per visit, not per unit of time"
         also = "" if decoder is None else f", and so does `finetune.decoder = {STRUCTURED}`"
-        return [f"{what}; --method {over} integrates over it{also}"]
+        return [Diagnostic.of("time-as-covariate", label=self.label, other=over, also=also)]
 
     def load(self, artifact: "Artifact", device: "torch.device | str" = "cpu") -> "FittedModel":
         """Return the fitted model that an artifact of kind `model` holds; it answers in the units of the data."""

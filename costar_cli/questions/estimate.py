@@ -45,7 +45,7 @@ def report_on(
         refuse_unseen(unseen)
     warnings = warnings_about(models, cohort, plans, dataset=dataset, plans=possible, rule_draws=DRAWS)
     for warning in warnings:
-        reporter.warn(warning)
+        reporter.say(warning)
     reference = request.reference or plans.plans[0].name
     found: list[ModelAnswers] = []
     with reporter.task("estimate", total=len(models), unit="model") as task:
@@ -75,7 +75,7 @@ def report_on(
         observed=_observed(cohort.panel, origin, first),
         truth=truth,
         notes=(),
-        warnings=warnings,
+        warnings=tuple(map(str, warnings)),
         abstain=request.abstain,
         parents={"dataset": dataset.digest} | {f"model/{label}": model.digest for label, model in models.items()},
         sources=dataset.parents,

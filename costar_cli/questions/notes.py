@@ -14,6 +14,7 @@ from costar_cli.data.indication import Indication
 from costar_cli.data.registry import potential_outcomes_of
 from costar_cli.data.schema import step_word
 from costar_cli.data.support import UNCHECKED, Support
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.files.shards import WHOLE, Shard
 from costar_cli.inference import (
     BLACK_BOX,
@@ -81,7 +82,7 @@ def warnings_about(
     plans: Sequence[TreatmentPlan] | None = None,
     shard: Shard = WHOLE,
     rule_draws: int = COHORT_DRAWS,
-) -> tuple[str, ...]:
+) -> tuple[Diagnostic, ...]:
     """Return what may make the answers wrong, each once.
 
     That is a model of another data set, what its training warned of (losing to the last value carried forward, too),
@@ -96,7 +97,7 @@ def warnings_about(
         shard: which of the answers are meant.
         rule_draws: how often a rule is played for each moment.
     """
-    found: list[str] = []
+    found: list[Diagnostic] = []
     for label, model in models.items():
         other = dataset and other_data(f"model `{label}`", model.parents, dataset)
         found += [*([other] if other else []), *warnings_of(f"model `{label}`", model.meta)]
@@ -115,7 +116,7 @@ def warnings_on_plans(
     plans: Sequence[TreatmentPlan] | None = None,
     shard: Shard = WHOLE,
     rule_draws: int = COHORT_DRAWS,
-) -> Iterator[str]:
+) -> Iterator[Diagnostic]:
     """Yield what of the plans was not learnt: what nobody was given, stopping what never stopped, effects.
 
     Arguments are those of `warnings_about`.
@@ -123,9 +124,8 @@ def warnings_on_plans(
     plans = possible_plans(request) if plans is None else plans
     yield from _on_unseen(dataset, models, plans)
     for label, model in models.items():
-        never = f"which, once started, never stopped in the training data of model `{label}`"
         for plan, name, when in _stopped(model, cohort, request, shard, rule_draws):
-            yield f"plan `{plan}` stops {name} {when}, {never}: there are no data on stopping"
+            yield Diagnostic.of("plan-stops", plan, treatment=name, when=when, model=label)
     yield from on_indication(models, plans)
     most = max(len(plans) for plans in (request.plans, *request.by_subject.values()))
     yield from on_reactions(models, plans=most, steps=request.horizon)
@@ -212,7 +212,7 @@ def _earlier_steps(dataset: Dataset, location: Location) -> str:
     )
 
 
-def on_indication(models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan]) -> Iterator[str]:
+def on_indication(models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan]) -> Iterator[Diagnostic]:
     """Yield where the plans give what was given to others before, with an effect of that sign (spec SUPPORT-9)."""
     for label, model in models.items():
         of_whom = f" (training data of model `{label}`)" if len(models) > 1 else ""
@@ -220,10 +220,10 @@ def on_indication(models: Mapping[str, FittedModel], plans: Sequence[TreatmentPl
         given = {name for i, name in enumerate(names) if any((plan.values[:, i] != 0).any() for plan in plans)}
         for known in Indication.from_meta(model.meta):
             if known.treatment in given:
-                yield f"{known.sentence()}{of_whom}"
+                yield known.diagnostic(whose=of_whom)
 
 
-def on_reactions(models: Mapping[str, FittedModel], *, plans: int, steps: int) -> Iterator[str]:
+def on_reactions(models: Mapping[str, FittedModel], *, plans: int, steps: int) -> Iterator[Diagnostic]:
     """Yield which models' differences between so many plans of so many steps are no effects (spec SUPPORT-10)."""
     if plans < 2 or steps < 2:
         return
@@ -231,7 +231,7 @@ def on_reactions(models: Mapping[str, FittedModel], *, plans: int, steps: int) -
         known = Reactions.recorded(model)
         if known.matter:
             doses, binary = bool(model.schema.treatments.doses), model.schema.has_binary
-            yield known.sentence(f"model `{label}`", doses=doses, binary=binary)
+            yield known.diagnostic(f"model `{label}`", doses=doses, binary=binary)
 
 
 def _trained_count(model: FittedModel, dataset: Dataset, location: Location) -> int | None:
@@ -303,21 +303,21 @@ def _on_unmeasured(report: WhatIfReport) -> Iterator[str]:
 
 def _on_unseen(
     dataset: Dataset | None, models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan]
-) -> Iterator[str]:
+) -> Iterator[Diagnostic]:
     """Warn of each treatment of a plan that no training subject was given; where that is unknown, no subject at all."""
     for label, of_plans in unseen_in_plans(models, plans).items():
         for plan, lacks in of_plans.items():
-            for words in describe_unseen(f"plan `{plan}`", lacks, f"training subject of model `{label}`"):
-                yield f"{words}: its effect was not learned"
+            for words in describe_unseen("", lacks, f"training subject of model `{label}`"):
+                yield Diagnostic.of("plan-not-learned", plan, what=words)
     unknown = [label for label, model in models.items() if Support.from_meta(model.meta) is None]
     if not unknown or dataset is None:
         return
     anybody = reduce(or_, (Support.of(panel, dataset.schema) for panel in dataset.panels.values()))
     for plan_ in plans:
         lacks = anybody.unseen_in(plan_.values, dataset.schema.treatments)
-        for words in describe_unseen(f"plan `{plan_.name}`", lacks, "subject"):
+        for words in describe_unseen("", lacks, "subject"):
             for label in unknown:
-                yield f"{words}: what the training subjects of model `{label}` received is not recorded"
+                yield Diagnostic.of("plan-not-recorded", plan_.name, what=words, model=label)
 
 
 def _on_unchecked(models: Mapping[str, FittedModel]) -> Iterator[str]:

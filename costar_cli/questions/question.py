@@ -17,6 +17,7 @@ from costar_cli.config.requests import WhatIfRequest
 from costar_cli.data import Dataset, Location, Panel, PanelSchema
 from costar_cli.data.compatible import require_compatible
 from costar_cli.data.schema import step_word
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.files import fingerprint
 from costar_cli.files.shards import WHOLE, Shard
 from costar_cli.inference import COHORT_DRAWS
@@ -78,7 +79,7 @@ class Question:
     document: bytes = b""
     sweep: Sweep | None = None
     shard: Shard = WHOLE
-    losses: tuple[str, ...] = ()
+    losses: tuple[Diagnostic, ...] = ()
 
     @classmethod
     def read(
@@ -175,8 +176,8 @@ class Question:
         hears = reporter or NullReporter()
         report = report_on(self.dataset, self.models, cohort, plans, self.request, hears)
         for warning in self.losses:
-            hears.warn(warning)
-        return replace(report, warnings=(*report.warnings, *self.losses))
+            hears.say(warning)
+        return replace(report, warnings=(*report.warnings, *map(str, self.losses)))
 
     def warn(self, reporter: Reporter) -> None:
         """Tell what may make the answers of a cohort wrong.
@@ -188,7 +189,7 @@ class Question:
             refuse_unseen(unseen_in_plans(self.models, possible_plans(self.plans)))
         found = warnings_about(self.models, self.cohort, self.plans, dataset=self.dataset, shard=self.shard)
         for warning in (*found, *self.losses):
-            reporter.warn(warning)
+            reporter.say(warning)
 
     @property
     def notes(self) -> list[str]:

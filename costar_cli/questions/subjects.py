@@ -19,6 +19,7 @@ from costar_cli.config.nearest import did_you_mean
 from costar_cli.data import Dataset, Location, Panel, Part
 from costar_cli.data.findings import counted
 from costar_cli.data.panel import join_panels
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import StorageError, UsageError
 from costar_cli.plans import IndexTimes, Origin, PlanRequest
 from costar_cli.plans.untrusted import shown
@@ -300,7 +301,8 @@ def _refuse_or_skip(
     """
     named = [*who[:MOST_NAMED], *[f"and {len(who) - MOST_NAMED:,} more"] * (len(who) > MOST_NAMED)]
     if skip:
-        (reporter or NullReporter()).warn(f"left out: {problem}" + f" ({', '.join(named)})" * bool(named))
+        left_out = problem + f" ({', '.join(named)})" * bool(named)
+        (reporter or NullReporter()).say(Diagnostic.of("subjects-left-out", problem=left_out))
         return
     leave_out = "leave them out" if where.endswith("=") else "add --skip-unknown to leave them out"
     raise UsageError(problem, where=where, fix="; ".join(filter(None, (fix, leave_out))), details=named)

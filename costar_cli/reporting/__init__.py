@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
+from costar_cli.diagnostics import Diagnostic, texts_of
 from costar_cli.errors import Termination
 
 # What drives a terminal, starts a line, turns the order of letters around, or hides text, but tabs and line ends.
 CONTROL: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
 )
-WORSE_THAN_LAST_VALUE = "worse than the last value carried forward"
 ROUNDING = 1e-6  # relative; errors of predictions in float32 that are closer than this are equal
 
 
@@ -61,10 +61,10 @@ class Reporter(Protocol):
         ...
 
     def note(self, message: str) -> None:
-        """Say something that a person may want to know."""
+        """Say how the work goes; what readers of results should know is a diagnostic."""
 
-    def warn(self, message: str) -> None:
-        """Say something that may make a result wrong; also recorded in `--json` documents."""
+    def say(self, diagnostic: Diagnostic) -> None:
+        """Say what a reader of results should know; also recorded in `--json` documents."""
 
 
 class NullTask:
@@ -76,10 +76,15 @@ class NullTask:
 
 
 class NullReporter:
-    """A reporter that keeps warnings and drops the rest; for library use and tests."""
+    """A reporter that keeps diagnostics and drops the rest; for library use and tests."""
 
     def __init__(self) -> None:
-        self.warnings: list[str] = []
+        self.diagnostics: list[Diagnostic] = []
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return the warnings as people read them."""
+        return list(texts_of(self.diagnostics, "warning"))
 
     @contextmanager
     def task(self, title: str, *, total: int | None = None, done: int = 0, unit: str = "step") -> Iterator[Task]:
@@ -89,9 +94,9 @@ class NullReporter:
     def note(self, message: str) -> None:
         """Ignore the note."""
 
-    def warn(self, message: str) -> None:
-        """Keep the warning in `warnings`."""
-        self.warnings.append(message)
+    def say(self, diagnostic: Diagnostic) -> None:
+        """Keep it in `diagnostics`."""
+        self.diagnostics.append(diagnostic)
 
 
 def with_warnings(meta: Mapping[str, Any], warnings: Sequence[str]) -> dict[str, Any]:
@@ -99,11 +104,11 @@ def with_warnings(meta: Mapping[str, Any], warnings: Sequence[str]) -> dict[str,
     return {**meta, "warnings": [*meta.get("warnings", ()), *warnings]}
 
 
-def warnings_of(what: str, meta: Mapping[str, Any]) -> list[str]:
-    """Return the warnings that an artifact's meta keeps of its making, each naming it.
+def warnings_of(what: str, meta: Mapping[str, Any]) -> list[Diagnostic]:
+    """Return the warnings that an artifact's meta keeps of its making, each once and about it.
 
     Args:
         what: what to call the artifact, for example "model `model`".
         meta: of an encoder or a model.
     """
-    return [f"{what}: {warning}" for warning in dict.fromkeys(meta.get("warnings", ()))]
+    return [Diagnostic.of("recorded", what, warning=warning) for warning in dict.fromkeys(meta.get("warnings", ()))]

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+from costar_cli.diagnostics import Diagnostic, texts_of
 from costar_cli.errors import (
     CostarError,
     ExitCode,
@@ -40,7 +41,7 @@ class Output:
         self.quiet = quiet
         self.debug = False
         self.finished = False
-        self.warnings: list[str] = []
+        self.diagnostics: list[Diagnostic] = []
         self._closing: list[Callable[[], None]] = []
         self._document: dict[str, Any] = {"verb": verb, "status": "failed", "workspace": None}
         self._document |= {"inputs": {}, "outputs": {}, "config": {}, "result": None, "next": []}
@@ -104,8 +105,21 @@ class Output:
         for command in commands:
             self._aside("next", f"{command}", "cyan")
 
+    @property
+    def warnings(self) -> list[str]:
+        """Return the warnings as people read them."""
+        return list(texts_of(self.diagnostics, "warning"))
+
+    def say(self, diagnostic: Diagnostic) -> None:
+        """Say what a reader of results should know; it is also recorded in the document."""
+        self.diagnostics.append(diagnostic)
+        if diagnostic.severity == "note":
+            self.note(str(diagnostic))
+        else:
+            _write(sys.stderr, f"{paint('warning:', 'yellow', sys.stderr)} {_line(diagnostic)}\n")
+
     def note(self, message: str) -> None:
-        """Say something that a person may want to know."""
+        """Say how the work goes, or what was made of what was asked for."""
         self._aside("note", message, "dim")
 
     def progress(self, message: str) -> None:
@@ -121,11 +135,6 @@ class Output:
         """Stop what runs beside the verb."""
         while self._closing:
             self._closing.pop()()
-
-    def warn(self, message: str) -> None:
-        """Say something that may make the result wrong; it is also recorded in the document."""
-        self.warnings.append(message)
-        _write(sys.stderr, f"{paint('warning:', 'yellow', sys.stderr)} {_line(message)}\n")
 
     def keep(self, result: object) -> None:
         """Record what was found so far: it is in the document even if the verb ends with an error."""

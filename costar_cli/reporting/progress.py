@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import Termination
 from costar_cli.reporting import NullTask, Task, plain
 from costar_cli.reporting.output import Output
@@ -139,7 +140,7 @@ def plural(unit: str) -> str:
 
 
 class OutputReporter:
-    """The reporter that verbs hand to workflows: notes and warnings go to the sink, tasks to stderr."""
+    """The reporter that verbs hand to workflows: notes and diagnostics go to the sink, tasks to stderr."""
 
     def __init__(self, out: Output, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._out = out
@@ -156,9 +157,9 @@ class OutputReporter:
         """Pass a note on."""
         self._out.note(message)
 
-    def warn(self, message: str) -> None:
-        """Pass a warning on."""
-        self._out.warn(message)
+    def say(self, diagnostic: Diagnostic) -> None:
+        """Pass a diagnostic on."""
+        self._out.say(diagnostic)
 
     @contextmanager
     def task(self, title: str, *, total: int | None = None, done: int = 0, unit: str = "step") -> Iterator[Task]:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from costar_cli.config.choices import PresetName
 from costar_cli.config.models import Config, FinetuneConfig
 from costar_cli.data.registry import installed
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import UsageError, complaint
 from costar_cli.methods.registry import METHODS
 from costar_cli.settings.keys import all_keys, all_sections, section_of
@@ -50,7 +51,7 @@ class Settings:
     configs: Mapping[str, Config]
     origins: Mapping[str, str]
     preset: PresetName
-    warnings: tuple[str, ...]
+    warnings: tuple[Diagnostic, ...]
     set_aside: Mapping[str, int]
 
     def __getitem__(self, model: type[C]) -> C:
@@ -113,7 +114,8 @@ def resolve(
     built = _build(values, origins, problems)
     if problems:
         _refuse(problems)
-    left_out = [*installed().problems, *METHODS.installed.problems]
+    problems_of_plugins = (*installed().problems, *METHODS.installed.problems)
+    left_out = [Diagnostic.of("plugin-left-out", problem=problem) for problem in problems_of_plugins]
     warnings = [*left_out, *(warning for source in sources for warning in source.warnings)]
     return Settings(Sections(values, built), origins, name, tuple(warnings), set_aside)
 

@@ -9,6 +9,7 @@ from costar_cli.config.choices import PresetName
 from costar_cli.config.models import Config
 from costar_cli.config.nearest import did_you_mean, nearest, nearest_by_edits
 from costar_cli.config.toml import read_toml
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import MOST_DETAILS, cut
 from costar_cli.settings.keys import all_keys, all_sections, section_of
 from costar_cli.settings.presets import preset_settings
@@ -24,7 +25,7 @@ class Source:
 
     values: dict[str, tuple[object, str]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[Diagnostic] = field(default_factory=list)
     preset: PresetName | None = None
     text: bool = False
 
@@ -81,7 +82,7 @@ def from_environment(environ: Mapping[str, str]) -> Source:
         if begun:
             source.problems.append(f"{name}: no such setting{_nearest_variable(name, known, begun)}")
         else:
-            source.warnings.append(f"environment variable {name} is not a setting and is ignored; {_meant(name)}")
+            source.warnings.append(Diagnostic.of("variable-ignored", name, meant=_meant(name)))
     return source
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import STOPS, ArtifactError, MismatchError, SignalHandler
 from costar_cli.files import Artifact, read_artifact, read_header, write_artifact
 from costar_cli.files.lineage import Making, making_differences, makings_of
@@ -242,7 +243,7 @@ class Checkpoint:
         try:
             artifact = read_artifact(self._path, kind="run-state")
         except ArtifactError as error:
-            reporter.warn(f"ignoring an unreadable run state: {error.problem}")
+            reporter.say(Diagnostic.of("run-state-unreadable", problem=error.problem))
             return
         meta = artifact.meta
         self.makings = makings_of(meta)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import CostarError, UnforeseenError, as_costar_error
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared import processes
@@ -155,7 +156,7 @@ class Divided:
                 failure = processes.said(failure)[0]
         if error is not None:
             if failure is not None and failure.problem != error.problem:
-                self._reporter.warn(str(failure))
+                self._reporter.say(Diagnostic.of("process-failed", problem=failure))
             return
         if failure is not None or errors:
             raise failure or errors[0]

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from costar_cli.data import Panel, Scaler
 from costar_cli.data.windows import MOST_WINDOWS, FactualWindows, factual_windows
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.regression.naive import LastValue
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
-from costar_cli.reporting import WORSE_THAN_LAST_VALUE, both_errors, is_worse
+from costar_cli.reporting import both_errors, is_worse
 
 __all__ = ["MOST_WINDOWS", "CalibratedModel", "Validation", "ValidationWindows"]
 
@@ -101,11 +102,11 @@ class Validation:
         return float(np.mean(self.members))
 
     @property
-    def warning(self) -> str | None:
+    def warning(self) -> Diagnostic | None:
         """Return what to say of a model that loses to the last value."""
         if not is_worse(self.score, self.last_value):
             return None
-        return f"{WORSE_THAN_LAST_VALUE} on validation ({both_errors(self.score, self.last_value)})"
+        return Diagnostic.of("worse-on-validation", errors=both_errors(self.score, self.last_value))
 
     def to_meta(self) -> dict[str, object]:
         """Return what the model's file tells."""

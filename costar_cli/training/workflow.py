@@ -21,6 +21,7 @@ from costar_cli.data.support import UNCHECKED, Support, never_together
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.data.transforms import OutcomeTransforms
 from costar_cli.data.truncated import STRETCH, Stretches, is_long
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import MismatchError, TrainingError
 from costar_cli.inference import (
     LEAST_MEMBERS,
@@ -233,7 +234,7 @@ def finetune(
             reporter.note(said)
     attached, facts, doubt = _judge(dataset, run, selected, meta, calibrating, apart=apart) if judged else ({}, {}, "")
     if doubt:
-        reporter.warn(doubt)
+        reporter.say(Diagnostic.of("fit-doubtful", warning=doubt))
         warnings.append(doubt)
     meta |= facts
     meta |= {"support": support.to_meta()} if support else {}
@@ -324,12 +325,13 @@ def _warn(
     inherited = warnings_of("what it started from", start.meta) if start else []
     loses = selected.validation.warning if selected.validation else None
     of_method = method.doubts(dataset.schema, selected.fitted.meta.get("decoder"))
-    doubts = [doubt for doubt in of_method if not any(doubt in one for one in inherited)]
-    warnings = [*inherited, *doubts, *selected.fitted.warnings, *([loses] if loses else [])]
+    doubts = [doubt for doubt in of_method if not any(str(doubt) in str(one) for one in inherited)]
+    of_fit = [Diagnostic.of("fit-doubtful", warning=warning) for warning in selected.fitted.warnings]
+    warnings = [*inherited, *doubts, *of_fit, *([loses] if loses else [])]
     for warning in warnings:
-        reporter.warn(warning)
+        reporter.say(warning)
     other = other_data("what it started from", start.parents, dataset) if start else None
-    return [*warnings, *([other] if other else [])]
+    return [str(warning) for warning in (*warnings, *([other] if other else []))]
 
 
 def _kept_note(kept: Sequence[int], members: int) -> str:
@@ -382,22 +384,16 @@ def _warn_of_unseen(support: Support, dataset: Dataset, reporter: Reporter) -> N
     """Name the treatments that no training subject was given, or not by themselves."""
     if support.seen is None:
         reporter.note(f"training subjects received {UNCHECKED}")
-    unseen, refused = support.unseen(dataset.schema.treatments), "and `whatif` refuses plans that"
+    unseen = support.unseen(dataset.schema.treatments)
     never, alone = ([lack.what for lack in unseen if lack.kind == kind] for kind in ("never", "others"))
     lacking = [f"no training subject received {shown(never)}"] if never else []
     for what in (*lacking, never_together(unseen, "a training subject")):
         if what:
-            reporter.warn(f"{what}: its effect cannot be learned, {refused} include it")
+            reporter.say(Diagnostic.of("unseen-treatment", what=what))
     for group in support.always_together(dataset.schema.treatments):
-        reporter.warn(
-            f"effects of {shown(group)} cannot be told apart: training subjects always received them together, "
-            f"{refused} give one without the rest"
-        )
+        reporter.say(Diagnostic.of("always-together", names=shown(group)))
     if alone:
-        reporter.warn(
-            f"no training subject received {shown(alone)} without other treatments: what it does alone was not "
-            f"observed, {refused} give it so"
-        )
+        reporter.say(Diagnostic.of("never-alone", names=shown(alone)))
 
 
 def _init(method: Method, start: FittedModel | None) -> str:

@@ -12,6 +12,7 @@ from cli_world import environment
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError
 from costar_cli.reporting import plain
 from costar_cli.reporting.output import Output
@@ -25,7 +26,8 @@ LONG = "/a/very/long/path/" + "x" * 300 + "/[cohort]/data.h5"
 def say_everything(out: Output) -> None:
     out.read("dataset", Path("in.h5"), "a" * 64)
     out.note("a note")
-    out.warn("a warning")
+    out.say(Diagnostic.of("recorded", warning="a warning"))
+    out.say(Diagnostic("odd", "note", "the subject", "another note", "do this"))
     out.wrote("model", Path("out.h5"), "b" * 64)
     out.text("a result")
     out.table(["name", "n"], [["x", 1]])
@@ -37,7 +39,8 @@ def test_people_get_results_on_stdout_and_the_rest_on_stderr(capsys: pytest.Capt
     say_everything(Output("verb"))
     out, err = capsys.readouterr()
     assert out == "wrote  out.h5  (model bbbbbbbb)\na result\nname  n\nx     1\n"
-    assert err == "read  in.h5  (dataset aaaaaaaa)\nnote  a note\nwarning: a warning\nnext  costar next\n"
+    said = "note  a note\nwarning: a warning\nnote  the subject: another note (do this)\n"
+    assert err == f"read  in.h5  (dataset aaaaaaaa)\n{said}next  costar next\n"
 
 
 def test_quiet_leaves_results_and_warnings(capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,12 +151,13 @@ def run_in_terminal(code: str, **env: str) -> tuple[str, str]:
 
 SAY = (
     "from pathlib import Path\n"
+    "from costar_cli.diagnostics import Diagnostic\n"
     "from costar_cli.reporting.output import Output\n"
     "from costar_cli.reporting.progress import OutputReporter\n"
     "out = Output('verb')\nout.wrote('model', Path('x.h5'))\n"
     "with OutputReporter(out).task('[pretrain]', total=4, done=1, unit='step') as task:\n"
     "    for _ in range(3): task.advance(loss=3.5, log_n=8.25)\n"
-    "    out.warn('odd [b]one[/b]')\n"
+    "    out.say(Diagnostic.of('recorded', warning='odd [b]one[/b]'))\n"
 )
 
 

@@ -128,7 +128,7 @@ def test_a_plan_that_stops_what_never_stopped_says_how_many_it_concerns():
     before = TUMOR.treatments.decode(cohort.panel.treatments[cohort.subject_M, np.maximum(cohort.origin_M - 1, 0)])
     on = int(((before[:, 0] == 1) & (cohort.origin_M > 0)).sum())
     assert 0 < on < 12
-    assert sorted(line.partition(",")[0] for line in told) == [
+    assert sorted(str(warning).partition(",")[0] for warning in told) == [
         "plan `stop` stops chemotherapy of 12 subjects",
         f"plan `watch` stops chemotherapy of {on} subjects",
     ]
@@ -143,7 +143,8 @@ def test_a_shard_is_warned_of_its_own_subjects(monkeypatch):
     told = [
         list(warnings_on_plans({"costar": model}, whole(), stop, shard=Shard(number, 4))) for number in (1, 2, 3, 4)
     ]
-    assert [line.partition(",")[0] for (line,) in told] == ["plan `stop` stops chemotherapy of 3 subjects"] * 4
+    said = [str(warning).partition(",")[0] for (warning,) in told]
+    assert said == ["plan `stop` stops chemotherapy of 3 subjects"] * 4
 
 
 def test_a_dose_that_never_stopped_is_told_like_other_treatments():
@@ -152,7 +153,7 @@ def test_a_dose_that_never_stopped_is_told_like_other_treatments():
     model, panel = LinearModel(data.schema, meta={"support": support.to_meta()}), data.panels[Part("source", "test")]
     plans = parse_plans(json.dumps({"plans": {"stop": [{"dose": 2}, {}]}}), data.schema, horizon=3)
     [told] = warnings_on_plans({"costar": model}, Cohort.of(panel, names_of(panel)), plans)
-    assert told.startswith("plan `stop` stops dose of 4 subjects, which, once started, never stopped")
+    assert str(told).startswith("plan `stop` stops dose of 4 subjects, which, once started, never stopped")
 
 
 def test_a_rule_that_stops_what_never_stopped_says_so_too():
@@ -165,7 +166,7 @@ def test_a_rule_that_stops_what_never_stopped_says_so_too():
     }
     request = parse_plans(json.dumps({"plans": plans}), TUMOR, horizon=6)
     (told,) = warnings_on_plans({"costar": model}, cohort, request)
-    assert told.startswith("plan `once` stops chemotherapy of 12 subjects")
+    assert str(told).startswith("plan `once` stops chemotherapy of 12 subjects")
 
 
 def test_each_subject_can_have_plans_of_its_own():

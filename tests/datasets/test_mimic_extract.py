@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from costar_cli.data.icu.extract import check_extract, check_extract_path, read_extract, write_extract
-from costar_cli.data.icu.extract.read import TRUST, HourlyTable
+from costar_cli.data.icu.extract.read import HourlyTable
 from costar_cli.data.icu.table import IcuTable
 from costar_cli.errors import DataError, MismatchError, StorageError, UsageError
 from costar_cli.reporting import NullReporter
@@ -281,7 +281,7 @@ def test_code_that_is_pickled_in_a_file_is_not_run_unless_asked_to(change: Calla
     with suppress(DataError):
         read_extract(path, reporter, trust_pickle=True)
     assert mark.exists()
-    assert reporter.warnings == [TRUST]
+    assert [warning.code for warning in reporter.diagnostics] == ["pickle-trusted"]
 
 
 def test_a_file_that_ends_the_process_that_reads_it_is_refused(written: Path, tmp_path: Path):

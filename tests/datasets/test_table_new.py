@@ -115,7 +115,7 @@ def test_one_subject_with_one_row_is_enough_and_is_no_other_data(whole, model):
     assert other_data("the model", model.fitted.parents, new) is None
     other = read_whole(clinic(30))
     warning = other_data("the model", model.fitted.parents, read_new(clinic().head(1), other))
-    assert "than the one that these new subjects were read like" in warning
+    assert "than the one that these new subjects were read like" in str(warning)
 
 
 def test_a_data_set_of_new_subjects_is_a_file_and_can_be_read_like_in_turn(whole, tmp_path):

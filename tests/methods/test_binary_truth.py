@@ -141,7 +141,7 @@ def test_networks_that_roll_probabilities_out_say_that_effects_are_too_small(met
     assert known == Reactions.from_meta(models["binary"].meta)
     assert known.matter
     assert known.changes is not None
-    assert known.sentence("the model", doses=False, binary=True) == (
+    assert str(known.diagnostic("the model", doses=False, binary=True)) == (
         "the model makes effects on binary outcomes too small, as networks do that roll out probabilities (by up to "
         "25 % in a world with a known effect), where treatment reacts to the course inside a plan (it changes in "
         f"{100 * known.changes:.0f} % of the training windows of 5 steps): differences between plans of these outcomes "
@@ -164,7 +164,7 @@ def test_a_stack_counts_what_shrinks_effects_on_binary_outcomes_among_what_does_
     assert found == [[1], [0, 1]]
     alone = Reactions.of(model_of(fit_method(BINARY.dataset(n=60), "stack", StackConfig(parts="growth"), config)))
     assert (alone.adjusts, alone.parts) == ("shrunk", {"growth": pytest.approx(1)})
-    assert alone.sentence("the stack", doses=False, binary=True).startswith(
+    assert alone.diagnostic("the stack", doses=False, binary=True).text.startswith(
         "the stack, 100 % of which is Growth GRU, makes"
     )
 

@@ -97,7 +97,7 @@ def test_a_model_says_how_much_of_its_weights_truncation_took_where_that_matters
         return
     assert 0.02 < known.truncated < 0.12
     assert known.changes is not None
-    assert known.sentence("the model", doses=False, binary=False) == (
+    assert str(known.diagnostic("the model", doses=False, binary=False)) == (
         "the model leaves out a part of what treatment reacts to inside a plan (it changes in "
         f"{100 * known.changes:.0f} % of the training windows of 5 steps): `msm.clip` cut {100 * known.truncated:.1f} "
         "% of the total of MSM's weights at the last step, so that effects lean to unadjusted ones (by 8 % in a world "
@@ -133,7 +133,7 @@ def test_a_method_that_does_not_adjust_says_so_with_how_often_treatment_changes(
     assert known.adjusts == METHODS[method].adjusts
     assert known.changes == share_of_changes(small.panel("source", "train"), small.schema.treatments, HORIZON)
     assert known.matter == (METHODS[method].adjusts != "all")
-    line = known.sentence(f"model `{method}`", doses=False, binary=False)
+    line = known.diagnostic(f"model `{method}`", doses=False, binary=False).text
     assert line.startswith(f"model `{method}` forecasts and {LINE}")
     assert f"(it changes in {100 * known.changes:.0f} % of the training windows of 5 steps)" in line
     assert line.endswith(
@@ -184,7 +184,7 @@ def test_a_file_without_the_record_says_what_its_method_is_known_for() -> None:
     model = model_of(fit("ridge", n=60))
     older = Reactions.recorded(replace(model, meta={key: value for key, value in model.meta.items() if key != META}))
     assert (older.adjusts, older.changes) == ("none", None)
-    assert "inside a plan: differences" in older.sentence("ridge", doses=False, binary=False)
+    assert "inside a plan: differences" in older.diagnostic("ridge", doses=False, binary=False).text
     assert Reactions.from_meta({}) is Reactions.from_meta({META: {"adjusts": "perhaps"}}) is None
 
 
@@ -218,6 +218,6 @@ def test_a_stack_of_what_does_not_adjust_names_it_with_its_weight() -> None:
     known = Reactions.recorded(model_of(trained))
     assert (known.adjusts, sum(known.parts.values())) == ("none", pytest.approx(1))
     assert known == Reactions.from_meta(trained.meta)
-    assert known.sentence("the stack", doses=False, binary=False).startswith(
+    assert known.diagnostic("the stack", doses=False, binary=False).text.startswith(
         "the stack, 100 % of which is Ridge regression, forecasts"
     )

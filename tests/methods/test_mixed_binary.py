@@ -215,9 +215,9 @@ def test_an_outcome_that_is_nearly_always_the_same_has_a_probability_near_that(u
 def test_files_with_a_linear_law_for_a_binary_outcome_warn_when_they_are_opened(*, stacked: bool) -> None:
     linear = LINEAR.dataset(n=200, horizon=2)
     trained = fit_method(linear, "stack", StackConfig(parts="mixed"), FinetuneConfig()) if stacked else fit(linear)
-    assert not any("linear law" in text for text in warnings_of("model `m`", model_of(trained).meta))
+    assert not any("linear law" in warning.text for warning in warnings_of("model `m`", model_of(trained).meta))
     old = replace(trained, meta={**trained.meta, "schema": BINARY.schema.model_dump(mode="json")})
-    [warning] = [text for text in warnings_of("model `m`", model_of(old).meta) if "linear law" in text]
+    [warning] = [str(one) for one in warnings_of("model `m`", model_of(old).meta) if "linear law" in one.text]
     assert warning.startswith("model `m`: " + "mixed: " * stacked + "it gives binary outcomes (y) a linear law")
     assert warning.endswith("fit it again with `costar finetune --overwrite`")
     data = replace(linear, schema=BINARY.schema)
@@ -225,4 +225,4 @@ def test_files_with_a_linear_law_for_a_binary_outcome_warn_when_they_are_opened(
     request = request_of({"never": [{}, {}]}, 2, BINARY.schema, 2)
     assert warning in estimate_outcomes(data, {"m": model_of(old)}, request, subject=subject).warnings
     cohort = Cohort.of(data.panels[Part("source", "test")], [*range(20)], origin=2)
-    assert warning in [*warnings_about({"m": model_of(old)}, cohort, request, dataset=data)]
+    assert warning in map(str, warnings_about({"m": model_of(old)}, cohort, request, dataset=data))

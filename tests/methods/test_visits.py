@@ -220,7 +220,7 @@ def test_methods_that_do_not_integrate_over_gaps_say_so(data: Dataset, method: s
 def test_only_the_structured_decoder_of_costar_integrates_over_gaps(data: Dataset):
     assert METHODS["costar"].doubts(data.schema, "structured") == []
     [said] = METHODS["costar"].doubts(data.schema, "stepped")
-    assert "finetune.decoder = structured" in said
+    assert "finetune.decoder = structured" in said.text
 
 
 def test_a_fit_warns_that_gaps_are_a_covariate(data: Dataset):

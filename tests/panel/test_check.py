@@ -8,9 +8,10 @@ from hypothesis import given
 
 from costar_cli.data import Dataset, Panel, Part, Queries
 from costar_cli.data.check import check_dataset
-from costar_cli.data.findings import Finding, counted, panel_problems, query_problems, raise_errors, shown
+from costar_cli.data.findings import counted, invalid, panel_problems, query_problems, raise_errors, shown
 from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError
 from costar_cli.reporting import NullReporter
 from tests.property.strategies import datasets
@@ -27,11 +28,11 @@ def with_queries(dataset: Dataset, part: Part, **fields: np.ndarray) -> Dataset:
     return replace(dataset, queries={**dataset.queries, part: changed})
 
 
-def warnings(dataset: Dataset) -> list[str]:
+def warnings(dataset: Dataset) -> list[Diagnostic]:
     reporter = NullReporter()
     findings = check_dataset(dataset, reporter)
-    assert [str(f) for f in findings if f.severity == "warning"] == reporter.warnings
-    return reporter.warnings
+    assert [finding for finding in findings if finding.severity == "warning"] == reporter.diagnostics
+    return reporter.diagnostics
 
 
 def treated(panel: Panel, chosen: np.ndarray) -> np.ndarray:
@@ -51,8 +52,7 @@ def test_drawn_panels_and_queries_hold_all_invariants(dataset: Dataset):
 def test_default_cohort_trains_without_a_warning():
     dataset = simulate_tumor(TumorConfig(train=500, test=5, target_test=5), NullReporter())
     assert warnings(dataset) == []
-    notes = [finding for finding in check_dataset(dataset) if finding.severity == "note"]
-    assert any("never treated" in note.problem for note in notes)
+    assert "never-treated" in {finding.code for finding in check_dataset(dataset) if finding.severity == "note"}
 
 
 @pytest.mark.parametrize(("field", "value"), [("outcomes", np.nan), ("outcomes", np.inf), ("statics", np.nan)])
@@ -130,7 +130,8 @@ def test_treatments_without_contrast_are_warnings(tumor_dataset: Dataset):
     rng = np.random.default_rng(0)
     never_radio = treated(panel, rng.integers(2, size=(panel.n_subjects, panel.n_steps)))
     [warning] = warnings(with_panel(tumor_dataset, TRAIN, treatments=never_radio))
-    assert warning.startswith("source/train: treatment 'radiotherapy' is always 'off'")
+    assert warning.code == "treatment-constant"
+    assert str(warning).startswith("source/train: treatment 'radiotherapy' is always 'off'")
     none = treated(panel, np.zeros((panel.n_subjects, panel.n_steps), dtype=int))
     assert len(warnings(with_panel(tumor_dataset, TRAIN, treatments=none))) == 2
 
@@ -142,9 +143,10 @@ def test_deterministic_policies_have_weak_overlap():
     coins = np.random.default_rng(0).integers(2, size=(panel.n_subjects, panel.n_steps))
     chosen = (panel.outcomes[..., 0] > np.median(panel.outcomes[panel.observed])) + 2 * coins
     [warning] = warnings(with_panel(dataset, TRAIN, treatments=treated(panel, chosen)))
-    assert "overlap is weak: given 'tumour_volume', treatment 'chemotherapy' is almost never" in warning
-    assert "'off' where it is above" in warning
-    assert "'on' where it is at most" in warning
+    assert warning.code == "weak-overlap"
+    assert "overlap is weak: given 'tumour_volume', treatment 'chemotherapy' is almost never" in warning.text
+    assert "'off' where it is above" in warning.text
+    assert "'on' where it is at most" in warning.text
 
 
 def test_outcome_that_never_changes_is_an_error(tumor_dataset: Dataset):
@@ -159,8 +161,8 @@ def test_outcome_that_never_changes_within_a_subject_is_a_warning(tumor_dataset:
     own = np.arange(1, panel.n_subjects + 1, dtype=np.float32)[:, None, None]
     still = np.where(panel.observed[..., None], own, np.float32(0))
     found = warnings(with_panel(tumor_dataset, TRAIN, outcomes=still))
-    [warning] = [text for text in found if "within a subject" in text]
-    assert "outcomes never change within a subject: 'tumour_volume'" in warning
+    [warning] = [finding for finding in found if finding.code == "outcomes-constant-by-subject"]
+    assert warning.text == "outcomes never change within a subject: 'tumour_volume'"
 
 
 def test_series_without_a_complete_horizon_are_an_error_that_names_the_longest(tumor_dataset: Dataset):
@@ -177,31 +179,33 @@ def test_series_without_a_complete_horizon_are_an_error_that_names_the_longest(t
         check_dataset(cut(6))
     assert error.value.fix is not None
     assert "a horizon of at most 5" in error.value.fix
-    assert not any("too short" in warning for warning in warnings(cut(7)))
+    assert not {"series-too-short", "some-series-short"} & {warning.code for warning in warnings(cut(7))}
 
 
 def test_constant_statics_are_a_note(tumor_dataset: Dataset):
     statics = np.ones_like(tumor_dataset.panels[TRAIN].statics)
     findings = check_dataset(with_panel(tumor_dataset, TRAIN, statics=statics))
-    notes = [finding for finding in findings if finding.severity == "note"]
-    assert any("statics are the same for all subjects: 'patient_type'" in note.problem for note in notes)
+    (note,) = [finding for finding in findings if finding.code == "statics-constant"]
+    assert (note.severity, note.text) == ("note", "statics are the same for all subjects: 'patient_type'")
 
 
 def test_findings_read_well():
-    finding = Finding("error", "3 values missing", "row 7", "fill them")
+    finding = invalid("3 values missing", "row 7", "fill them")
     assert str(finding) == "row 7: 3 values missing (fill them)"
     assert finding.to_json() == {
+        "code": "invalid-data",
         "severity": "error",
-        "problem": "3 values missing",
-        "where": "row 7",
+        "subject": "row 7",
+        "text": "3 values missing",
         "fix": "fill them",
     }
     assert shown("abcdefg") == "'a', 'b', 'c', 'd', 'e' and 2 more"
     assert (counted(1, "row"), counted(2, "query", "queries")) == ("1 row", "2 queries")
     assert counted(1951, "row") == "1,951 rows"
-    raise_errors([Finding("warning", "weak"), Finding("note", "odd")], what="the table")
+    weak, odd = Diagnostic.of("schema-unsure", doubt="weak"), Diagnostic.of("never-treated", untreated=1, subjects=2)
+    raise_errors([weak, odd], what="the table")
     with pytest.raises(DataError) as caught:
-        raise_errors([finding, Finding("warning", "weak")], what="the table")
+        raise_errors([finding, weak], what="the table")
     assert (caught.value.problem, caught.value.where, caught.value.fix) == ("3 values missing", "row 7", "fill them")
 
 
@@ -210,7 +214,8 @@ def test_findings_read_well():
 def test_values_that_no_unit_explains_are_warned_of_with_their_place(tumor_dataset: Dataset, part: Part, value: float):
     outcomes = tumor_dataset.panels[part].outcomes.copy()
     outcomes[3, 1, 0] = value
-    (said,) = [text for text in warnings(with_panel(tumor_dataset, part, outcomes=outcomes)) if "sd from" in text]
+    found = warnings(with_panel(tumor_dataset, part, outcomes=outcomes))
+    (said,) = [str(finding) for finding in found if finding.code == "outliers"]
     subject = tumor_dataset.panels[part].names[3]
     assert said.startswith(f"{part}: 'tumour_volume' has 1 value more than 1,000,000 sd from the rest: {value:g} ")
     assert f"(subject {subject}, step 1)" in said

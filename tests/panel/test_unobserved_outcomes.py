@@ -160,10 +160,10 @@ def test_scores_do_not_see_what_an_answer_was_filled_with(holey: Dataset):
 
 
 def test_the_check_tells_how_much_was_observed_and_refuses_what_never_was(holey: Dataset):
-    notes = [finding for finding in check_dataset(holey) if "was observed at" in finding.problem]
-    assert {finding.where for finding in notes} == {"source/train", "source/val", "target/train", "target/val"}
+    notes = [finding for finding in check_dataset(holey) if finding.code == "outcome-partly-observed"]
+    assert {finding.subject for finding in notes} == {"source/train", "source/val", "target/train", "target/val"}
     share = holey.panels[TRAIN].observed_outcomes[holey.panels[TRAIN].observed][:, 1].mean()
-    assert any(f"'y1' was observed at {100 * share:.1f} %" in finding.problem for finding in notes)
+    assert any(f"'y1' was observed at {100 * share:.1f} %" in finding.text for finding in notes)
     mask = holey.panels[TRAIN].outcome_observed.copy()
     mask[:, 1:, 1] = False
     with pytest.raises(DataError, match="'y1' was never observed after a first step"):
@@ -172,7 +172,8 @@ def test_the_check_tells_how_much_was_observed_and_refuses_what_never_was(holey:
     panels[VAL] = replace(panels[VAL], outcome_observed=panels[VAL].outcome_observed & panels[VAL].observed[..., None])
     reporter = NullReporter()
     check_dataset(replace(holey, panels=panels), reporter)
-    assert any("'y1' was never observed" in warning and "source/val" in warning for warning in reporter.warnings)
+    (never,) = [one for one in reporter.diagnostics if one.code == "outcome-never-observed"]
+    assert str(never).startswith("source/val: outcome 'y1' was never observed")
 
 
 def test_an_outcome_that_changes_only_where_it_was_filled_never_changes(holey: Dataset):

@@ -293,10 +293,10 @@ def test_a_model_that_loses_to_the_last_value_on_validation_says_so(tumor_datase
 
 def test_errors_that_differ_by_rounding_are_equal_and_others_are_shown_apart() -> None:
     lost = Validation((1.44841,), last_value=1.44838, windows=9, horizon=2)
-    assert lost.warning == "worse than the last value carried forward on validation (1.44841 against 1.44838)"
-    assert replace(lost, members=(1.5,)).warning.endswith("(1.500 against 1.448)")
+    assert str(lost.warning) == "worse than the last value carried forward on validation (1.44841 against 1.44838)"
+    assert replace(lost, members=(1.5,)).warning.text.endswith("(1.500 against 1.448)")
     assert replace(lost, members=(1.44838 * (1 + 5e-7),)).warning is None
-    assert replace(lost, members=(1.44838 * (1 + 2e-6),)).warning.endswith("(1.448383 against 1.448380)")
+    assert replace(lost, members=(1.44838 * (1 + 2e-6),)).warning.text.endswith("(1.448383 against 1.448380)")
 
 
 def test_predictions_that_overflow_score_worse_than_any(tumor_dataset: Dataset):

@@ -15,6 +15,7 @@ from costar_cli.api.outputs import check_places
 from costar_cli.cli.benchmarking.report import BenchmarkReport, JobCost
 from costar_cli.cli.benchmarking.statistics import TEST, Comparison
 from costar_cli.cli.benchmarking.tables import ABOUT_ENSEMBLE, ABOUT_GAIN, DIGITS, ResultRow, ResultTable, marks
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import MismatchError
 from costar_cli.evaluation.metrics import PerStep
 from costar_cli.evaluation.rows import BUDGET_SIGN, with_budget_sign
@@ -374,7 +375,7 @@ def show_report(out: Output, report: BenchmarkReport) -> None:
     if any(cost.stopped_by_budget for cost in report.costs) and not report.has_stopped_rows:
         out.text(f"{BUDGET_SIGN} {report.about_budget}")
     for caution in report.cautions:
-        out.warn(caution)
+        out.say(Diagnostic.of("few-units", why=caution))
     if any(c.lower for table in report.tables for c in table.comparisons):
         out.note("intervals and p: bootstrap over test subjects; excludes training variability; wins: COSTAR's share")
 

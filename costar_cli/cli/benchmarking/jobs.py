@@ -15,10 +15,11 @@ from costar_cli.cli.training import make_encoder, plan_encoder
 from costar_cli.cli.workspace import Workspace
 from costar_cli.config.choices import DomainName
 from costar_cli.data.base import DataSource
+from costar_cli.diagnostics import WORSE_THAN_LAST_VALUE, Diagnostic
 from costar_cli.errors import ArtifactError, CostarError, MismatchError
 from costar_cli.files.shards import Shard
 from costar_cli.methods.registry import REFERENCE
-from costar_cli.reporting import WORSE_THAN_LAST_VALUE, Reporter, Task
+from costar_cli.reporting import Reporter, Task
 from costar_cli.reporting.output import Output
 from costar_cli.reporting.progress import OutputReporter
 
@@ -136,17 +137,15 @@ class JobReporter(OutputReporter):
         if self._is_new(message):
             super().note(self._placed(message))
 
-    def warn(self, message: str) -> None:
-        """Pass a warning on, once; a score repeats those of its model, which it names in front.
+    def say(self, diagnostic: Diagnostic) -> None:
+        """Pass a diagnostic on, once; a score repeats those of its model, which it names in front.
 
-        That a model loses to the last value is left to `warn_of_loss`: each set-up and validation would say it.
+        That a model loses to the last value is said of all its set-ups together: each, and validation, would say it.
         """
-        if WORSE_THAN_LAST_VALUE not in message and self._is_new(message):
-            super().warn(self._placed(message))
-
-    def warn_of_loss(self, message: str) -> None:
-        """Pass on that the model of a job loses to the last value carried forward, wherever it does."""
-        super().warn(f"{self.at}{message}")
+        text, together = str(diagnostic), diagnostic.code == "cell-worse-than-last-value"
+        if together or (WORSE_THAN_LAST_VALUE not in text and self._is_new(text)):
+            place = self.at if together or not self.job else f"{self.at}{self.job}: "
+            super().say(diagnostic.placed(place))
 
     @contextmanager
     def task(self, title: str, *, total: int | None = None, done: int = 0, unit: str = "step") -> Iterator[Task]:
@@ -177,9 +176,9 @@ class ReporterOutput(Output):
     def _result(self, *lines: str) -> None:
         """Say nothing."""
 
-    def warn(self, message: str) -> None:
-        """Pass a warning on."""
-        self._reporter.warn(message)
+    def say(self, diagnostic: Diagnostic) -> None:
+        """Pass a diagnostic on."""
+        self._reporter.say(diagnostic)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from costar_cli.cli.benchmarking.cost_log import CostLog
 from costar_cli.cli.benchmarking.jobs import BenchmarkWorkspace, Job, JobEnd, JobReporter, Outcome, with_values
 from costar_cli.cli.workspace import Workspace
 from costar_cli.config.models import RuntimeConfig
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import STOPS, CostarError, MismatchError, StorageError, Termination, UsageError, as_costar_error
 from costar_cli.reporting import NullTask, Task
 from costar_cli.reporting.output import Output
@@ -119,8 +120,8 @@ class _MessageReporter(JobReporter):
     def note(self, message: str) -> None:
         self._send(("note", message))
 
-    def warn(self, message: str) -> None:
-        self._send(("warn", message))
+    def say(self, diagnostic: Diagnostic) -> None:
+        self._send(("say", diagnostic))
 
     @contextmanager
     def task(self, title: str, *, total: int | None = None, done: int = 0, unit: str = "step") -> Iterator[Task]:  # noqa: ARG002

@@ -12,6 +12,7 @@ from costar_cli.cli.benchmarking.statistics import TEST
 from costar_cli.cli.benchmarking.tables import DataSetFacts, ResultTable, Score, build_tables
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import EvaluateConfig
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import CostarError
 from costar_cli.evaluation import EvaluationReport, read_evaluation
 from costar_cli.evaluation.metrics import AVERAGED_STEPS
@@ -265,7 +266,7 @@ def _costs(
         )
         benchmark.reporter.job = job
         for warning in meta.get("warnings", ()):  # also of a model that an earlier run trained
-            benchmark.reporter.warn(warning)
+            benchmark.reporter.say(Diagnostic.of("recorded", warning=warning))
         yield JobCost(
             cell=job.key,
             contender=job.method.name if job.method else "",

@@ -39,13 +39,14 @@ from costar_cli.cli.workspace import Workspace
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import BenchmarkConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
 from costar_cli.data.registry import sources
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import CostarError, LockedError, MismatchError, StorageError, UsageError, as_costar_error
 from costar_cli.evaluation import SETUPS
 from costar_cli.files import read_header
 from costar_cli.files.shards import Shard
 from costar_cli.methods import METHODS
 from costar_cli.methods.registry import REFERENCE
-from costar_cli.reporting import WORSE_THAN_LAST_VALUE, both_errors, is_worse
+from costar_cli.reporting import both_errors, is_worse
 from costar_cli.reporting.output import Output
 from costar_cli.reporting.text import in_words
 from costar_cli.settings.resolve import Settings
@@ -310,7 +311,8 @@ def _complete(
         if validation and is_worse(validation["score"], validation["last_value"]):
             lost.append(f"validation {both_errors(validation['score'], validation['last_value'])}")
         if lost:
-            benchmark.reporter.warn_of_loss(f"{job}: {WORSE_THAN_LAST_VALUE} in {', '.join(lost)}")
+            lost_in = Diagnostic.of("cell-worse-than-last-value", job, setups=", ".join(lost))
+            benchmark.reporter.say(lost_in)
     return report, outcome, evaluations
 
 
@@ -346,8 +348,8 @@ def _make_jobs(plan: Plan, cost_log: CostLog, *, overwrite: bool, pool: PoolMake
             elif end.error:
                 outcome.failed[end.job.key] = end.error
                 where = f" ({end.error.where})" if end.error.where else ""
-                text = f"{end.job} failed: {end.error.problem}{where}"
-                reporter.warn("; ".join(filter(None, [text, clock.outlook()])))
+                problem = "; ".join(filter(None, [f"{end.error.problem}{where}", clock.outlook()]))
+                reporter.say(Diagnostic.of("job-failed", end.job, problem=problem))
             elif end.took_s is not None:
                 outcome.made += 1
                 reporter.note("; ".join(filter(None, [f"{end.job}: {in_words(end.took_s)}", clock.outlook()])))

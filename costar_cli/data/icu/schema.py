@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from costar_cli.data.findings import counted, shown
 from costar_cli.data.icu.table import IcuTable
 from costar_cli.data.schema import Variable
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.reporting import Reporter
 from simulators.icu import COVARIATES, ETHNICITY_SHARES, GENDERS
 
@@ -70,10 +71,8 @@ def warn_of_odd_labels(table: IcuTable, rows: NDArray[np.int64], reporter: Repor
     for static, given in {"gender": table.gender[rows], "ethnicity": table.ethnicity[rows]}.items():
         odd = given[~np.isin(given, LABELS[static])]
         if len(odd):
-            reporter.warn(
-                f"{counted(len(odd), 'patient')} with a value of `{static}` that MIMIC-III does not have: "
-                f"{shown(np.unique(odd))}; all columns of `{static}` are 0 for them"
-            )
+            patients, values = counted(len(odd), "patient"), shown(np.unique(odd))
+            reporter.say(Diagnostic.of("static-values-unknown", static, patients=patients, values=values))
 
 
 Singles = NDArray[np.float32]
@@ -101,10 +100,8 @@ class Imputation:
     def tell(self, names: tuple[str, ...], reporter: Reporter) -> None:
         """Warn of covariates that say nothing."""
         if never := [name for name, mean in zip(names, self.fallback, strict=True) if np.isnan(mean)]:
-            are = "is" if len(never) == 1 else "are"
-            reporter.warn(
-                f"{counted(len(never), 'covariate')} {are} never recorded in source/train and held at 0: {shown(never)}"
-            )
+            count = counted(len(never), "covariate is", "covariates are")
+            reporter.say(Diagnostic.of("covariates-never-recorded", count=count, names=shown(never)))
 
     def __call__(self, values_NTF: Singles, length_N: NDArray[np.int64]) -> Singles:
         """Return the covariates `[N,T,F]` without gaps; hours beyond the length hold zeros."""

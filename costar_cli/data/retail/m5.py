@@ -19,6 +19,7 @@ from costar_cli.data.retail.sequences import YearSequences, fitted_edges, m5_sch
 from costar_cli.data.retail.settings import M5Config, RetailConfig
 from costar_cli.data.retail.truth import PlanAnswers, WorldSeed
 from costar_cli.data.retail.weekly import CATEGORY_IDS, WeeklySales
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError
 from costar_cli.reporting import Reporter
 from simulators.retail import PRICE_EDGES, PriceClasses, RetailWorld, simulate_retail
@@ -161,14 +162,10 @@ def _factual(panels: Mapping[Part, Panel], horizon: int) -> dict[Part, dict[str,
 def _warn(sales: WeeklySales, used: YearSequences, edges: NDArray[np.float64], reporter: Reporter) -> None:
     """Warn of what had to be assumed."""
     if n := int(((used.change < edges[0]) | (used.change > edges[-1])).sum()):
-        reporter.warn(
-            f"{counted(n, 'week')} with a price change beyond {edges[0]:+.1%} or {edges[-1]:+.1%} count as unchanged"
-        )
+        weeks = counted(n, "week")
+        reporter.say(Diagnostic.of("price-changes-ignored", weeks=weeks, low=edges[0], high=edges[-1]))
     if n := int((used.first + used.length == len(sales.weeks)).sum()):
-        reporter.warn(
-            f"{counted(n, 'sequence')} to the calendar's last week: the week after is taken to have "
-            "no events and average SNAP days"
-        )
+        reporter.say(Diagnostic.of("calendar-ends", sequences=counted(n, "sequence")))
 
 
 def split_items(sales: WeeklySales, items: Ints, config: M5Config) -> dict[Part, Ints]:

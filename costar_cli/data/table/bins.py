@@ -17,6 +17,7 @@ from costar_cli.data.table.schema import TableSchema
 from costar_cli.data.table.schema_column import ENDS, OF_STEPS, Aggregate
 from costar_cli.data.table.schema_time import TimeSchema
 from costar_cli.data.table.treatments import level_codes
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.reporting import Reporter
 
 __all__ = ["Bins", "step_at", "summary"]
@@ -98,9 +99,8 @@ class Bins:
         twice, columns = frame.height - once.height, self.schema.columns
         summed = [name for name in self.schema.named(*OF_STEPS) if columns[name].binned == "sum"]
         if twice and summed:
-            same = "is the same" if twice == 1 else "are the same"
-            each = f"each counts in the sum of {', of '.join(summed)}"
-            reporter.warn(f"{counted(twice, 'row')} {same} as another in all columns: {each}; remove any copies")
+            same = counted(twice, "row is the same", "rows are the same")
+            reporter.say(Diagnostic.of("rows-repeated", rows=same, sums=", of ".join(summed)))
         elif twice:
             reporter.note(f"dropped {counted(twice, 'duplicate row')}")
         return frame if summed else once
@@ -138,8 +138,9 @@ class Bins:
             return
         word, columns = self.schema.time.parsed.word, self.schema.columns
         ways = [f"{columns[name].binned} of {name}" for name in self.schema.named(*OF_STEPS)]
-        reporter.warn(
-            f"{counted(int(number_M.sum()), 'row')} became {len(number_M):,} {steps_axis(word)} (`bin`): "
-            f"{int(number_M[shared].sum()):,} of them share one with others, up to {int(np.max(number_M))} together, "
-            f"and count as {', '.join(ways)}"
-        )
+        reporter.say(
+            Diagnostic.of(
+                "rows-binned", rows=counted(int(number_M.sum()), "row"), steps=len(number_M), axis=steps_axis(word),
+                shared=int(number_M[shared].sum()), most=int(np.max(number_M)), ways=", ".join(ways),
+            )
+        )  # fmt: skip

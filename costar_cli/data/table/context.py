@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from costar_cli.data.dataset import Part
 from costar_cli.data.dose import Dose
-from costar_cli.data.findings import Finding, counted
+from costar_cli.data.findings import counted, invalid
 from costar_cli.data.table.index import Ints, Keys, Times
 from costar_cli.data.table.memory_budget import MemoryBudget
 from costar_cli.data.table.parse import Reading, Rows, wrong_values
 from costar_cli.data.table.schema import TableSchema
 from costar_cli.data.table.schema_column import ENDS
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.reporting import Reporter
 
 Mask = NDArray[np.bool_]
@@ -79,7 +80,7 @@ class Table:
         at = np.where(there, np.arange(len(keys.row)) - shift, 0)
         return np.where(there, keys.row[at], -1).astype(np.int64)
 
-    def subject_values(self, name: str) -> tuple[pl.Series, list[Finding]]:
+    def subject_values(self, name: str) -> tuple[pl.Series, list[Diagnostic]]:
         """Return a column per subject `[N]`, null where there is no value, and what is wrong with it.
 
         In the long table a subject's values must agree; rows without one say nothing.
@@ -97,9 +98,9 @@ class Table:
             return values, []
         problem = f"column '{name}' changes within {counted(differs['subject'].n_unique(), 'subject')}"
         fix = "declare it as a covariate, or keep one value per subject"
-        return values, [Finding("error", problem, f"first in {self.place(differs['cell'][0])}", fix)]
+        return values, [invalid(problem, f"first in {self.place(differs['cell'][0])}", fix)]
 
-    def static_values(self, name: str) -> tuple[pl.Series, list[Finding]]:
+    def static_values(self, name: str) -> tuple[pl.Series, list[Diagnostic]]:
         """Return a static per subject `[N]`, null where there is no value, and what is wrong with it.
 
         In the long table it must stand in the subject's first row: a later one is the future of the first.
@@ -117,7 +118,7 @@ class Table:
                 "write it in the first row if it was known then, give it by `--statics`, or declare the column as a "
                 "covariate: a static may not come from a subject's future"
             )
-            findings.append(Finding("error", problem, f"first in {self.place(int(known[late][0]))}", fix))
+            findings.append(invalid(problem, f"first in {self.place(int(known[late][0]))}", fix))
         return values, findings
 
     def whole_subjects(self, said: pl.Series) -> tuple[Mask, Mask]:
@@ -185,7 +186,7 @@ class EncodingContext:
     reporter: Reporter
     known: Learned | None = None
     learned: Learned = field(default_factory=Learned)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
     filled: dict[str, dict[str, int]] = field(default_factory=dict)
     bare: dict[str, int] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
@@ -218,7 +219,7 @@ class EncodingContext:
         self.bare[name] = int((filled & (self.table.keys.row < 0)).sum())
         return source[holes]
 
-    def missing_treatment(self, name: str, holes: Mask, observed: Mask, *, one: str) -> Finding:
+    def missing_treatment(self, name: str, holes: Mask, observed: Mask, *, one: str) -> Diagnostic:
         """Say that a treatment is missing in some cells `[M]`, and what each choice makes of how many of them."""
         ahead = int((holes & (self.table.carried(observed) < 0)).sum())
         first = f" ({ahead:,} before any count as not given)" if ahead else ""

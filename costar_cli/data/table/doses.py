@@ -9,11 +9,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.data.dose import ABSURD, Dose
-from costar_cli.data.findings import Finding, shown
+from costar_cli.data.findings import invalid, shown
 from costar_cli.data.table.context import EncodingContext, Mask
 from costar_cli.data.table.parse import wrong_values
 from costar_cli.data.table.time_split import fix_of_constant
 from costar_cli.data.visits import ELAPSED, dose_of_gaps
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError
 
 USUAL: Final = 0.95  # quantile of the size of doses given; beyond `ABSURD` times it, one is a slip
@@ -63,7 +64,7 @@ def _learned(context: EncodingContext, name: str, values: Floats, train: Floats)
     levels = sorted(map(float, column.labels("levels") or ())) or np.unique(train).tolist()
     if column.kind == "ordinal" and len(levels) > MOST_LEVELS:
         problem = f"dose '{name}' has {len(levels):,} different values in source-train, more than {MOST_LEVELS}"
-        context.findings.append(Finding("error", problem, "", 'declare `kind = "continuous"`'))
+        context.findings.append(invalid(problem, "", 'declare `kind = "continuous"`'))
         return []
     try:
         dose = Dose.learn(
@@ -76,7 +77,7 @@ def _learned(context: EncodingContext, name: str, values: Floats, train: Floats)
         if len(np.unique(train)) < 2:
             other = ~np.isnan(values) & ~np.isin(values, train)
             fix = fix_of_constant(context, other, "omit it: its effect cannot be learned")
-        context.findings.append(Finding("error", problem, "", fix))
+        context.findings.append(invalid(problem, "", fix))
         return []
     context.learned.ranges[name] = dose.low, dose.high
     return [dose]
@@ -84,7 +85,7 @@ def _learned(context: EncodingContext, name: str, values: Floats, train: Floats)
 
 def _impossible(
     context: EncodingContext, name: str, values: Floats, train: Floats, known: Dose | None
-) -> Iterator[Finding]:
+) -> Iterator[Diagnostic]:
     """Yield an error for doses that are negative, or far beyond all others, or no level, with the first row."""
     column, wrong = context.schema.columns[name], partial(wrong_values, name, place=context.table.place, one="dose")
     usual = float(np.quantile(np.abs(train[train != 0]), USUAL, method="lower")) if (train != 0).any() else np.inf

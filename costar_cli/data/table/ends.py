@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.data.findings import Finding, counted
+from costar_cli.data.findings import counted, invalid
 from costar_cli.data.schema import End
 from costar_cli.data.table.context import Table
 from costar_cli.data.table.index import LONGEST, TOLERANCE, Ints, refuse_long
@@ -16,6 +16,7 @@ from costar_cli.data.table.intervals import at_stops, wrong_intervals
 from costar_cli.data.table.schema import TableSchema
 from costar_cli.data.table.schema_column import ENDS
 from costar_cli.data.table.variables import of_several_lines
+from costar_cli.diagnostics import Diagnostic
 
 NOTHING: Final = ("0", "false", "no", "none")  # of a column of events, beside what is blank
 YES: Final = ("1", "true", "yes")
@@ -35,7 +36,7 @@ class Ends:
     final: NDArray[np.bool_]
 
 
-def place_ends(table: Table, schema: TableSchema) -> tuple[Table, list[Finding]]:
+def place_ends(table: Table, schema: TableSchema) -> tuple[Table, list[Diagnostic]]:
     """Return a table with a cell for each end whose time a column tells, and what is wrong with these times."""
     length, findings = table.keys.length.copy(), wrong_intervals(table, schema)
     stop = [schema.time.stop] if schema.time.stop and not findings else []
@@ -51,7 +52,7 @@ def place_ends(table: Table, schema: TableSchema) -> tuple[Table, list[Finding]]
         if later.any():
             what = f"column '{name}': {counted(int(rows.sum()), 'row')} after the end of the subject's series"
             place = f"first in {table.place(int(rows.argmax()))}"
-            findings.append(Finding("error", what, place, "correct the times, or leave the rows out"))
+            findings.append(invalid(what, place, "correct the times, or leave the rows out"))
         if (far := at >= LONGEST).any():
             what = f"more than {LONGEST:,} steps after the subject's first row"
             findings.append(_wrong(table, name, far, one, what, "correct the times, or give `max_length`"))
@@ -65,14 +66,14 @@ def place_ends(table: Table, schema: TableSchema) -> tuple[Table, list[Finding]]
     return replace(table, keys=table.keys.filled(length)), []
 
 
-def ends_of(table: Table, schema: TableSchema) -> tuple[Ends | None, list[Finding]]:
+def ends_of(table: Table, schema: TableSchema) -> tuple[Ends | None, list[Diagnostic]]:
     """Return why the series of a table end, None where no column says so, and what contradicts itself."""
     columns = schema.named(*ENDS)
     if not columns:
         return None, []
     keys, ends, found = table.keys, list[End](), list[tuple[int, int, str, int]]()
     by_column: dict[str, tuple[str, ...]] = {}
-    findings = list[Finding]()
+    findings = list[Diagnostic]()
     for name in columns:
         column = schema.columns[name]
         names, code_M = _said(table, schema, name)
@@ -82,7 +83,7 @@ def ends_of(table: Table, schema: TableSchema) -> tuple[Ends | None, list[Findin
         known = by_column[name] = column.labels("categories") or tuple(names)
         if unknown := [text for text in names if text not in known]:
             problem = f"column '{name}': {counted(len(unknown), 'event')} not among its `categories`: '{unknown[0]}'"
-            findings.append(Finding("error", problem, fix=f"known are {', '.join(known)}"))
+            findings.append(invalid(problem, fix=f"known are {', '.join(known)}"))
         cells = np.flatnonzero(code_M >= 0)
         found += [
             (int(keys.subject[cell]), int(cell), name, len(ends) + known.index(names[code_M[cell]]) + 1)
@@ -98,9 +99,9 @@ def ends_of(table: Table, schema: TableSchema) -> tuple[Ends | None, list[Findin
     return Ends(by_column, tuple(ends), code, final), findings
 
 
-def _contradictions(table: Table, found: Sequence[tuple[int, int, str, int]]) -> list[Finding]:
+def _contradictions(table: Table, found: Sequence[tuple[int, int, str, int]]) -> list[Diagnostic]:
     """Find several ends of one subject, and rows behind an end."""
-    keys, findings = table.keys, list[Finding]()
+    keys, findings = table.keys, list[Diagnostic]()
     frame = pl.DataFrame(found, schema=["subject", "cell", "column", "number"], orient="row").sort("cell")
     again = frame.filter(pl.col("subject").is_duplicated())
     if again.height:
@@ -108,7 +109,7 @@ def _contradictions(table: Table, found: Sequence[tuple[int, int, str, int]]) ->
         first = again.filter(pl.col("subject") == again["subject"][0])
         where = " and ".join(f"'{row[2]}' in {table.place(row[1])}" for row in first.rows()[:2])
         fix = "a series ends once: mark the row at which that happens, and leave later rows out"
-        findings.append(Finding("error", f"several ends of {who}", f"first {where}", fix))
+        findings.append(invalid(f"several ends of {who}", f"first {where}", fix))
         return findings
     last = np.full(len(keys.subjects), np.iinfo(np.int64).max)
     for subject, cell, _, _ in found:
@@ -118,7 +119,7 @@ def _contradictions(table: Table, found: Sequence[tuple[int, int, str, int]]) ->
         who = counted(len(np.unique(keys.subject[late])), "subject")
         problem = f"{counted(int(late.sum()), 'row')} of {who} after the end of the series"
         fix = "leave them out, or mark the end in the row at which it happens"
-        findings.append(Finding("error", problem, f"first in {table.place(int(late.argmax()))}", fix))
+        findings.append(invalid(problem, f"first in {table.place(int(late.argmax()))}", fix))
     return findings
 
 
@@ -141,7 +142,7 @@ def _said(table: Table, schema: TableSchema, name: str) -> tuple[list[str], Ints
     return names or [name], at_stops(table, code_M, NEVER) if schema.time.stop else code_M
 
 
-def _steps(table: Table, schema: TableSchema, name: str) -> tuple[Ints, NDArray[np.bool_], list[Finding]]:
+def _steps(table: Table, schema: TableSchema, name: str) -> tuple[Ints, NDArray[np.bool_], list[Diagnostic]]:
     """Return the step `[N]` at which an end first shows, by its time, `NEVER` for none; whose time is too early."""
     keys = table.keys
     values, findings = table.subject_values(name) if name != schema.time.stop else (_stops(table, name), [])
@@ -167,6 +168,6 @@ def _stops(table: Table, name: str) -> pl.Series:
     return table.column(name).gather(pl.Series(table.last_rows))
 
 
-def _wrong(table: Table, name: str, wrong: NDArray[np.bool_], one: str, what: str, fix: str) -> Finding:
+def _wrong(table: Table, name: str, wrong: NDArray[np.bool_], one: str, what: str, fix: str) -> Diagnostic:
     problem = f"column '{name}': {counted(int(wrong.sum()), one)} {what}"
-    return Finding("error", problem, f"first in {table.subject_place(name, int(wrong.argmax()))}", fix)
+    return invalid(problem, f"first in {table.subject_place(name, int(wrong.argmax()))}", fix)

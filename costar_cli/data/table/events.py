@@ -7,12 +7,13 @@ from typing import Final, Self
 import polars as pl
 
 from costar_cli.config.nearest import did_you_mean
-from costar_cli.data.findings import Finding, counted, shown
+from costar_cli.data.findings import counted, shown
 from costar_cli.data.table.bins import step_at, summary
 from costar_cli.data.table.index import LONGEST
 from costar_cli.data.table.parse import As, Reading, Rows, unreadable, wrong_values
 from costar_cli.data.table.schema import TableSchema
 from costar_cli.data.table.schema_column import OF_STEPS, Aggregate
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError
 from costar_cli.reporting import Reporter
 
@@ -66,7 +67,7 @@ class EventLog:
         """Return how the rows of steps are read."""
         return {name: self.columns[name].made if name in self.columns else r for name, r in readings.items()}
 
-    def problems(self, rows: Rows) -> list[Finding]:
+    def problems(self, rows: Rows) -> list[Diagnostic]:
         """Find rows without a code, codes that no row has, and values that cannot be read."""
         codes = rows.series(self.code)
         findings = []
@@ -76,8 +77,7 @@ class EventLog:
         for column in self.columns.values():
             own = rows.of(whole.filter(codes == column.code))
             findings += [
-                replace(found, problem=f"{found.problem} (of `{column.code}`)")
-                for found in unreadable(own, [column.raw])
+                replace(found, text=f"{found.text} (of `{column.code}`)") for found in unreadable(own, [column.raw])
             ]
         return findings
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import polars as pl
 
-from costar_cli.data.findings import Finding, counted, raise_errors, shown
+from costar_cli.data.findings import counted, invalid, raise_errors, shown
 from costar_cli.data.table.packed import COMPRESSED, WORKBOOK, Unpacked, ending, is_packed, unpacked
 from costar_cli.data.table.probe_parquet import scan_parquet
 from costar_cli.data.table.scratch import NO_MEMORY, NoRoomError, no_room, require_limits
@@ -107,7 +107,7 @@ def open_files(
         except NoRoomError:
             raise
         except CostarError as error:
-            findings.append(Finding("error", error.problem, error.where or str(path), error.fix or ""))
+            findings.append(invalid(error.problem, error.where or str(path), error.fix or ""))
     raise_errors(findings, what=what)
     return files
 

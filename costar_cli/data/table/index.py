@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.data.findings import Finding, counted, raise_errors
+from costar_cli.data.findings import counted, invalid, raise_errors
 from costar_cli.data.schema import steps_axis
 from costar_cli.data.table.parse import UNREADABLE, Reading, Rows, unreadable, wrong_values
 from costar_cli.data.table.schema import TableSchema
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.reporting import Reporter
 
 LONGEST: Final = 32_767  # steps: origins are 16-bit
@@ -114,9 +115,9 @@ def read_keys(
     schema: TableSchema,
     reporter: Reporter,
     *,
-    findings: Sequence[Finding] = (),
-    also: Sequence[Finding] = (),
-    wrong: list[Finding] | None = None,
+    findings: Sequence[Diagnostic] = (),
+    also: Sequence[Diagnostic] = (),
+    wrong: list[Diagnostic] | None = None,
     whole: bool = True,
 ) -> Keys:
     """Return the cells of the panel.
@@ -163,7 +164,7 @@ def read_keys(
     return keys.keep(long_enough(keys, schema.min_length, reporter))
 
 
-def usable_rows(rows: Rows, subject: Reading, time: Reading) -> tuple[Rows, list[Finding]]:
+def usable_rows(rows: Rows, subject: Reading, time: Reading) -> tuple[Rows, list[Diagnostic]]:
     """Return the rows that say of whom and when they are, and what is wrong with the others."""
     found = _unusable(rows, subject, time)
     if not found:
@@ -174,7 +175,7 @@ def usable_rows(rows: Rows, subject: Reading, time: Reading) -> tuple[Rows, list
     return rows.of(rows.frame.filter(known)), found
 
 
-def _unusable(rows: Rows, subject: Reading, time: Reading) -> list[Finding]:
+def _unusable(rows: Rows, subject: Reading, time: Reading) -> list[Diagnostic]:
     findings = []
     for reading, what in ((subject, "subject"), (time, "time")):
         missing = rows.series(reading).is_null()
@@ -189,7 +190,7 @@ def _unusable(rows: Rows, subject: Reading, time: Reading) -> list[Finding]:
     if (odd := odd.fill_null(value=False)).any():
         place = f"first in {rows.place(int(odd.arg_max() or 0))}"
         problem = f"column '{subject.column}': subjects are one line of at most {LONGEST_LABEL} characters"
-        findings.append(Finding("error", problem, place, "shorten the names"))
+        findings.append(invalid(problem, place, "shorten the names"))
     return findings
 
 
@@ -221,7 +222,7 @@ def _repeats(code: Ints, when: Times, order: Ints) -> tuple[Ints, Ints]:
     return order[1:][same], order[:-1][same]
 
 
-def _contradictions(rows: Rows, later: Ints, earlier: Ints) -> list[Finding]:
+def _contradictions(rows: Rows, later: Ints, earlier: Ints) -> list[Diagnostic]:
     """Return that repeated rows say something else than those before them, if some do."""
     differs = np.zeros(len(later), dtype=bool)
     for reading in rows.readings if len(later) else ():
@@ -232,12 +233,12 @@ def _contradictions(rows: Rows, later: Ints, earlier: Ints) -> list[Finding]:
     later, earlier = later[differs], earlier[differs]
     problem = f"{counted(len(later), 'row')} with the subject and time of another row but different values"
     where = f"first {rows.place(int(later[0]))}, which contradicts {rows.place(int(earlier[0]))}"
-    return [Finding("error", problem, where, "keep one row per subject and time")]
+    return [invalid(problem, where, "keep one row per subject and time")]
 
 
 def _steps(
     when: Times, start: Ints, first: NDArray[np.bool_], schema: TableSchema, place: Callable[[int], str]
-) -> tuple[Ints, list[Finding]]:
+) -> tuple[Ints, list[Diagnostic]]:
     """Return the step of each row, counted from the subject's first one, and what is wrong with the times.
 
     Where something is, each row is the next step.
@@ -267,7 +268,7 @@ def _steps(
     if schema.time.gaps == "error" and (jump > 1).any():
         fix = 'add the rows, correct `step` in [time], or choose `gaps = "fill"` or "elapsed" there'
         gap = wrong_values(column, jump > 1, "between rows of a subject", place, fix, one="gap")
-        return position, [replace(gap, where=gap.where.replace("first in", "first before", 1))]
+        return position, [replace(gap, subject=gap.subject.replace("first in", "first before", 1))]
     return step, []
 
 
@@ -283,13 +284,13 @@ def _tell_uneven(
     """Warn that rows which are not equally far apart count as steps that are, and of dates within a second."""
     close = _within_a_second(when, first, schema)
     if close.any():
-        rows = f"{counted(int(close.sum()), 'row')} within a second of another row of its subject"
-        reporter.warn(f"{rows}, first in {place(int(close.argmax()))}: each counts as one step")
+        rows, first_at = counted(int(close.sum()), "row"), place(int(close.argmax()))
+        reporter.say(Diagnostic.of("rows-close", rows=rows, place=first_at))
     apart = (np.diff(when, prepend=0) / schema.time.parsed.size)[~first]
     if len(apart) and apart.max() > UNEVEN * apart.min():
         unit = schema.time.parsed.word
-        far = f"rows are {apart.min():.3g} to {apart.max():.3g} {steps_axis(unit)} apart, and each counts as one step"
-        reporter.warn(f'{far} (`gaps = "ignore"`): effects are per row, not per time; `gaps = "elapsed"` tells models')
+        least, most = float(apart.min()), float(apart.max())
+        reporter.say(Diagnostic.of("rows-uneven", least=least, most=most, axis=steps_axis(unit)))
 
 
 def _shortened(keys: Keys, longest: int, reporter: Reporter) -> Keys:
@@ -312,10 +313,10 @@ def refuse_long(subjects: Subjects, length: Ints) -> None:
         name = subjects.names[int(length.argmax())]
         problem = f"a series of {int(length.max()):,} steps, more than {LONGEST:,}"
         fix = "give `max_length`, or longer steps in [time]"
-        raise_errors([Finding("error", problem, f"subject {name}", fix)], what="the table")
+        raise_errors([invalid(problem, f"subject {name}", fix)], what="the table")
     if int(length.sum()) > MOST_ROWS:
         problem = f"the steps of all subjects are more than {MOST_ROWS:,}"
-        raise_errors([Finding("error", problem, "", "give longer steps in [time]")], what="the table")
+        raise_errors([invalid(problem, "", "give longer steps in [time]")], what="the table")
 
 
 def _without_gaps(keys: Keys, reporter: Reporter) -> Keys:
@@ -342,6 +343,6 @@ def long_enough(keys: Keys, shortest: int, reporter: Reporter) -> NDArray[np.boo
     if not kept.any():
         problem = f"no subject has {least}, of {counted(len(kept), 'subject')}"
         fix = "give longer series" + ", or lower `min_length`" * bool((keys.length > 1).any())
-        raise_errors([Finding("error", problem, "min_length", fix)], what="the table")
+        raise_errors([invalid(problem, "min_length", fix)], what="the table")
     reporter.note(f"{counted(int((~kept).sum()), 'subject')} with fewer than {least} left out (`min_length`)")
     return kept

@@ -28,6 +28,7 @@ from costar_cli.data.table.scratch import Scratch, told_of_memory
 from costar_cli.data.table.splits import assign_parts
 from costar_cli.data.table.treatments import encode_treatments
 from costar_cli.data.table.variables import Encoded, encode_variables
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError, complaint
 from costar_cli.reporting import Reporter
 
@@ -105,10 +106,13 @@ def _ask(
             queries.setdefault(part, {})[ROLLING] = asked
         steps_N = panel.length - panel.first_origin
         if short := int((steps_N <= schema.horizon).sum()):
-            steps = f"{schema.horizon + 1} steps that a question of {schema.horizon} needs"
-            longest = f"the longest series has {int(steps_N.max())}"
-            problem = f"{short} of {counted(panel.n_subjects, f'{part} subject')} without the {steps}: {longest}"
-            (reporter.warn if 2 * short > panel.n_subjects else reporter.note)(problem)
+            reporter.say(
+                Diagnostic.of(
+                    "origins-short", severity="warning" if 2 * short > panel.n_subjects else "note", short=short,
+                    subjects=counted(panel.n_subjects, f"{part} subject"), steps=schema.horizon + 1,
+                    horizon=schema.horizon, longest=int(steps_N.max()),
+                )
+            )  # fmt: skip
     return queries
 
 
@@ -156,15 +160,13 @@ def _warn(dataset: Dataset, context: EncodingContext) -> None:
     for name in context.schema.named("outcome"):
         if name in context.filled:
             values = counted(context.filled[name]["missing"], "missing value")
-            use = "models see the filled-in values as inputs, but neither learn to predict them nor are scored on them"
-            context.reporter.warn(f"outcome '{name}': {values}; {use}")
+            context.reporter.say(Diagnostic.of("outcome-filled", name, values=values))
     steps, bare = len(context.table.keys.row), {name: n for name, n in context.bare.items() if n}
     if bare and (most := max(bare.values())) > FEW_BARE * steps:
         until = ", up to the end of each subject's last interval," if context.schema.time.stop else ""
-        context.reporter.warn(
-            f"{shown(bare)}: {most:,} of {steps:,} steps ({100 * most / steps:.1f} %) have no row{until} and count as "
-            "not treated; if something was given there, estimated effects may be biased towards zero. With "
-            '`gaps = "elapsed"` each row is a visit, and no step is filled'
+        percent, names = 100 * most / steps, shown(bare)
+        context.reporter.say(
+            Diagnostic.of("steps-without-rows", names=names, most=most, steps=steps, percent=percent, until=until)
         )
     present = {str(part) for part in dataset.panels}
     for part, needed in (
@@ -172,7 +174,7 @@ def _warn(dataset: Dataset, context: EncodingContext) -> None:
         ("source/test", "evaluation needs it"),
     ):
         if part not in present:
-            context.reporter.warn(f"no subject is in {part}: {needed}")
+            context.reporter.say(Diagnostic.of("part-empty", part, needed=needed))
 
 
 Arrays = dict[str, NDArray[Any]]  # of a panel, by field
@@ -216,7 +218,7 @@ def encode_columns(context: EncodingContext) -> tuple[PanelSchema, Arrays, Array
         problem = complaint(error.errors()[0])
         raise DataError(problem, where="the schema", fix="rename the columns in the file") from None
     if context.dropped:
-        context.reporter.warn(f"left out, since they never change in source-train: {shown(context.dropped, 12)}")
+        context.reporter.say(Diagnostic.of("columns-left-out", names=shown(context.dropped, 12)))
     cells, subjects = len(table.keys.step), len(table.keys.subjects)
     observed = np.stack([context.outcomes_observed[encoded.variable.name] for encoded in outcomes], axis=-1)
     seen = [encoded.observed for encoded in covariates]

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from costar_cli.config.nearest import did_you_mean
-from costar_cli.data.findings import Finding, counted, raise_errors, shown
+from costar_cli.data.findings import counted, invalid, raise_errors, shown
 from costar_cli.data.schema import JOINT
 from costar_cli.data.table.bins import Bins
 from costar_cli.data.table.context import Table
@@ -28,6 +28,7 @@ from costar_cli.data.table.splits import condition_readings
 from costar_cli.data.table.treatments import UNKNOWN, level_codes, unknown_level
 from costar_cli.data.table.variables import UNSEEN, category_codes, unseen_category
 from costar_cli.data.table.written import Written
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError
 from costar_cli.reporting import Reporter
 
@@ -66,7 +67,7 @@ def read_table(
     reporter: Reporter,
     *,
     scratch: Scratch,
-    wrong: list[Finding] | None = None,
+    wrong: list[Diagnostic] | None = None,
 ) -> Table:
     """Return the files' columns, laid out along the cells of the panel.
 
@@ -152,7 +153,7 @@ def _opened(inputs: TableInputs, schema: TableSchema) -> tuple[list[TableFile], 
     )
 
 
-def _with_ends(table: Table, schema: TableSchema, reporter: Reporter, wrong: list[Finding] | None) -> Table:
+def _with_ends(table: Table, schema: TableSchema, reporter: Reporter, wrong: list[Diagnostic] | None) -> Table:
     """Return a table with the cells of ends whose time a column tells, of the subjects that are then long enough."""
     table, found = place_ends(table, schema)  # after a subject's last row, which may be its first
     if wrong is None:
@@ -177,7 +178,7 @@ def with_subject(file: TableFile, schema: TableSchema) -> TableFile:
     return replace(file, scan=scan, columns=file.columns | {name: place}, types=file.types | {name: pl.String()})
 
 
-def _joints(rows: Rows, parts: Sequence[Reading]) -> list[Finding]:
+def _joints(rows: Rows, parts: Sequence[Reading]) -> list[Diagnostic]:
     """Find parts of subjects' names that hold what joins them: two subjects might have one name."""
     findings = []
     for part in parts:
@@ -189,7 +190,7 @@ def _joints(rows: Rows, parts: Sequence[Reading]) -> list[Finding]:
 
 
 def _refuse(
-    tables: Sequence[TableFile], readings: Sequence[Reading], schema: TableSchema, found: list[Finding]
+    tables: Sequence[TableFile], readings: Sequence[Reading], schema: TableSchema, found: list[Diagnostic]
 ) -> None:
     """Stop where columns are missing or of another type; what is wrong with the values of the others is told, too.
 
@@ -205,7 +206,7 @@ def _refuse(
     raise_errors([*found, *odd.values(), *unreadable(rows, readable), *unknown], what="the table")
 
 
-def _unknown_texts(rows: Rows, reading: Reading, schema: TableSchema) -> list[Finding]:
+def _unknown_texts(rows: Rows, reading: Reading, schema: TableSchema) -> list[Diagnostic]:
     """Return that a column has other values than the levels or categories that the schema lists, if it does."""
     column = schema.columns.get(reading.column)
     if column is None or column.is_dose:
@@ -223,7 +224,7 @@ def _unknown_texts(rows: Rows, reading: Reading, schema: TableSchema) -> list[Fi
 
 def _readings(
     schema: TableSchema, tables: Sequence[TableFile], wide: TableFile | None
-) -> tuple[dict[str, Reading], dict[str, Reading], list[Finding]]:
+) -> tuple[dict[str, Reading], dict[str, Reading], list[Diagnostic]]:
     """Return how to read each column but subject and time, in the long table and in the statics file.
 
     Columns that no file has, or that both have, are found.
@@ -240,7 +241,7 @@ def _readings(
         asked.setdefault(name, reading)
     if schema.time.stop:
         asked[schema.time.stop] = Reading.of_time(schema.time.stop, schema.time)
-    findings: list[Finding] = []
+    findings: list[Diagnostic] = []
     in_wide: dict[str, Reading] = {}
     subjects = schema.subject or schema.named("subject")
     on = [schema.statics.on] if schema.statics.on and wide is not None else subjects
@@ -256,7 +257,7 @@ def _readings(
         if wide is not None and called in wide.columns and not is_key and not in_time:
             if not lacking:
                 problem = f"column '{called}' is in {tables[0].name} and in {wide.name}"
-                findings.append(Finding("error", problem, "", "keep it in one of the two"))
+                findings.append(invalid(problem, "", "keep it in one of the two"))
             in_wide[name] = asked[name]
         elif lacking:
             unit = schema.columns[name].unit if name in schema.columns else ""
@@ -268,7 +269,7 @@ def _readings(
         others = [name for name in wide.columns if name not in schema.columns]
         problem = f"no column of {wide.name} is used" + (f": it has {shown(others, 8)}" if others else "")
         fix = "declare its columns in [columns], or leave `--statics` out"
-        findings.append(Finding("error", problem, "--statics", fix))
+        findings.append(invalid(problem, "--statics", fix))
     found = list(dict.fromkeys(findings))
     return {name: reading for name, reading in asked.items() if name not in in_wide}, in_wide, found
 
@@ -291,16 +292,16 @@ def reading_of(schema: TableSchema, name: str) -> Reading:
     return Reading(called, as_, factor=column.factor, offset=column.offset, shift=column.shift)
 
 
-def no_column(name: str, table: TableFile, wide: TableFile | None = None, *, unit: str = "") -> Finding:
+def no_column(name: str, table: TableFile, wide: TableFile | None = None, *, unit: str = "") -> Diagnostic:
     """Say that a column is not there, with the nearest one that is, which may say its unit: `weight (lb)`."""
     known = [*table.columns, *(wide.columns if wide else ())]
     for column in known:
         if found := re.fullmatch(rf"{re.escape(name)}\s*[\[(](.+)[\])]", column):
             convert = f"convert it to {unit} and " if unit and found[1] != unit else ""
             problem = f"there is no column '{name}'{f' in {unit}' * bool(unit)}, but '{column}'"
-            return Finding("error", problem, table.name, f"{convert}call it '{name}'")
+            return invalid(problem, table.name, f"{convert}call it '{name}'")
     hint = did_you_mean(name, known, quoted=True) or f"it has {shown(table.columns, 8)}"
-    return Finding("error", f"there is no column '{name}'", table.name, hint)
+    return invalid(f"there is no column '{name}'", table.name, hint)
 
 
 def _wide_rows(
@@ -311,14 +312,14 @@ def _wide_rows(
     reporter: Reporter,
     *,
     by_subject: bool,
-    also: Sequence[Finding] = (),
-    wrong: list[Finding] | None = None,
+    also: Sequence[Diagnostic] = (),
+    wrong: list[Diagnostic] | None = None,
 ) -> Ints:
     """Return the row in the statics file of each subject, by its name or by column `on`; -1 where there is none.
 
     `also` is told where something is wrong here, too, and all of it goes to `wrong` where that is given.
     """
-    what, findings = "subject" if by_subject else on.column, list[Finding]()
+    what, findings = "subject" if by_subject else on.column, list[Diagnostic]()
     key_N = pl.Series(table.keys.subjects.names, dtype=pl.String)
     if not by_subject:
         key_N, findings = replace(table, readings={on.column: on}).subject_values(on.column)
@@ -326,7 +327,7 @@ def _wide_rows(
     keys = rows.series(on)
     if keys.is_null().any():
         place = f"first in {rows.place(int(keys.is_null().arg_max() or 0))}"
-        findings.append(Finding("error", f"column '{on.column}': a row without a {what}", place, "name it"))
+        findings.append(invalid(f"column '{on.column}': a row without a {what}", place, "name it"))
     known = number_subjects(key_N.drop_nulls())
     who = known.rows_of(keys)
     order = np.argsort(who, kind="stable")
@@ -336,7 +337,7 @@ def _wide_rows(
         if frame.row(one) != frame.row(other):
             problem = f"two rows of {what} {keys[one]} with different values"
             where = f"{rows.place(one)} and {rows.place(other)}"
-            findings.append(Finding("error", problem, where, f"keep one row per {what}"))
+            findings.append(invalid(problem, where, f"keep one row per {what}"))
             break
     if wrong is None:
         raise_errors([*findings, *also] if findings else [], what="the statics file")

@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.data.findings import Finding
 from costar_cli.data.table.context import Mask, Table
 from costar_cli.data.table.files import TableFile
 from costar_cli.data.table.index import TOLERANCE, Ints
@@ -20,6 +19,7 @@ from costar_cli.data.table.periods import MONTH, length_of
 from costar_cli.data.table.schema import TableSchema
 from costar_cli.data.table.schema_column import ENDS
 from costar_cli.data.table.schema_time import DAY
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError
 from costar_cli.reporting import Reporter
 
@@ -97,13 +97,10 @@ def tell_of_unused(columns: Collection[str], schema: TableSchema, reporter: Repo
     stops = [low[stop] for begin, stop in PAIRS if start.lower() == begin and stop in low]
     unused = [name for name in stops if name not in schema.file_columns]
     if marked and unused and not schema.time.stop:
-        reporter.warn(
-            f"column '{unused[0]}' is not used: if a row is an interval from `{start}` to it, an event of the row came "
-            f'at its end, after its treatment; say so by `stop = "{unused[0]}"` in [time]'
-        )
+        reporter.say(Diagnostic.of("interval-end-unused", unused[0], start=start))
 
 
-def wrong_intervals(table: Table, schema: TableSchema) -> list[Finding]:
+def wrong_intervals(table: Table, schema: TableSchema) -> list[Diagnostic]:
     """Find intervals without an end, that end before they begin, and that reach into the subject's next one."""
     name = schema.time.stop
     if not name:

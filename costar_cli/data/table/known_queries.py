@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.data.dataset import Part
-from costar_cli.data.findings import Finding, counted, raise_errors, shown
+from costar_cli.data.findings import counted, invalid, raise_errors, shown
 from costar_cli.data.queries import Plans, Queries, as_plans
 from costar_cli.data.schema import TreatmentEncoding
 from costar_cli.data.table.context import EncodingContext, Mask, Table
@@ -24,6 +24,7 @@ from costar_cli.data.table.schema_column import Role
 from costar_cli.data.table.treatments import class_numbers, level_codes, unknown_level
 from costar_cli.data.table.written import Written
 from costar_cli.data.visits import ELAPSED
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError
 from costar_cli.reporting import Reporter
 
@@ -88,7 +89,7 @@ def _groups(table: "_QueryTable", part: Ints) -> dict[tuple[Part, str], Ints]:
     return groups
 
 
-def _lengths(table: "_QueryTable", groups: Mapping[tuple[Part, str], Ints], horizon: int) -> list[Finding]:
+def _lengths(table: "_QueryTable", groups: Mapping[tuple[Part, str], Ints], horizon: int) -> list[Diagnostic]:
     """Find sets whose queries have more steps than are predicted, or different numbers of them."""
     findings = []
     for (part, name), chosen in groups.items():
@@ -96,10 +97,10 @@ def _lengths(table: "_QueryTable", groups: Mapping[tuple[Part, str], Ints], hori
         if (steps != steps[0]).any():
             place = table.place(int(table.first[chosen[int((steps != steps[0]).argmax())]]))
             problem = f"queries of set '{name}' on {part} have {steps.min()} to {steps.max()} steps"
-            findings.append(Finding("error", problem, place, "use one length per set, or several sets"))
+            findings.append(invalid(problem, place, "use one length per set, or several sets"))
         elif steps[0] > min(horizon, LONGEST):
             problem = f"queries of set '{name}' have {steps[0]} steps, more than the horizon of {horizon}"
-            findings.append(Finding("error", problem, "", "raise `horizon`, or leave the later steps out"))
+            findings.append(invalid(problem, "", "raise `horizon`, or leave the later steps out"))
     return findings
 
 
@@ -125,7 +126,7 @@ def _readings(schema: TableSchema, columns: Collection[str] | None) -> dict[str,
     return readings
 
 
-def _missing(rows: Rows, readings: Mapping[str, Reading]) -> list[Finding]:
+def _missing(rows: Rows, readings: Mapping[str, Reading]) -> list[Diagnostic]:
     findings = []
     for key, reading in readings.items():
         if key.startswith("outcome ") or key == "scored":
@@ -185,19 +186,19 @@ class _QueryTable:
     def row_name(self, cell: int) -> str:
         return self.rows.place(int(self.order[cell]))
 
-    def problems(self) -> list[Finding]:
+    def problems(self) -> list[Diagnostic]:
         """Find unusable names of sets, and queries whose steps are not 1, 2, 3, ..."""
         findings = []
         if odd := [name for name in self.sets if not SET_NAME.fullmatch(name)]:
             problem = f"a query set is called {odd[0]!r}"
-            findings.append(Finding("error", problem, "", "use up to 64 letters, digits and `_`"))
+            findings.append(invalid(problem, "", "use up to 64 letters, digits and `_`"))
         expected = np.arange(len(self.step)) - np.repeat(self.first, self.steps) + 1
         wrong = self.step != expected
         if wrong.any():
             at = int(wrong.argmax())
             problem = f"a query's steps are 1, 2, 3, ..., each once; {self.step[at]:g} where {expected[at]} is expected"
             fix = "give each query its steps, and tell queries of one subject and origin apart by a column `query`"
-            findings.append(Finding("error", problem, self.place(at), fix))
+            findings.append(invalid(problem, self.place(at), fix))
         return findings
 
     def answers(self) -> tuple[NDArray[np.float64], Mask]:
@@ -229,11 +230,11 @@ def _subjects(table: _QueryTable, subjects: Subjects, reporter: Reporter) -> tup
     if gone.any():
         missing = names.filter(pl.Series(gone)).unique(maintain_order=True).to_list()
         queries = counted(int(gone.sum()), "query", "queries")
-        reporter.warn(f"{queries} left out, about subjects that are not in the data set: {shown(missing)}")
+        reporter.say(Diagnostic.of("queries-left-out", queries=queries, names=shown(missing)))
     return np.maximum(who, 0), gone
 
 
-def _origins(table: _QueryTable, about: Table, who: Ints, gone: Mask) -> tuple[Ints, list[Finding]]:
+def _origins(table: _QueryTable, about: Table, who: Ints, gone: Mask) -> tuple[Ints, list[Diagnostic]]:
     """Return the step of each query's origin, a time of its subject's rows."""
     asked = table.rows.series(table.readings["origin"]).gather(table.order[table.first]).to_numpy()
     keys = about.keys
@@ -249,10 +250,12 @@ def _origins(table: _QueryTable, about: Table, who: Ints, gone: Mask) -> tuple[I
     queries = counted(int(lost.sum()), "query", "queries")
     problem = f"{queries} whose origin is not a time of the subject's rows"
     fix = "the origin is the time of the last known row, as in the table"
-    return origin, [Finding("error", problem, table.place(int(table.first[at])), fix)]
+    return origin, [invalid(problem, table.place(int(table.first[at])), fix)]
 
 
-def _learned_from(table: _QueryTable, context: EncodingContext, who: Ints, origin: Ints, gone: Mask) -> list[Finding]:
+def _learned_from(
+    table: _QueryTable, context: EncodingContext, who: Ints, origin: Ints, gone: Mask
+) -> list[Diagnostic]:
     """Find queries whose first answer another part learned from, where steps are split by time."""
     if context.spans is None:
         return []
@@ -262,10 +265,10 @@ def _learned_from(table: _QueryTable, context: EncodingContext, who: Ints, origi
         return []
     problem = f"{counted(int(early.sum()), 'query', 'queries')} about steps that an earlier part has"
     place = table.place(int(table.first[int(early.argmax())]))
-    return [Finding("error", problem, place, "ask from the last step before the part's own ones on")]
+    return [invalid(problem, place, "ask from the last step before the part's own ones on")]
 
 
-def _plans(table: _QueryTable, encoding: TreatmentEncoding) -> tuple[Plans, list[Finding]]:
+def _plans(table: _QueryTable, encoding: TreatmentEncoding) -> tuple[Plans, list[Diagnostic]]:
     """Return the encoded treatments of each row, and what is no level or combination of the data set."""
     code = np.zeros((len(table.order), len(encoding.names)), dtype=np.int64)
     findings = []
@@ -293,6 +296,6 @@ def _plans(table: _QueryTable, encoding: TreatmentEncoding) -> tuple[Plans, list
     if (number < 0).any():
         at = int((number < 0).argmax())
         problem = f"a combination of treatments that the table does not have: {encoding.describe(code[at])}"
-        findings.append(Finding("error", problem, table.place(at), "list it under `classes` in [treatments]"))
+        findings.append(invalid(problem, table.place(at), "list it under `classes` in [treatments]"))
     classes = np.eye(encoding.level_width, dtype=np.uint8)[np.maximum(number, 0)]
     return as_plans(np.concatenate([classes, *columns], axis=1)), findings

@@ -16,7 +16,7 @@ from costar_cli.data.base import Possible
 from costar_cli.data.check import check_dataset
 from costar_cli.data.compatible import require_compatible
 from costar_cli.data.dataset import LIKE, Dataset, Part
-from costar_cli.data.findings import Finding, counted, shown
+from costar_cli.data.findings import counted, invalid, shown
 from costar_cli.data.queries import rolling_origin
 from costar_cli.data.schema import PanelSchema
 from costar_cli.data.table.context import EncodingContext, Mask, Table
@@ -31,6 +31,7 @@ from costar_cli.data.table.scratch import NoRoomError, Scratch, told_of_memory
 from costar_cli.data.table.splits import DOMAINS, condition_readings, domains_of, has_target
 from costar_cli.data.table.variables import values_of
 from costar_cli.data.table.written import PLAIN, Written
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError
 from costar_cli.reporting import Reporter
 
@@ -120,7 +121,7 @@ def _without_schema(inputs: TableInputs, like: Preprocessing) -> Iterator[None]:
     except NoRoomError:
         raise
     except DataError as error:
-        alone = Finding("error", error.problem, error.where or "", error.fix or "")
+        alone = invalid(error.problem, error.where or "", error.fix or "")
         lines = [without_schema_advice(line) for line in error.details or [str(alone)]]
         problem = f"the new subjects do not fit `{like.name}`, which the model was trained on"
         fix = "correct the table; its schema is that of the training data, and changes only by training again"
@@ -151,7 +152,7 @@ def without_schema_advice(line: str) -> str:
 def _made(
     inputs: TableInputs, schema: TableSchema, like: Preprocessing, reporter: Reporter, scratch: Scratch
 ) -> Dataset:
-    wrong: list[Finding] = []
+    wrong: list[Diagnostic] = []
     table = read_table(inputs, schema, reporter, scratch=scratch, wrong=wrong)
     table = _until_plans(table, schema, reporter)
     told = has_target(schema)
@@ -184,10 +185,8 @@ def _made(
     if again := [name for name in table.keys.subjects.names if str(name) in like.trained]:
         who = counted(len(again), "subject has the id of one", "subjects have ids of some")
         reporter.note(f"{who} in the training data: {shown(again)}")
-    for line in _never_observed(context):
-        reporter.warn(line)
-    for line in _beyond(context, like):
-        reporter.warn(line)
+    for unlike in (*_never_observed(context), *_beyond(context, like)):
+        reporter.say(unlike)
     check_dataset(dataset, reporter)
     return dataset
 
@@ -280,20 +279,18 @@ def _fillings(context: EncodingContext) -> Iterator[str]:
         )
 
 
-def _never_observed(context: EncodingContext) -> Iterator[str]:
-    """Yield a line for each outcome that some subjects have no value of: answers do not start from theirs."""
+def _never_observed(context: EncodingContext) -> Iterator[Diagnostic]:
+    """Warn of each outcome that some subjects have no value of: answers do not start from theirs."""
     keys = context.table.keys
     for name, observed in context.outcomes_observed.items():
         never = np.bincount(keys.subject[observed], minlength=len(keys.subjects)) == 0
         if never.any():
             who = [keys.subjects.names[i] for i in np.flatnonzero(never).tolist()]
-            yield (
-                f"outcome '{name}' was never observed of {counted(len(who), 'subject')}: {shown(who)}; models see the "
-                "training mean in its place, and neither bands nor lights know of it: do not rely on these answers"
-            )
+            count = counted(len(who), "subject")
+            yield Diagnostic.of("outcome-unknown-of-subjects", name, count=count, names=shown(who))
 
 
-def _strange_domains(table: Table, schema: TableSchema) -> Iterator[Finding]:
+def _strange_domains(table: Table, schema: TableSchema) -> Iterator[Diagnostic]:
     """Yield an error for a column of domains with values that are neither of the source nor of the target."""
     for name in schema.named("domain"):
         column, said = schema.columns[name], table.column(name)
@@ -312,7 +309,7 @@ def _strange_domains(table: Table, schema: TableSchema) -> Iterator[Finding]:
             yield wrong_values(name, unknown, f"{what}: {shown(odd)}", table.place, fix)
 
 
-def _impossible(context: EncodingContext, possible: Mapping[str, Possible]) -> Iterator[Finding]:
+def _impossible(context: EncodingContext, possible: Mapping[str, Possible]) -> Iterator[Diagnostic]:
     """Yield an error for each column with values that the data set of the model cannot have."""
     for name, limit in possible.items():
         if name not in context.schema.columns:
@@ -331,8 +328,8 @@ def _numbers(context: EncodingContext, name: str) -> tuple[NDArray[np.float64], 
     return values, partial(table.subject_place, name) if schema.role == "static" else table.place
 
 
-def _beyond(context: EncodingContext, like: Preprocessing) -> Iterator[str]:
-    """Yield a line for each column of numbers unlike training's: of another unit, or written wrongly (spec TABLE-8)."""
+def _beyond(context: EncodingContext, like: Preprocessing) -> Iterator[Diagnostic]:
+    """Warn of each column of numbers unlike training's: of another unit, or written wrongly (spec TABLE-8)."""
     for name, limits in like.learned.ranges.items():
         if (column := context.schema.columns.get(name)) is None:
             continue
@@ -345,12 +342,11 @@ def _beyond(context: EncodingContext, like: Preprocessing) -> Iterator[str]:
         unit = f" {column.unit}" if column.unit else ""
         if ((known < low) | (known > high)).all():
             which = "its only value lies" if len(known) == 1 else f"all {len(known)} values lie"
-            yield f"column '{name}': {which} outside training's {low:g} to {high:g}{unit}: is it in the same unit?"
+            yield Diagnostic.of("values-outside-training", name, values=which, low=low, high=high, unit=unit)
             continue
         width = high - low
         far = (values < low - width) | (values > high + width) | ((values < 0) & (low >= 0))
         if far.any():
             first = f"{values[far][0]:g}{unit}, in {place(int(far.argmax()))}"
-            what = f"far outside training's {low:g} to {high:g}{unit}, or negative where it has none"
-            many = counted(int(far.sum()), "value")
-            yield f"column '{name}': {many} {what} (first {first}): written right, and in the same unit?"
+            many, code = counted(int(far.sum()), "value"), "values-far-from-training"
+            yield Diagnostic.of(code, name, values=many, low=low, high=high, unit=unit, first=first)

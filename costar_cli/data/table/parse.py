@@ -10,12 +10,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.data.findings import Finding, counted, raise_errors
+from costar_cli.data.findings import counted, invalid, raise_errors
 from costar_cli.data.table.files import TableFile, collected
 from costar_cli.data.table.periods import MONTH, format_of_period, of_format
 from costar_cli.data.table.schema_time import MONTHS, TimeSchema
 from costar_cli.data.table.scratch import MOST_VALUES_HELD, Scratch
 from costar_cli.data.table.written import PLAIN, Written, advice_on_marks
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import cut
 
 LARGEST: Final = float(np.finfo(np.float32).max)
@@ -175,7 +176,7 @@ def _joined(held: Sequence[pl.DataFrame | pl.LazyFrame]) -> pl.DataFrame | pl.La
     return pl.concat([rows.lazy() for rows in held], how="vertical")
 
 
-def unreadable(rows: Rows, readings: Iterable[Reading]) -> list[Finding]:
+def unreadable(rows: Rows, readings: Iterable[Reading]) -> list[Diagnostic]:
     """Return what is wrong with the values of columns that say something, but nothing that can be read."""
     found = [(r, mask, what, fix) for r in readings for mask, what, fix in _odd_values(rows, r) if mask.any()]
     cells = rows.cells([(reading, int(mask.arg_max() or 0)) for reading, mask, _, _ in found])
@@ -210,11 +211,11 @@ def wrong_values(
     fix: str,
     *,
     one: str = "value",
-) -> Finding:
+) -> Diagnostic:
     """Say how many values of a column are wrong, and where the first of them is."""
     mask = np.asarray(wrong, dtype=bool)
     problem = f"column '{column}': {counted(int(mask.sum()), one)} {what}"
-    return Finding("error", problem, f"first in {place(int(mask.argmax()))}", fix)
+    return invalid(problem, f"first in {place(int(mask.argmax()))}", fix)
 
 
 _WHAT: Final[Mapping[As, str]] = {
@@ -249,7 +250,7 @@ def _of_clocks(cell: object, reading: Reading) -> tuple[str, str]:
     return f"that clocks in {reading.zone} show twice", fix
 
 
-def unusable(files: Sequence[TableFile], readings: Iterable[Reading]) -> dict[Reading, Finding]:
+def unusable(files: Sequence[TableFile], readings: Iterable[Reading]) -> dict[Reading, Diagnostic]:
     """Return the readings whose column is of a type, in a file that has it, that cannot be read so."""
     found = {}
     for file in files:
@@ -257,7 +258,7 @@ def unusable(files: Sequence[TableFile], readings: Iterable[Reading]) -> dict[Re
             kind = file.types.get(reading.column, pl.Null())
             if not _usable(kind, reading):
                 problem = f"{file.name}: column '{reading.column}' holds {kind}, not {_ASKED[reading.as_]}"
-                found[reading] = Finding("error", problem, fix=_OTHER_TYPE)
+                found[reading] = invalid(problem, fix=_OTHER_TYPE)
     return found
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from costar_cli.data.dataset import Domain, Part, Split
 from costar_cli.data.expression import Column, Condition, Side, Use
-from costar_cli.data.findings import Finding, counted, raise_errors, shown
+from costar_cli.data.findings import counted, invalid, raise_errors, shown
 from costar_cli.data.split import SPLITS, few_shot_subjects, split_domains
 from costar_cli.data.table.context import Table
 from costar_cli.data.table.index import Ints
@@ -96,7 +96,7 @@ def domains_of(table: Table, schema: TableSchema) -> Texts:
         if wrong.any():
             first = table.keys.subjects.names[int(wrong.argmax())]
             who = counted(int(wrong.sum()), "subject")
-            findings.append(Finding("error", f"{who} {problem}", f"first subject {first}", fix))
+            findings.append(invalid(f"{who} {problem}", f"first subject {first}", fix))
     raise_errors(findings, what="the domains")
     return np.where(source, "source", np.where(target, "target", ""))
 
@@ -185,7 +185,7 @@ def _clusters(table: Table, schema: TableSchema, domain: Texts) -> Texts | None:
     if lacking.any():
         problem = f"column '{name}': {counted(int(lacking.sum()), 'subject')} without a cluster"
         first = table.keys.subjects.names[int(lacking.argmax())]
-        findings.append(Finding("error", problem, f"first subject {first}", "give each subject one"))
+        findings.append(invalid(problem, f"first subject {first}", "give each subject one"))
     raise_errors(findings, what="the clusters")
     return np.array(said.fill_null("").to_list(), dtype=np.str_)
 

@@ -8,13 +8,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.data.dataset import Domain, Part, Split
-from costar_cli.data.findings import Finding, counted, raise_errors
+from costar_cli.data.findings import counted, invalid, raise_errors
 from costar_cli.data.split import SPLITS, few_shot_subjects
 from costar_cli.data.table.context import EncodingContext, Mask, Table, cell_times
 from costar_cli.data.table.index import Ints, Times
 from costar_cli.data.table.parse import wrong_values
 from costar_cli.data.table.schema import TableSchema
 from costar_cli.data.table.schema_time import MONTHS
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.reporting import Reporter
 
 Spans = Mapping[int, tuple[Ints, Ints]]  # by part: its first own step `[N]`, and its steps `[N]`, 0 for others
@@ -70,7 +71,7 @@ def _spans_by_moment(
     shown = [moment_text(moment, schema) for moment in moments]
     if moments[0] >= moments[1]:
         problem = f"val begins at {shown[0]}, and test at {shown[1]}, not later"
-        raise_errors([Finding("error", problem, "[split]", "give `val_from` and `test_from`")], what="[split]")
+        raise_errors([invalid(problem, "[split]", "give `val_from` and `test_from`")], what="[split]")
     n = len(table.keys.subjects)
     ends_SN = [np.bincount(table.keys.subject[when_M < moment], minlength=n) for moment in moments]
     ends_SN.append(table.keys.length)
@@ -169,7 +170,7 @@ def _empty(
     domain: NDArray[np.str_],
     words: Mapping[Split, str],
     fix: str,
-) -> Iterator[Finding]:
+) -> Iterator[Diagnostic]:
     """Find parts that models need and that have no step to predict."""
     domains: list[Domain] = ["source", "target"] if (domain == "target").any() else ["source"]
     wanted = [Part("source", "train"), Part("source", "val"), *(Part(name, "test") for name in domains)]
@@ -181,4 +182,4 @@ def _empty(
         ends = [int(own[pick(when_M[own])]) for pick in (np.argmin, np.argmax)]
         first, last = (f"{moment_text(when_M[cell], schema)}, {table.place(cell)}," for cell in ends)
         problem = f"{part} is empty: no subject has an outcome to predict {words[part.split]}"
-        yield Finding("error", problem, f"times run from {first} to {last[:-1]}", fix)
+        yield invalid(problem, f"times run from {first} to {last[:-1]}", fix)

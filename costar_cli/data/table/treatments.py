@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.data.dose import Dose
-from costar_cli.data.findings import Finding, counted, raise_errors, shown
+from costar_cli.data.findings import counted, invalid, raise_errors, shown
 from costar_cli.data.levels import are_doses, as_number, find_level, known_levels, known_reference
 from costar_cli.data.schema import TreatmentEncoding
 from costar_cli.data.table.context import EncodingContext, Mask
@@ -19,6 +19,7 @@ from costar_cli.data.table.index import Ints
 from costar_cli.data.table.parse import wrong_values
 from costar_cli.data.table.time_split import fix_of_constant
 from costar_cli.data.table.variables import of_several_lines
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError, complaint, key_path
 
 MOST_LEVELS: Final = 50  # a number with more values is a dose, not a treatment
@@ -109,7 +110,7 @@ def _levels(context: EncodingContext, name: str, texts: pl.Series) -> tuple[str,
     if seen.height > MOST_LEVELS:
         problem = f"treatment '{name}' has {seen.height:,} different values in source-train, more than {MOST_LEVELS}"
         fix = 'declare a dose as `kind = "continuous"`, or bin it: other treatments take few levels'
-        context.findings.append(Finding("error", problem, key_path(("columns", name)), fix))
+        context.findings.append(invalid(problem, key_path(("columns", name)), fix))
         return ()
     if broken := of_several_lines(name, seen.to_series().to_list(), texts, context.table.place):
         context.findings += broken
@@ -122,7 +123,7 @@ def _levels(context: EncodingContext, name: str, texts: pl.Series) -> tuple[str,
         problem = f"treatment '{name}' never changes in source-train: {only}"
         known = texts.is_not_null().to_numpy() & (level_codes(texts, tuple(count)) == UNKNOWN)
         fix = fix_of_constant(context, known, "omit it: its effect cannot be learned")
-        context.findings.append(Finding("error", problem, key_path(("columns", name)), fix))
+        context.findings.append(invalid(problem, key_path(("columns", name)), fix))
         return ()
     levels, by_name = guessed_levels(count)
     first = "the first is" if by_name else "the first, the most frequent, is taken as"
@@ -181,7 +182,7 @@ def _check_missing(context: EncodingContext, names: Sequence[str], code: Ints, u
 
 def unknown_level(
     name: str, texts: pl.Series, levels: Sequence[str], unknown: Mask, place: Callable[[int], str]
-) -> Finding:
+) -> Diagnostic:
     """Say that some values `[M]` of a treatment are no levels, and where the first of them is."""
     odd = texts.filter(pl.Series(unknown)).unique().sort().to_list()
     if are_doses([*levels, *map(str, odd)]):
@@ -253,11 +254,11 @@ def _class(row: Sequence[bool | int | float | str], levels: Sequence[tuple[str, 
     return tuple(places)
 
 
-def _classless(context: EncodingContext, encoding: TreatmentEncoding, code: Ints, classless: Mask) -> Finding:
+def _classless(context: EncodingContext, encoding: TreatmentEncoding, code: Ints, classless: Mask) -> Diagnostic:
     at = int(classless.argmax())
     what = encoding.describe(code[at])
     problem = f"{counted(int(classless.sum()), 'row')} with a combination of treatments that is not a class: {what}"
     if context.schema.treatments.classes is None:
         problem += ", which source-train does not have"
     fix = "leave the rows out, or list `classes` in [treatments]"
-    return Finding("error", problem, f"first in {context.table.place(at)}", fix)
+    return invalid(problem, f"first in {context.table.place(at)}", fix)

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
-from costar_cli.data.findings import Finding, shown
+from costar_cli.data.findings import invalid, shown
 from costar_cli.data.schema import Variable, transformed_unit
 from costar_cli.data.table.context import EncodingContext, Mask, Table
 from costar_cli.data.table.index import Ints
@@ -18,6 +18,7 @@ from costar_cli.data.table.memory_budget import Column
 from costar_cli.data.table.parse import wrong_values
 from costar_cli.data.table.schema_column import ColumnSchema
 from costar_cli.data.table.time_split import fix_of_constant
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import cut, key_path
 
 MOST_CATEGORIES: Final = 100  # beyond, a column is rather an identifier
@@ -86,7 +87,7 @@ def encode_variables(
             problem = f"outcome '{name}' never changes in source-train"
             other = column.observed & np.any([e.values != e.values[train][:1] for e in made], axis=0)
             fix = fix_of_constant(context, other, "choose an outcome that changes")
-            context.findings.append(Finding("error", problem, key_path(("columns", name)), fix))
+            context.findings.append(invalid(problem, key_path(("columns", name)), fix))
         if steady and role != "outcome" and context.schema.constant == "drop":
             context.dropped.append(name)
             context.room.widen(role, -len(made))
@@ -124,7 +125,7 @@ def _column(context: EncodingContext, name: str, role: str) -> _Column:
     return _Column(name, schema, data, observed, due, context.train_cells, place, carried)
 
 
-def values_of(table: Table, name: str, schema: ColumnSchema) -> tuple[pl.Series, list[Finding], Mask]:
+def values_of(table: Table, name: str, schema: ColumnSchema) -> tuple[pl.Series, list[Diagnostic], Mask]:
     """Return a column as the panel has it, what is wrong with a static's place, and which values its transform refuses.
 
     A static has a value per subject `[N]`, all others per cell `[M]` (spec TABLE-10). Outcomes stay as they are: models
@@ -173,7 +174,7 @@ def _numbers(context: EncodingContext, column: _Column) -> list[Encoded]:
         if odd.any():
             fix = 'correct them, or declare `kind = "continuous"`'
             found = wrong_values(column.name, odd, "negative or fractional", column.place, fix)
-            context.findings.append(replace(found, where=f"{found.where}, {numbers[odd][0]:g}"))
+            context.findings.append(replace(found, subject=f"{found.subject}, {numbers[odd][0]:g}"))
     filled = _filled(context, column, numbers, _rest(context, column, numbers))
     standardize = schema.standardize if schema.standardize is not None else kind != "binary"
     transform = schema.transform if schema.role == "outcome" else None
@@ -193,7 +194,7 @@ def _rest(context: EncodingContext, column: _Column, numbers: NDArray[np.float64
         return context.known.fills.get(column.name, 0.0)
     known = numbers[column.train & column.observed]
     if not len(known) and not column.observed.all():
-        context.reporter.warn(f"column '{column.name}' has no value in source-train: missing values become 0")
+        context.reporter.say(Diagnostic.of("column-without-values", column.name))
     mean = float(known.mean()) if len(known) else 0.0
     whole = column.schema.kind not in (None, "continuous")
     context.learned.fills[column.name] = float(np.floor(mean + 0.5)) if whole else mean
@@ -212,7 +213,7 @@ def _categories(context: EncodingContext, column: _Column) -> list[Encoded]:
             f"column '{column.name}' has {len(categories)} categories in source-train, more than {MOST_CATEGORIES}"
         )
         fix = 'leave it out, group its values, or list the `categories` that matter with `unseen = "other"`'
-        context.findings.append(Finding("error", problem, "", fix))
+        context.findings.append(invalid(problem, "", fix))
         return []
     if broken := of_several_lines(column.name, categories, texts, column.place):
         context.findings += broken
@@ -237,7 +238,9 @@ def _categories(context: EncodingContext, column: _Column) -> list[Encoded]:
     return made
 
 
-def of_several_lines(column: str, names: Sequence[str], texts: pl.Series, place: Callable[[int], str]) -> list[Finding]:
+def of_several_lines(
+    column: str, names: Sequence[str], texts: pl.Series, place: Callable[[int], str]
+) -> list[Diagnostic]:
     """Find the values of a column that are to be names of levels, categories or events and hold a line break."""
     broken = [name for name in names if "\n" in name]
     if not broken:
@@ -256,7 +259,7 @@ def category_codes(texts: pl.Series, labels: tuple[str, ...]) -> Ints:
 
 def unseen_category(
     name: str, texts: pl.Series, categories: tuple[str, ...], unseen: Mask, place: Callable[[int], str]
-) -> Finding:
+) -> Diagnostic:
     """Say that some values `[M]` of a column are no categories, and where the first of them is."""
     odd = texts.filter(pl.Series(unseen)).unique().sort().to_list()
     guess = did_you_mean(str(odd[0]), categories, quoted=True)

@@ -74,7 +74,7 @@ def _footnotes(report: EvaluationReport, *, cut: bool) -> list[str]:
     """Return which intervals are cut, how far to trust them, and what the sign beside a model means."""
     stopped = any(row.stopped_by_budget for row in report.rows)
     beyond = [f"triangles: an interval that {CUT}"] * cut
-    return [*beyond, *report.few_units, *[f"{BUDGET_SIGN} {ABOUT_BUDGET}"] * stopped]
+    return [*beyond, *map(str, report.few_units), *[f"{BUDGET_SIGN} {ABOUT_BUDGET}"] * stopped]
 
 
 def _top(rows: Sequence[ReportRow]) -> float:

@@ -252,8 +252,8 @@ def _limits(
     known = Reactions.from_meta(meta)
     if known is not None and known.matter:
         label, doses = METHODS.label(str(meta.get("method"))), bool(schema.treatments.doses)
-        yield Item(known.sentence(label, doses=doses, binary=schema.has_binary), "warning")
-    suspicions = [suspect.sentence() for suspect in Indication.from_meta(meta)]
+        yield Item(str(known.diagnostic(label, doses=doses, binary=schema.has_binary)), "warning")
+    suspicions = [str(suspect.diagnostic()) for suspect in Indication.from_meta(meta)]
     yield from (Item(suspicion, "warning") for suspicion in suspicions)
     if stopped := _list(meta.get("stopped_by_budget")):
         yield Item(f"Training ended at its budget, not by patience, in {', '.join(map(str, stopped))}", "note")
@@ -264,8 +264,8 @@ def _limits(
     if meta.get("unlabelled_target_subjects"):
         yield Item("Its encoder learned from histories of the target, also where it is called zero-shot", "note")
     for finding in data.findings if data else ():
-        if finding.severity != "note" and finding.problem not in suspicions:
-            yield Item(f"Data: {finding.problem}", "warning")
+        if finding.severity != "note" and finding.text not in suspicions:
+            yield Item(f"Data: {finding.text}", "warning")
     yield Item("It cannot know of confounders that are not in the data", "note")
 
 

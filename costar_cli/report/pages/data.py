@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from costar_cli.data.findings import Finding, percent
-from costar_cli.data.indication import SEE
+from costar_cli.data.findings import percent
 from costar_cli.data.report import DataReport, LevelUse, OutcomeSummary
 from costar_cli.data.schema import labelled, steps_axis, steps_of
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.report.pages.page import Item, Page, ReportTable, Section, render, svg
 
 if TYPE_CHECKING:
@@ -100,7 +100,8 @@ def _indications(report: DataReport) -> ReportTable:
     note = (
         "By how much an outcome was higher where a treatment was begun than where it was not, before that, and by how "
         "much on the next step given the history (linear regression); 99 % intervals, clustered. Where both have the "
-        f"same sign, that is the pattern of confounding by indication, not a proof of it (see {SEE})."
+        "same sign, that is the pattern of confounding by indication, not a proof of it (see `costar whatif "
+        "--sensitivity`)."
     )
     return ReportTable("Treatments and the outcome before them", note, headers, rows)
 
@@ -157,10 +158,10 @@ def report_page(report: DataReport, overlap: "Overlap | None" = None) -> str:
     return render(Page(f"Data report: {report.name}", subtitle, [*sections, _findings(report.findings)]))
 
 
-def _findings(findings: Sequence[Finding]) -> Section:
+def _findings(findings: Sequence[Diagnostic]) -> Section:
     about = (
         "Findings of the check before training, on the training parts. Weak overlap means that a level is hardly ever "
         "given in some range of the outcome: estimates there are extrapolations."
     )
-    items = [Item(f"{f.where}: {f.problem}" if f.where else f.problem, f.severity, f.fix or "") for f in findings]
+    items = [Item(str(replace(f, fix="")), f.severity, f.fix) for f in findings]
     return Section("Findings", texts=[about, *([] if items else ["No findings."])], items=items)

@@ -30,6 +30,7 @@ from costar_cli.data.icu.extract.store import (
     require_pytables,
 )
 from costar_cli.data.icu.table import IcuTable
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import CostarError, DataError
 from costar_cli.reporting import NullReporter, Reporter
 from simulators.icu import COVARIATES, STATICS
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 
-TRUST = "what is pickled in this file is made as `--trust-pickle` says, be it code"
 SLICE_ROWS: Final = 10**9 if CUTS_LEVELS else 100_000  # stay-hours read at once; such pandas reads all each time
 LEAST_S, BYTES_PER_S = 60.0, 10e6  # of the process that reads a file first: the time that it has
 LEAST_BYTES: Final = 3_000_000_000  # of addresses that it has, beside twice the file's
@@ -128,7 +128,7 @@ class HourlyTable:
         at = np.minimum(np.searchsorted(mine, theirs), len(mine) - 1)
         found = mine[at] == theirs
         if lost := int((~found).sum()):
-            reporter.warn(f"{counted(lost, 'stay-hour')} missing from {self.key}: taken as untreated")
+            reporter.say(Diagnostic.of("hours-without-care", hours=counted(lost, "stay-hour"), table=self.key))
         return np.where(found[:, None], np.nan_to_num(self.values[at]), np.float32(0))
 
 
@@ -206,7 +206,7 @@ def read_extract(path: Path, reporter: Reporter, *, factual: bool = False, trust
     """
     require_pytables()
     if trust_pickle:
-        reporter.warn(TRUST)
+        reporter.say(Diagnostic.of("pickle-trusted"))
     with opened(path, trust_pickle=trust_pickle) as store:
         patients = _read_patients(store, path)
         columns = (*COVARIATES, DIASTOLIC) if factual else COVARIATES
@@ -215,11 +215,11 @@ def read_extract(path: Path, reporter: Reporter, *, factual: bool = False, trust
         simulated = bool(getattr(store.root._v_attrs, SIMULATED, False))
     vitals, unknown = vitals.of_patients(patients.subject_id)
     if unknown:
-        reporter.warn(f"{counted(unknown, 'stay-hour')} of patients that {PATIENTS} does not have: left out")
+        reporter.say(Diagnostic.of("hours-without-patient", hours=counted(unknown, "stay-hour"), table=PATIENTS))
     vitals.check()
     length = vitals.lengths(patients.subject_id)
     if empty := int((length == 0).sum()):
-        reporter.warn(f"{counted(empty, 'patient')} without a stay-hour in {VITALS}: left out")
+        reporter.say(Diagnostic.of("patients-without-hours", patients=counted(empty, "patient"), table=VITALS))
     rows = np.flatnonzero(length)
     table = replace(
         patients,

@@ -1,0 +1,235 @@
+"""Warnings, notes and findings: each has a code, and its sentence stands in `CATALOGUE` alone (docs/diagnostics.md).
+
+Rooms decide what is true and name its code with the facts; `costar_cli/reporting/output.py` shows it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Final, Literal, NamedTuple, Self
+
+Severity = Literal["error", "warning", "note"]
+
+
+class Entry(NamedTuple):
+    """What a code says: by default how severe it is, its sentence, and what helps."""
+
+    severity: Severity
+    text: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One thing that a reader of results should know.
+
+    `error` means that data cannot be used, `warning` that a result may be wrong, `note` that a reader of the results
+    would like to know. `subject` is what it is about: a model, a plan, a variable, a part of a data set, a place in a
+    file; `fix` is what helps, nothing where nothing does.
+    """
+
+    code: str
+    severity: Severity
+    subject: str
+    text: str
+    fix: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        code: str,
+        subject: object = "",
+        *,
+        severity: Severity | None = None,
+        fix: str | None = None,
+        **facts: object,
+    ) -> Self:
+        """Return the diagnostic of a code, with these facts in its sentence and in what helps.
+
+        Raises:
+            KeyError: there is no such code, or its sentence needs another fact.
+        """
+        entry = CATALOGUE[code]
+        text, helps = (of.format(subject=subject, **facts) for of in (entry.text, entry.fix))
+        return cls(code, severity or entry.severity, str(subject), text, helps if fix is None else fix)
+
+    @property
+    def _leads(self) -> bool:
+        """Return whether the subject stands before the sentence: unless the sentence of the code names it."""
+        return bool(self.subject) and "{subject}" not in CATALOGUE.get(self.code, _UNLISTED).text
+
+    def __str__(self) -> str:
+        return "".join([f"{self.subject}: " * self._leads, self.text, f" ({self.fix})" * bool(self.fix)])
+
+    def placed(self, place: str) -> Self:
+        """Return it with a place in front, such as `crn/source/1: ` in a benchmark."""
+        if self._leads:
+            return replace(self, subject=f"{place}{self.subject}")
+        return replace(self, text=f"{place}{self.text}")
+
+    def to_json(self) -> dict[str, str]:
+        """Return it as a member of a `--json` document."""
+        return asdict(self)
+
+
+def texts_of(diagnostics: Iterable[Diagnostic], severity: Severity) -> tuple[str, ...]:
+    """Return those of one severity as people read them."""
+    return tuple(str(diagnostic) for diagnostic in diagnostics if diagnostic.severity == severity)
+
+
+WORSE_THAN_LAST_VALUE: Final = "worse than the last value carried forward"
+_UNLISTED: Final = Entry("warning", "")  # a code of an installed package
+
+# fmt: off
+ERRORS: Final = {  # data cannot be used
+    # Data: what is checked before anything is trained; the subject is a part or a place in a file
+    "invalid-data": "{problem}",
+    "no-two-steps": "no subject has two observed steps",
+    "series-too-short": "no subject has the {steps} observed steps that the last predicted step needs",
+    "outcomes-constant": "outcomes never change: {names}",
+}
+WARNINGS: Final = {  # a result may be wrong
+    # Data: what is checked before anything is trained; the subject is a part or a place in a file
+    "outcome-never-observed": "outcome '{outcome}' was never observed after a first step",
+    "outcomes-constant-by-subject": "outcomes never change within a subject: {names}",
+    "treatment-constant": "treatment '{treatment}' is always '{level}'",
+    "weak-overlap": "overlap is weak: given '{outcome}', treatment '{treatment}' is almost never {places}",
+    "outliers": "'{variable}' has {values} more than {far:,} sd from the rest: {largest:g} ({place})",
+    "confounding-by-indication":
+        "{treatment} was begun where {outcome} was {side} before, {before}{unit}, and its estimated effect on the "
+        "next step has the same sign, {effect}{unit}: this pattern is what confounding by indication looks like, and "
+        "these data cannot tell it from an effect (see `costar whatif --sensitivity`){whose}",
+    # Data: what had to be assumed while they were read
+    "rows-repeated": "{rows} as another in all columns: each counts in the sum of {sums}; remove any copies",
+    "rows-binned":
+        "{rows} became {steps:,} {axis} (`bin`): {shared:,} of them share one with others, up to {most} together, and "
+        "count as {ways}",
+    "rows-close": "{rows} within a second of another row of its subject, first in {place}: each counts as one step",
+    "rows-uneven":
+        'rows are {least:.3g} to {most:.3g} {axis} apart, and each counts as one step (`gaps = "ignore"`): effects '
+        'are per row, not per time; `gaps = "elapsed"` tells models',
+    "interval-end-unused":
+        "column '{subject}' is not used: if a row is an interval from `{start}` to it, an event of the row came at "
+        "its end, after its treatment; say so by `stop = \"{subject}\"` in [time]",
+    "outcome-filled":
+        "outcome '{subject}': {values}; models see the filled-in values as inputs, but neither learn to predict them "
+        "nor are scored on them",
+    "steps-without-rows":
+        '{names}: {most:,} of {steps:,} steps ({percent:.1f} %) have no row{until} and count as not treated; if '
+        'something was given there, estimated effects may be biased towards zero. With `gaps = "elapsed"` each row is '
+        'a visit, and no step is filled',
+    "part-empty": "no subject is in {subject}: {needed}",
+    "columns-left-out": "left out, since they never change in source-train: {names}",
+    "column-without-values": "column '{subject}' has no value in source-train: missing values become 0",
+    "outcome-unknown-of-subjects":
+        "outcome '{subject}' was never observed of {count}: {names}; models see the training mean in its place, and "
+        "neither bands nor lights know of it: do not rely on these answers",
+    "values-outside-training":
+        "column '{subject}': {values} outside training's {low:g} to {high:g}{unit}: is it in the same unit?",
+    "values-far-from-training":
+        "column '{subject}': {values} far outside training's {low:g} to {high:g}{unit}, or negative where it has none "
+        "(first {first}): written right, and in the same unit?",
+    "queries-left-out": "{queries} left out, about subjects that are not in the data set: {names}",
+    "origins-short":
+        "{short} of {subjects} without the {steps} steps that a question of {horizon} needs: the longest series has "
+        "{longest}",
+    "schema-unsure": "{doubt}",
+    "price-changes-ignored": "{weeks} with a price change beyond {low:+.1%} or {high:+.1%} count as unchanged",
+    "calendar-ends":
+        "{sequences} to the calendar's last week: the week after is taken to have no events and average SNAP days",
+    "pickle-trusted": "what is pickled in this file is made as `--trust-pickle` says, be it code",
+    "hours-without-care": "{hours} missing from {table}: taken as untreated",
+    "hours-without-patient": "{hours} of patients that {table} does not have: left out",
+    "patients-without-hours": "{patients} without a stay-hour in {table}: left out",
+    "static-values-unknown":
+        "{patients} with a value of `{subject}` that MIMIC-III does not have: {values}; all columns of `{subject}` "
+        "are 0 for them",
+    "covariates-never-recorded": "{count} never recorded in source/train and held at 0: {names}",
+    "subjects-left-out": "left out: {problem}",
+    # Settings and files
+    "plugin-left-out": "{problem}",
+    "variable-ignored": "environment variable {subject} is not a setting and is ignored; {meant}",
+    "other-data": "{subject} was trained on another data set ({trained}) than {than} ({here})",
+    "older-version": "model `{subject}` was made by an older version of costar: {missing} not recorded; retrain it",
+    "recorded": "{warning}",
+    # Training
+    "unseen-treatment": "{what}: its effect cannot be learned, and `whatif` refuses plans that include it",
+    "never-alone":
+        "no training subject received {names} without other treatments: what it does alone was not observed, and "
+        "`whatif` refuses plans that give it so",
+    "always-together":
+        "effects of {names} cannot be told apart: training subjects always received them together, and `whatif` "
+        "refuses plans that give one without the rest",
+    "time-as-covariate":
+        "to {label} the time between visits is a covariate: effects are per visit, not per unit of time; --method "
+        "{other} integrates over it{also}",
+    "fit-doubtful": "{warning}",
+    "worse-on-validation": f"{WORSE_THAN_LAST_VALUE} on validation ({{errors}})",
+    "encoder-differs":
+        "the encoder to be trained from scratch differs in shape from the workspace's pretrained one ({differences}): "
+        "use the `pretrain.encoder` settings of `pretrain` for a fair comparison",
+    "run-state-unreadable": "ignoring an unreadable run state: {problem}",
+    "process-failed": "{problem}",
+    "digest-differs":
+        "the digest was {before} before, although seed, threads and versions are the same: please report this",
+    # Models under plans, and in searches
+    "not-adjusted":
+        "{subject}{whose} forecasts and does not adjust for treatment that reacts to {what} inside a plan{often}: "
+        "differences between plans are effects only if treatment does not react so{other}",
+    "effects-too-small":
+        "{subject}{whose} makes effects on binary outcomes too small, as networks do that roll out probabilities (by "
+        "up to 25 % in a world with a known effect), where treatment reacts to the course inside a plan{often}: "
+        "differences between plans of these outcomes are forecasts, not effects{other}",
+    "weights-truncated":
+        "{subject} leaves out a part of what treatment reacts to inside a plan{often}: `msm.clip` cut {percent:.1f} % "
+        "of the total of MSM's weights at the last step, so that effects lean to unadjusted ones (by 8 % in a world "
+        "where it cut 5 %); a smaller `msm.clip` has less bias and more variance",
+    "plan-not-learned": "plan `{subject}`{what}: its effect was not learned",
+    "plan-not-recorded":
+        "plan `{subject}`{what}: what the training subjects of model `{model}` received is not recorded",
+    "plan-stops":
+        "plan `{subject}` stops {treatment} {when}, which, once started, never stopped in the training data of model "
+        "`{model}`: there are no data on stopping",
+    # Evaluation
+    "labels-seen": "{subject} in zero-shot has seen {count} labelled target subjects",
+    "limit-not-scored": "no row `{limit}` for {subject}: {problem}",
+    "no-interval": "no interval on {subject}: {why} for an interval with the stated coverage",
+    "interval-uncertain": "intervals on {subject}: {why}",
+    "worse-than-last-value": f"{{subject}} in {{setup}}: {WORSE_THAN_LAST_VALUE} ({{errors}})",
+    "not-refuted": "{subject} cannot be refuted: {problem}",
+    "job-failed": "{subject} failed: {problem}",
+    "cell-worse-than-last-value": f"{{subject}}: {WORSE_THAN_LAST_VALUE} in {{setups}}",
+    "few-units": "{why}",
+}
+NOTES: Final = {  # a reader of the results would like to know
+    # Data: what is checked before anything is trained; the subject is a part or a place in a file
+    "some-series-short": "{short} of {subjects} too short for the last predicted step",
+    "outcome-partly-observed": "outcome '{outcome}' was observed at {percent:.1f} % of the steps",
+    "covariates-constant": "covariates never change: {names}",
+    "statics-constant": "statics are the same for all subjects: {names}",
+    "levels-never-given": "treatment '{treatment}' never takes the levels {levels}",
+    "never-treated": "{untreated} of {subjects} never treated",
+    "treatment-never-stops": "treatment '{treatment}' never stops once it is started",
+    "rare-combinations": "{count} combinations of a level of '{treatment}' and a quintile of '{outcome}' are rare",
+}
+FIXES: Final = {  # what helps, or what follows
+    "no-two-steps": "models learn from one step to the next: provide longer series",
+    "series-too-short": "make the data set with a horizon of at most {longest}, or give longer series",
+    "outcome-never-observed": "it can be neither learned here nor used for selection",
+    "outcome-partly-observed": "the other steps are used neither for training nor for scoring",
+    "outcomes-constant": "choose outcomes that change",
+    "outcomes-constant-by-subject": "effects on them cannot be learned, and bands have no width",
+    "covariates-constant": "they carry no information",
+    "statics-constant": "they carry no information",
+    "treatment-constant": "its effect cannot be learned from these subjects",
+    "levels-never-given": "predictions for them are extrapolation",
+    "treatment-never-stops": "the effect of stopping it cannot be learned",
+    "weak-overlap": "counterfactual estimates there are extrapolations",
+    "rare-combinations": "counterfactual estimates there are extrapolations",
+    "outliers": "correct or remove them",
+}
+# fmt: on
+CATALOGUE: Final = (
+    {code: Entry("error", text, FIXES.get(code, "")) for code, text in ERRORS.items()}
+    | {code: Entry("warning", text, FIXES.get(code, "")) for code, text in WARNINGS.items()}
+    | {code: Entry("note", text, FIXES.get(code, "")) for code, text in NOTES.items()}
+)
