@@ -10,10 +10,10 @@ import polars as pl
 
 from costar_cli.data.findings import shown
 from costar_cli.data.table.files import TableFile, collected, separator_of
-from costar_cli.data.table.guess_written import WrittenGuess, guess_written
 from costar_cli.data.table.intervals import PAIRS
 from costar_cli.data.table.packed import COMPRESSED
 from costar_cli.data.table.parse import TEXTS, UNREADABLE, Reading, as_read
+from costar_cli.data.table.written import WrittenGuess, guess_written
 
 
 def _words(text: str) -> frozenset[str]:

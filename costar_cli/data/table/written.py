@@ -1,6 +1,7 @@
-"""How the texts of a table are written: the marks in its numbers, and lines that are comments (polars)."""
+"""How the texts of a table are written, or seem to be: marks in numbers, comments, what stands for missing (polars)."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -81,3 +82,91 @@ def advice_on_marks(cell: object) -> str:
     fewest = [keys for keys in fits if len(keys) == min(map(len, fits))]
     ways = [" and ".join(f'`{key} = "{mark}"`' for key, mark in keys.items()) for keys in fewest]
     return f"declare {' or '.join(ways)}, or write numbers with a decimal point, and without separators of thousands"
+
+
+MOSTLY: Final = 0.9  # of the values of a column, share that is numbers where others are slips
+STAND_FOR_MISSING: Final = (".", "n/a", "#n/a", "<na>")  # among numbers; `.` of NONMEM and SAS
+FEWEST_ROWS, MOST_VALUES = 100, 500_000  # that are looked at for marks
+MOST_COLUMNS: Final = 200  # of numbers, and of others: six ways of writing take seconds for thousands
+DEFAULT_BLANK: Final = ("NA", "NaN", "null")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenGuess:
+    """How a table is written, by what it is not sure, and the texts to be added to `blank`."""
+
+    written: Written = PLAIN
+    doubt: str = ""
+    blank: tuple[str, ...] = ()
+
+    def plain(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return texts with numbers as programs write them, null where they stand for a missing value."""
+        if self.blank:
+            frame = frame.select(pl.when(~_is_any(self.blank)).then(pl.all()))
+        if self.written.is_plain:
+            return frame
+        columns = [name for name, share in _shares(frame, self.written).items() if share >= MOSTLY]
+        return frame.with_columns(
+            pl.when(pl.col(name).str.contains(self.written.number))
+            .then(self.written.plain(pl.col(name)))
+            .otherwise(name)
+            for name in columns
+        )
+
+
+def guess_written(texts: pl.DataFrame, separator: str) -> WrittenGuess:
+    """Return how the numbers of columns of texts are written, of all of them alike.
+
+    That is the way in which most columns are numbers: of several, as programs write them, else the one with the fewest
+    values left. Where that does not tell either, a table whose `separator` is no comma has decimal commas.
+    """
+    some = _with_any(texts, STAND_FOR_MISSING)
+    blank = tuple(text for text in STAND_FOR_MISSING if _stands_among_numbers(_with_any(some, [text]), text))
+    frame = WrittenGuess(blank=blank).plain(texts)
+    ways = (PLAIN, *sorted(OTHERS, key=lambda way: (way.decimal == ",") is (separator == ",")))
+    plain = _shares(frame, PLAIN)
+    odd = [name for name, share in plain.items() if share < MOSTLY]
+    frame = frame.select(
+        *odd[:MOST_COLUMNS], *[name for name, share in plain.items() if share >= MOSTLY][:MOST_COLUMNS]
+    )
+    shares = {way: [share for share in _shares(frame, way).values() if share >= MOSTLY] for way in ways}
+    score = {way: (len(of), sum(of)) for way, of in shares.items()}
+    best = max(ways, key=lambda way: score[way])
+    if best == PLAIN:
+        return WrittenGuess(blank=blank)
+    as_good = [way for way in ways if score[way] == score[best] and len(way.keys) == len(best.keys)]
+    other = " and ".join(f'`{key} = "{mark}"`' for key, mark in as_good[1].keys.items()) if len(as_good) > 1 else ""
+    return WrittenGuess(best, f"or {other}?" if other else "", blank)
+
+
+def _shares(frame: pl.DataFrame, way: Written) -> dict[str, float]:
+    """Return the share of the known values of columns that are numbers of a way of writing, by the first rows.
+
+    All columns are one query, as there may be many.
+    """
+    if not frame.width or not frame.height:
+        return {}
+    some = frame.head(max(FEWEST_ROWS, MOST_VALUES // frame.width))
+    shares = some.select(pl.all().drop_nulls().str.contains(way.number).mean().fill_null(0.0)).row(0, named=True)
+    return {name: float(share) for name, share in shares.items()}
+
+
+def _with_any(texts: pl.DataFrame, of: Sequence[str]) -> pl.DataFrame:
+    """Return the columns that hold some of the texts."""
+    if not texts.width or not texts.height:
+        return pl.DataFrame()
+    has = texts.select(_is_any(of).any()).row(0)
+    return texts.select(name for name, has_it in zip(texts.columns, has, strict=True) if has_it)
+
+
+def _is_any(of: Sequence[str]) -> pl.Expr:
+    return pl.all().is_in([*of, *(text.upper() for text in of)])
+
+
+def _stands_among_numbers(texts: pl.DataFrame, text: str) -> bool:
+    """Return whether a text that all columns hold stands among numbers in each that holds others, and in one at all."""
+    others = texts.select(pl.when(~_is_any([text])).then(pl.all())) if texts.width else texts
+    others = others.select(name for name in others.columns if others[name].null_count() < others.height)
+    if not others.width:
+        return False
+    return bool(min(pl.DataFrame([_shares(others, way) for way in (PLAIN, *OTHERS)]).max().row(0)) >= MOSTLY)
