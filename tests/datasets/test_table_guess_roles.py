@@ -239,3 +239,11 @@ def test_levels_that_differ_only_in_case_are_asked_about(tmp_path: Path):
     frame = clinic(drug=pl.when(row % 50 == 0).then(pl.col("drug").str.to_lowercase()).otherwise("drug"))
     [doubt] = [doubt for doubt in guess_schema([save(frame, tmp_path / "c.csv")]).doubts if doubt.startswith("drug: ")]
     assert "'A' and 'a', 'B' and 'b' differ only in case: write what is one alike" in doubt
+
+
+def test_a_death_in_the_file_of_statics_is_left_out_since_it_may_come_later(tmp_path: Path) -> None:
+    rows = ward()
+    people = rows.select("patient").unique(maintain_order=True).with_columns(died=pl.int_range(pl.len()) % 2)
+    guess = guess_schema([save(rows, tmp_path / "ward.csv")], save(people, tmp_path / "people.csv"))
+    (told,) = (doubt for doubt in guess.doubts if doubt.startswith("died: "))
+    assert "left out since it tells of follow-up, death or dropout (0, 1), which may not be known yet" in told

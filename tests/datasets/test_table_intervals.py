@@ -375,3 +375,35 @@ def test_overlaps_that_hide_intervals_are_named_at_their_stop(times: str, tmp_pa
     (told,) = (doubt for doubt in guess.doubts if doubt.startswith("stop: "))
     assert "those of 1 subject overlap, first of 1 in row 10: correct them and run `--init` again" in told
     assert "overlap, first of 1 in row 10" in guess.text
+
+
+@pytest.mark.parametrize("times", ["numbers", "dates", "closed months"])
+def test_a_long_last_interval_after_even_starts_is_filled_and_ingested(times: str, tmp_path: Path) -> None:
+    frame = uneven_intervals((1, 1, 1, 1, 4))
+    if times == "dates":
+        days = [date(2024, 1, 1) + pl.duration(days=pl.col(name)) for name in ("start", "stop")]
+        frame = frame.with_columns(start=days[0].cast(pl.Date), stop=days[1].cast(pl.Date))
+    elif times == "closed months":
+        first = pl.date(2024, 1 + pl.col("start"), 1)
+        frame = frame.with_columns(start=first, stop=pl.date(2024, 1 + pl.col("stop"), 1) - pl.duration(days=1))
+    guess = guess_schema([save(frame, tmp_path / "table.csv")])
+    (line,) = (line for line in guess.text.splitlines() if line.startswith("start = "))
+    assert "120 steps of last intervals without a row: treatments go on there" in line
+    dataset = ingest(frame, parse_schema(tomllib.loads(guess.text)), folder=tmp_path)
+    panel, row = of(dataset, "0")
+    assert panel.length[row] == 9
+    np.testing.assert_array_equal(panel.treatments[row, :8, 0], [0, 1, 0, 1, 0, 0, 0, 0])  # the last dose goes on
+
+
+def test_a_blank_end_of_a_last_interval_is_asked_about_and_does_not_hide_the_others(tmp_path: Path) -> None:
+    frame = uneven_intervals((2, 2, 2))
+    last = (pl.col("subject") < 3) & pl.col("subject").is_last_distinct()
+    blank = frame.with_columns(stop=pl.when(~last).then("stop"))
+    guess = guess_schema([save(blank, tmp_path / "table.csv")])
+    assert '\nstop = "stop"' in guess.text
+    (told,) = (doubt for doubt in guess.doubts if doubt.startswith("start: "))
+    assert "the last interval of 3 subjects has no `stop`: write how far it goes" in told
+    inner = frame.with_columns(stop=pl.when(pl.int_range(pl.len()) != 1).then("stop"))
+    assert "\nstop =" not in guess_schema([save(inner, tmp_path / "inner.csv")]).text
+    other = blank.rename({"stop": "next_visit"})  # blank where there is no next visit: no end of an interval
+    assert "\nstop =" not in guess_schema([save(other, tmp_path / "other.csv")]).text
