@@ -1,13 +1,12 @@
 """`costar evaluate`: score the models on held-out subjects, beside a naive anchor and the published numbers."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from costar_cli.cli import options
-from costar_cli.cli.evaluation import run_evaluate
+from costar_cli.cli.evaluation import run_evaluate, run_part
 from costar_cli.cli.options import FILES, SETTINGS, CostOpt, MaximiseOpt, MinimiseOpt, setting
 from costar_cli.cli.regret import RegretQuestion
 from costar_cli.cli.session import open_session
@@ -20,20 +19,39 @@ if TYPE_CHECKING:
     from costar_cli.cli.session import Flags
 
 
+FailIfOpt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-if",
+        metavar="<gate>",
+        help="Exit 10 if this holds, such as `zero-shot.costar.average > 1.1`; may be repeated",
+    ),
+]
+CsvOpt = Annotated[
+    Path | None,
+    typer.Option("--csv", help="CSV file to write (default: next to the output)", rich_help_panel=FILES),
+]
+PlotsOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--plots",
+        help="Folder for the plots (default: `plots` in the workspace; for `--out e.h5`, `e-plots` beside it)",
+        rich_help_panel=FILES,
+    ),
+]
+PredictionsOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--predictions",
+        help="Also write every prediction that is scored, with its truth: FILE.parquet, .csv or .jsonl",
+        rich_help_panel=FILES,
+    ),
+]
+
+
 def _beside(report: Path, default: Path, *, of_workspace: Path) -> Path:
     """Return where else an evaluation is written to: named after a report that is not the workspace's."""
     return default if report.resolve() == of_workspace.resolve() else report.with_name(f"{report.stem}-{default.name}")
-
-
-def _refuse_of_whole(given: Mapping[str, object]) -> None:
-    """See that a part is not asked for what only all subjects can tell.
-
-    Raises:
-        UsageError: it is.
-    """
-    if asked := [flag for flag, value in given.items() if value]:
-        fix = "leave it out, and give it to the same command without --shard once `costar merge` has made the whole"
-        raise UsageError(f"{asked[0]} is about all subjects, and a part has some", where="--shard", fix=fix)
 
 
 def evaluate(
@@ -41,38 +59,14 @@ def evaluate(
     setup: Annotated[
         SetupName | None, typer.Option("--setup", help="Set-up to score (default: all that apply)")
     ] = None,
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--fail-if",
-            metavar="<gate>",
-            help="Exit 10 if this holds, such as `zero-shot.costar.average > 1.1`; may be repeated",
-        ),
-    ] = None,
+    fail_if: FailIfOpt = None,
     data: options.DataOpt = None,
     model: options.ModelsOpt = None,
     out: options.OutOpt = None,
-    csv: Annotated[
-        Path | None,
-        typer.Option("--csv", help="CSV file to write (default: next to the output)", rich_help_panel=FILES),
-    ] = None,
+    csv: CsvOpt = None,
     csv_safe: options.CsvSafeFlag = False,
-    plots: Annotated[
-        Path | None,
-        typer.Option(
-            "--plots",
-            help="Folder for the plots (default: `plots` in the workspace; for `--out e.h5`, `e-plots` beside it)",
-            rich_help_panel=FILES,
-        ),
-    ] = None,
-    predictions: Annotated[
-        Path | None,
-        typer.Option(
-            "--predictions",
-            help="Also write every prediction that is scored, with its truth: FILE.parquet, .csv or .jsonl",
-            rich_help_panel=FILES,
-        ),
-    ] = None,
+    plots: PlotsOpt = None,
+    predictions: PredictionsOpt = None,
     refute: Annotated[
         bool,
         typer.Option("--refute", help="Also refit the models where the answer is known: placebos, dummies, subsets"),
@@ -111,14 +105,6 @@ def evaluate(
     question.check(asked=search)
     place = session.workspace
     report = out or place.evaluation
-    if shard is not None:
-        _refuse_of_whole({"--fail-if": fail_if, "--csv": csv, "--plots": plots, "--refute": refute, "--search": search})
-        from costar_cli.cli.evaluation_part import PartFiles, run_part
-        from costar_cli.files.shards import Shard
-
-        part = PartFiles(data or place.data, place.named(model or ()) or place.models(), report, predictions)
-        run_part(session, part, [setup] if setup else None, Shard.parse(shard), overwrite=overwrite)
-        return
     files = EvaluationFiles(
         data=data or place.data,
         models=place.named(model or ()) or place.models(),
@@ -129,5 +115,15 @@ def evaluate(
         search=question if search else None,
         predictions=predictions,
     )
+    setups = [setup] if setup else None
+    if shard is not None:
+        of_whole = {"--fail-if": fail_if, "--csv": csv, "--plots": plots, "--refute": refute, "--search": search}
+        if given := [flag for flag, value in of_whole.items() if value]:
+            fix = "leave it out, and give it to the same command without --shard once `costar merge` has made the whole"
+            raise UsageError(f"{given[0]} is about all subjects, and a part has some", where="--shard", fix=fix)
+        from costar_cli.files.shards import Shard
+
+        run_part(session, files, setups, Shard.parse(shard), overwrite=overwrite)
+        return
     with safe_cells(csv_safe):
-        run_evaluate(session, files, [setup] if setup else None, overwrite=overwrite, fail_if=fail_if or ())
+        run_evaluate(session, files, setups, overwrite=overwrite, fail_if=fail_if or ())

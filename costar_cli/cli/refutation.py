@@ -1,11 +1,12 @@
 """The body of `costar evaluate --refute`: models fitted again in cheap versions, and what that finds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from costar_cli.cli.scores import number
 from costar_cli.cli.session import Session
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import CostarError, MismatchError
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from costar_cli.api.fitting import FitPlan
     from costar_cli.config.models import Config, RefuteConfig, RuntimeConfig
     from costar_cli.data import Dataset
-    from costar_cli.evaluation.refute import Finding, Refutation
-    from costar_cli.files import Artifact
+    from costar_cli.evaluation.refute import Refutation
     from costar_cli.methods.base import FittedModel
 
 
@@ -84,10 +84,13 @@ def make_refutations(
     *,
     overwrite: bool,
 ) -> list["Refutation"]:
-    """Refute every model of the source domain and store what is found, or see that it is up to date; and show it."""
+    """Refute every model of the source domain and store what is found, or see that it is up to date; and show it.
+
+    Arrays of the file are found values with their bounds; everything is in its meta.
+    """
     from costar_cli.config.models import EvaluateConfig, RefuteConfig
     from costar_cli.evaluation.refute import Refutation
-    from costar_cli.files import read_artifact
+    from costar_cli.files import read_artifact, write_artifact
 
     seed = session.settings[EvaluateConfig].seed
     config = {**session.settings[RefuteConfig].model_dump(mode="json"), "seed": seed}
@@ -97,8 +100,16 @@ def make_refutations(
             session.out.up_to_date("refutation", path, current.digest)
             found = [Refutation.from_json(one) for one in read_artifact(path, kind="refutation").meta["refutations"]]
         else:
+            import numpy as np
+
             found = _refute_all(session, data, models())
-            artifact = _store(path, found, step.parents, step.fingerprint, config, overwrite=overwrite)
+            rows = [(finding.lower, finding.found, finding.upper) for one in found for finding in one.findings]
+            arrays = {"found": np.array(rows, dtype=np.float64).reshape(-1, 3)}
+            documents = [one.to_json() for one in found]
+            meta = {"refutations": documents, "fingerprint": step.fingerprint, "config": config}
+            artifact = write_artifact(
+                path, kind="refutation", arrays=arrays, meta=meta, parents=step.parents, overwrite=overwrite
+            )
             session.out.wrote("refutation", path, artifact.digest)
     for refutation in found:
         _show(session, refutation)
@@ -124,41 +135,15 @@ def _refute_all(session: Session, data: Path, models: Mapping[str, "FittedModel"
         except CostarError as error:
             session.out.say(Diagnostic.of("not-refuted", label, problem=error.problem))
             continue
-        notes, settings = _notes(refits, config), config.model_dump(mode="json")
-        found.append(Refutation(label, model.method, config.refits, tuple(findings), notes, settings))
+        # in which way refits are cheaper than the model
+        notes = [f"each refit learns from a random half of the training subjects, at most {config.subjects // 2:,}"]
+        if refits.trains_networks:
+            notes.append(f"refitted networks have one member and at most {refits.plan.config.updates:,} updates")
+        if METHODS[refits.plan.method].pretrained:
+            notes.append("refits start from random weights, without pretraining")
+        settings = config.model_dump(mode="json")
+        found.append(Refutation(label, model.method, config.refits, tuple(findings), tuple(notes), settings))
     return found
-
-
-def _notes(refits: Refits, config: "RefuteConfig") -> tuple[str, ...]:
-    """Return in which way refits are cheaper than the model."""
-    half = config.subjects // 2
-    notes = [f"each refit learns from a random half of the training subjects, at most {half:,}"]
-    if refits.trains_networks:
-        notes.append(f"refitted networks have one member and at most {refits.plan.config.updates:,} updates")
-    if METHODS[refits.plan.method].pretrained:
-        notes.append("refits start from random weights, without pretraining")
-    return tuple(notes)
-
-
-def _store(
-    path: Path,
-    found: Sequence["Refutation"],
-    parents: Mapping[str, str],
-    fingerprint: str,
-    config: Mapping[str, Any],
-    *,
-    overwrite: bool,
-) -> "Artifact":
-    """Write refutations: arrays of found values with their bounds, and everything as meta."""
-    import numpy as np
-
-    from costar_cli.files import write_artifact
-
-    rows = [(f.lower, f.found, f.upper) for one in found for f in one.findings]
-    found_M3 = np.array(rows, dtype=np.float64).reshape(-1, 3)
-    meta = {"refutations": [one.to_json() for one in found], "fingerprint": fingerprint, "config": dict(config)}
-    arrays = {"found": found_M3}
-    return write_artifact(path, kind="refutation", arrays=arrays, meta=meta, parents=parents, overwrite=overwrite)
 
 
 def _show(session: Session, refutation: "Refutation") -> None:
@@ -168,20 +153,13 @@ def _show(session: Session, refutation: "Refutation") -> None:
     for test, findings in refutation.by_test().items():
         first = findings[0]
         of = first.quantity + (f" (and {len(findings) - 1} more)" if len(findings) > 1 else "")
+        interval = None
+        if first.lower is not None and first.upper is not None and first.sd is not None:
+            interval = f"{first.lower:.3f} to {first.upper:.3f}"
         margin = f"{first.expected - first.margin:.3f} to {first.expected + first.margin:.3f}"
-        rows.append([test, of, f"{first.expected:.3f}", _number(first.found), _interval(first), margin, first.verdict])
+        rows.append([test, of, f"{first.expected:.3f}", number(first.found), interval, margin, first.verdict])
     method = METHODS.label(refutation.method)
     session.out.table(headers, rows, title=f"refutation of {refutation.model} ({method}); effects in sds", keys=2)
     session.out.text(*dict.fromkeys(f"{f.test}: {f.note}" for f in refutation.findings if f.note))
     for note in refutation.notes:
         session.out.note(note)
-
-
-def _number(value: float | None) -> str | None:
-    return None if value is None else f"{value:.3f}"
-
-
-def _interval(finding: "Finding") -> str | None:
-    if finding.lower is None or finding.upper is None or finding.sd is None:
-        return None
-    return f"{finding.lower:.3f} to {finding.upper:.3f}"

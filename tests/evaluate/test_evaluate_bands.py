@@ -8,7 +8,7 @@ import figure_checks
 import numpy as np
 import pytest
 
-from costar_cli.cli.bands import show_bands
+from costar_cli.cli.scores import show_bands
 from costar_cli.config.models import EvaluateConfig, FinetuneConfig
 from costar_cli.data.linear.settings import LinearGaussianConfig
 from costar_cli.data.linear.simulate import simulate_linear

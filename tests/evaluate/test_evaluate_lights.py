@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from costar_cli.cli.bands import show_light_scores
+from costar_cli.cli.scores import show_light_scores
 from costar_cli.config.models import EvaluateConfig, FinetuneConfig
 from costar_cli.data import Dataset
 from costar_cli.data.linear.settings import LinearGaussianConfig

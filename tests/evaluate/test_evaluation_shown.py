@@ -1,11 +1,10 @@
 """What the terminal says of an evaluation beside its numbers: what kind of answers they rest on, and how many."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import evaluate_worlds as worlds
 
-from costar_cli.cli.evaluation import _show
+from costar_cli.cli.scores import show_scores
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluation import EvaluationReport, run_evaluation
 from costar_cli.reporting import NullReporter
@@ -14,7 +13,7 @@ from costar_cli.reporting.output import Output
 
 def shown(data, capsys):
     report = run_evaluation(data, [worlds.candidate(worlds.oracle(data))], EvaluateConfig(bootstrap=0))
-    _show(SimpleNamespace(out=Output("evaluate")), report)
+    show_scores(Output("evaluate"), report)
     return report, capsys.readouterr().out.splitlines()
 
 

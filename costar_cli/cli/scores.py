@@ -1,4 +1,4 @@
-"""What `costar evaluate` prints of calibrated bands, calendar periods, and the natural course."""
+"""What `costar evaluate` prints: a table of errors, and those of whatever else was scored."""
 
 from math import nan
 from typing import TYPE_CHECKING, Final
@@ -6,14 +6,66 @@ from typing import TYPE_CHECKING, Final
 from costar_cli.reporting.output import Output
 
 if TYPE_CHECKING:
-    from costar_cli.evaluation import EvaluationReport, ReportRow
-    from costar_cli.evaluation.calibrated import Calibrated
+    from costar_cli.evaluation import EvaluationReport
 
 ABOUT_LIGHTS: Final = (
     "errors by light are of other answers than the scores above: of outcomes that had not died out, as they would be "
     "observed (a sample of very many), each subject counting once, all steps together, by the mean over members"
 )
 RARE: Final = 0.00005  # predicted and observed shares below it are not shown: they would be 0.00 %
+
+
+def show_scores(out: Output, report: "EvaluationReport") -> None:
+    """Print the errors, a line per row of the report, the average over steps first; then whatever else was scored."""
+    from costar_cli.evaluation.rows import ABOUT_BUDGET, BUDGET_SIGN
+
+    unit = report.unit.label or "outcome units"
+    out.text(f"RMSE in {unit} on {report.dataset}: mean ± sd over members, and the error of the ensemble mean")
+    bases = []  # of the rows of each set-up: the kind of answer, subjects and scored queries
+    for row in report.rows:
+        if row.truth is not None and row.subjects is not None:
+            queries = " to ".join(f"{n:,}" for n in sorted({min(row.scored), max(row.scored)}))
+            meaning = " (observed under the treatments given)" if row.truth == "factual" else ""
+            subjects = f"{row.subjects:,} subject{'s' * (row.subjects != 1)} of {row.test}"
+            bases.append(f"{row.setup}: {row.truth} outcomes{meaning}, {subjects}, {queries} scored queries per step")
+    out.text(*dict.fromkeys(bases))
+    label = report.limit_label
+    out.text(*([report.about_ratio] if report.about_ratio else []))
+    several = len({row.truth for row in report.rows if row.truth}) > 1  # factual and counterfactual queries
+    headers = ["setup", *["queries"] * several, "model", "average", *["ratio"] * bool(label)]
+    headers += ["ensemble", f"{report.level:.0%} interval"]
+    headers += [f"tau={h + 1}" for h in range(report.horizon)]
+    rows = []
+    for row in report.rows:
+        name = row.marked_label if row.basis in ("ours", "limit") else f"{row.label} ({row.basis})"
+        ratio = report.ratio_to_limit(row)
+        ratios = [number(ratio.average if ratio else None)] if label else []
+        average, interval = number(row.mean.average), "too few" if row.no_interval else None
+        if average is not None and row.sd is not None and row.sd.average is not None:
+            average = f"{average} ± {number(row.sd.average)}"
+        if row.lower and row.upper and row.lower.average is not None and row.upper.average is not None:
+            interval = f"{number(row.lower.average)} to {number(row.upper.average)}"
+        steps = [number(value) for value in (*row.mean.steps, *[None] * report.horizon)[: report.horizon]]
+        ensemble = row.ensemble.average if row.ensemble and len(row.members) > 1 else None
+        kind = [row.truth] if several else []
+        rows.append([row.setup, *kind, name, average, *ratios, number(ensemble), interval, *steps])
+    out.table(headers, rows, keys=2 + several)
+    out_of_budget = any(row.stopped_by_budget for row in report.rows)
+    out.text(*map(str, report.few_units), *[f"{BUDGET_SIGN} {ABOUT_BUDGET}"] * out_of_budget)
+    show_dropout(out, report)
+    show_periods(out, report)
+    show_natural_course(out, report)
+    show_probabilities(out, report)
+    show_bands(out, report)
+    show_light_scores(out, report)
+    touched: dict[str, set[int]] = {}
+    for row in report.rows:
+        if row.provenance is not None:
+            touched.setdefault(row.setup, set()).add(row.provenance.labelled_target_subjects)
+    counts = ", ".join(f"{setup} {' or '.join(f'{n:,}' for n in sorted(seen))}" for setup, seen in touched.items())
+    out.note(f"labelled target subjects used for training or selection: {counts}")
+    if any(row.lower is not None for row in report.rows):
+        out.note("interval: bootstrap over test subjects; excludes training variability")
 
 
 def show_bands(out: Output, report: "EvaluationReport") -> None:
@@ -35,14 +87,16 @@ def show_bands(out: Output, report: "EvaluationReport") -> None:
     for row, kind, found in scored:
         at = found.calibration[str(asked)]
         shares = [found.calibration[str(level)].coverage.average for level in REPORTED]
-        coverage = [nan if share is None else _percent(share) for share in shares]
-        low, high = _percent(at.coverage_lower.average), _percent(at.coverage_upper.average)
-        numbers = [_number(value.average) for value in (at.width, at.interval_score, found.details.crps)]
+        coverage = [nan if share is None else percent(share) for share in shares]
+        low, high = percent(at.coverage_lower.average), percent(at.coverage_upper.average)
+        numbers = [number(value.average) for value in (at.width, at.interval_score, found.details.crps)]
         rows.append([row.setup, kind, row.label, *coverage, f"{low} to {high}" if low and high else None, *numbers])
     out.table(headers, rows, keys=3)
     if any(cell != cell for row in rows for cell in row):  # noqa: PLR0124 - NaN is not equal to itself
         out.text("-: no such band, for too few calibration subjects, or nothing to score")
-    out.text(*dict.fromkeys(line for row, kind, found in scored if (line := _died_out(row, kind, found))))
+    died_out = [(f"{row.test}, {kind}", found.details.absorbed_share) for row, kind, found in scored]
+    why = "of the answers are left out, where the outcome had died out at the origin"
+    out.text(*dict.fromkeys(f"{what}: {share:.0%} {why}" for what, share in died_out if share))
 
 
 def show_dropout(out: Output, report: "EvaluationReport") -> None:
@@ -57,7 +111,7 @@ def show_dropout(out: Output, report: "EvaluationReport") -> None:
             f"{of.effective:.0%} of the answers would be without"
         )
     scored = [(row, row.unweighted) for row in report.rows if row.unweighted is not None]
-    rows = [[row.setup, row.label, _number(row.mean.average), _number(plain.average)] for row, plain in scored]
+    rows = [[row.setup, row.label, number(row.mean.average), number(plain.average)] for row, plain in scored]
     if rows:
         out.table(["setup", "model", "weighted average", "unweighted"], rows, keys=2)
 
@@ -104,7 +158,7 @@ def show_periods(out: Output, report: "EvaluationReport") -> None:
     rows = []
     for row in scored:
         average = {found.period: found.mean.average for found in row.periods}
-        rows.append([row.setup, row.label, *(_number(average.get(name)) for name in names)])
+        rows.append([row.setup, row.label, *(number(average.get(name)) for name in names)])
     out.table(["setup", "model", *names], rows, keys=2)
 
 
@@ -125,32 +179,16 @@ def show_light_scores(out: Output, report: "EvaluationReport") -> None:
     rows = [
         [
             row.setup, kind, row.label, name,
-            " / ".join(_percent(one.share[light]) or "-" for light in LIGHTS) if one.answers else "not judged",
-            " / ".join(_number(one.rmse_by_light[light]) or "-" for light in LIGHTS),
-            " / ".join(_percent(one.coverage[light]) or "-" for light in LIGHTS),
-            _number(one.rmse), _number(one.rmse_without_red),
+            " / ".join(percent(one.share[light]) or "-" for light in LIGHTS) if one.answers else "not judged",
+            " / ".join(number(one.rmse_by_light[light]) or "-" for light in LIGHTS),
+            " / ".join(percent(one.coverage[light]) or "-" for light in LIGHTS),
+            number(one.rmse), number(one.rmse_without_red),
         ]
         for row, kind, lights in scored
         for name, one in ((name, lights[name]) for name in RATINGS if name in lights)
     ]  # fmt: skip
     out.table(headers, rows, keys=4)
     out.text(ABOUT_LIGHTS)
-
-
-def _died_out(row: "ReportRow", kind: str, found: "Calibrated") -> str | None:
-    """Return in words how many answers are left out because the outcome had died out."""
-    share = found.details.absorbed_share
-    if not share:
-        return None
-    return f"{row.test}, {kind}: {share:.0%} of the answers are left out, where the outcome had died out at the origin"
-
-
-def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.1f}"
-
-
-def _number(value: float | None) -> str | None:
-    return None if value is None else f"{value:.3f}"
 
 
 def show_probabilities(out: Output, report: "EvaluationReport") -> None:
@@ -167,19 +205,18 @@ def show_probabilities(out: Output, report: "EvaluationReport") -> None:
             losses = (None if loss is None else f"{loss:.4f}" for loss in scores)
             auroc = None if step.auroc is None else f"{step.auroc:.3f}"
             rows.append([score.setup, score.label, score.of, step.step, *shares, *losses, auroc, step.answers])
-    headers = [
-        "set-up",
-        "method",
-        "of",
-        "step",
-        "predicted",
-        "observed",
-        "log loss",
-        "of a constant",
-        "Brier",
-        "AUROC",
-        "answers",
-    ]
+    headers = ["set-up", "method", "of", "step", "predicted", "observed"]
+    headers += ["log loss", "of a constant", "Brier", "AUROC", "answers"]
     out.table(
         headers, rows, title="probabilities: ends of series at each step that they went on until, and binary outcomes"
     )
+
+
+def percent(share: float | None) -> str | None:
+    """Return a share in percent, None where it is unknown."""
+    return None if share is None else f"{100 * share:.1f}"
+
+
+def number(value: float | None) -> str | None:
+    """Return a number with three decimals, None where it is unknown."""
+    return None if value is None else f"{value:.3f}"
