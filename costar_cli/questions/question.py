@@ -26,14 +26,14 @@ from costar_cli.plans import IndexTimes, Origin, PlanRequest, TreatmentPlan, par
 from costar_cli.plans.index_times import Begin
 from costar_cli.plans.sweep import Sweep
 from costar_cli.plans.untrusted import Problems
-from costar_cli.questions.answers import ModelAnswers, answer_cohort, count_questions, objects
+from costar_cli.questions.answers import ModelAnswers, answer_cohort, count_questions
 from costar_cli.questions.averages import Averager
 from costar_cli.questions.estimate import report_on
 from costar_cli.questions.groups import groups_of
 from costar_cli.questions.notes import notes_on_transforms, rule_notes, warnings_about
 from costar_cli.questions.report import WhatIfReport
 from costar_cli.questions.request import check_request, possible_plans, refuse_unseen, unseen_in_plans
-from costar_cli.questions.rows import Columns, tidy_columns
+from costar_cli.questions.rows import Columns, table_columns
 from costar_cli.questions.subjects import Cohort, check_table, join_places, names_of, with_plans
 from costar_cli.questions.truth import true_answers
 from costar_cli.reporting import NullReporter, Reporter
@@ -230,17 +230,14 @@ class Question:
     def tables(self, answers: ModelAnswers, truth_QHY: Floats | None) -> Iterator[Columns]:
         """Yield the columns of a chunk's outcomes, then of differences where a reference plan is named."""
         assert self.dataset is not None  # noqa: S101 - as for reports
-        reference, quantities = self._reference, list[Literal["outcome", "difference"]](["outcome"])
-        quantities += ["difference"] if reference else []
-        for quantity in quantities:
-            rows = tidy_columns(answers, quantity=quantity, truth_QHY=truth_QHY, abstain=self.request.abstain)
+        quantities: list[Literal["outcome", "difference"]] = ["outcome", "difference"]
+        for quantity in quantities if self._reference else quantities[:1]:
+            rows = table_columns(
+                answers, self.dataset.name, quantity, truth_QHY=truth_QHY, abstain=self.request.abstain
+            )
             if self.sweep is not None:
                 rows["dose"] = self.sweep.doses_of(rows["plan"])
-            rows.pop("reference", None)
-            who: dict[str, str | None] = {"dataset": self.dataset.name, "model": answers.label}
-            if reference is not None:
-                who |= {"quantity": quantity, "reference": reference if quantity == "difference" else None}
-            yield {name: objects([value] * len(rows["step"])) for name, value in who.items()} | rows
+            yield rows
 
     @property
     def fingerprint(self) -> str:

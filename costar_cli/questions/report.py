@@ -19,7 +19,7 @@ from costar_cli.inference import NO_LEVEL, SEED, TOO_FEW, Calibration, SurvivalF
 from costar_cli.plans import Rule, TreatmentPlan
 from costar_cli.plans.words import in_words, steps_by_name
 from costar_cli.questions.answers import Band, ModelAnswers, objects
-from costar_cli.questions.rows import tidy_columns, to_rows
+from costar_cli.questions.rows import Columns, in_order, table_columns, to_rows
 
 if TYPE_CHECKING:
     from costar_cli.files.frames import Frame
@@ -34,6 +34,7 @@ COLUMNS = (
     "precision", "practice", "support", "reason",
 )  # fmt: skip
 DATE = COLUMNS.index("time") + 1  # where the column `date` is
+QUANTITIES: tuple[Literal["outcome", "difference"], ...] = ("outcome", "difference")
 NUMBERS = ("estimate", "lower", "upper", "level", "truth", "error", "observed")
 
 
@@ -142,32 +143,42 @@ class WhatIfReport:
 
     def to_rows(self) -> list[Row]:
         """Return one row per model, plan, step and outcome, with the columns `COLUMNS`."""
-        return [row for model in self.models for row in self._rows(model, "outcome")]
+        return [row for model in self.models for row in self._rows[model.label, "outcome"]]
 
     def difference_rows(self) -> list[Row]:
         """Return one row per model, plan other than the reference, step and outcome, with the columns `COLUMNS`."""
-        return [row for model in self.models for row in self._rows(model, "difference")]
+        return [row for model in self.models for row in self._rows[model.label, "difference"]]
+
+    def tables(self) -> list[Columns]:
+        """Return the columns of files: of each model's outcomes, then of each model's differences, the same in all."""
+        every = [self._columns[model.label, quantity] for quantity in QUANTITIES for model in self.models]
+        names = dict.fromkeys(name for columns in every for name in columns)
+        return [{name: columns.get(name, np.full(len(columns["step"]), np.nan)) for name in names} for columns in every]
 
     @cached_property
-    def _known(self) -> dict[tuple[str, str], list[Row]]:
-        """Return the rows that were made, by model and quantity: tables, pages and files show the same ones."""
-        return {}
+    def _columns(self) -> dict[tuple[str, str], Columns]:
+        """Return the columns of answers by model and quantity, once for tables, pages and files."""
+        truth_QHY = None if self.truth is None else stacked(self.truth, max(map(len, self.plans)))
+        found: dict[tuple[str, str], Columns] = {}
+        for model in self.models:
+            for quantity in QUANTITIES:
+                columns = table_columns(
+                    model, self.dataset, quantity, truth_QHY=truth_QHY, abstain=self.abstain, words=True
+                )
+                none = np.full(len(columns["step"]), np.nan)
+                more = {"truth": columns.get("truth", none), "error": columns.get("error", none), "observed": none}
+                if quantity == "outcome":
+                    more["observed"] = np.concatenate([values_HY.ravel() for values_HY in self.observed])
+                found[model.label, quantity] = in_order(columns | more, model)
+        return found
 
-    def _rows(self, model: ModelAnswers, quantity: Literal["outcome", "difference"]) -> list[Row]:
-        key = model.label, quantity
-        if key not in self._known:
-            truth_QHY = None if self.truth is None else stacked(self.truth, model.queries.horizon)
-            columns = tidy_columns(model, quantity=quantity, truth_QHY=truth_QHY, abstain=self.abstain, words=True)
-            count = len(columns["step"])
-            observed = np.full(count, np.nan)
-            if quantity == "outcome":
-                observed = np.concatenate([values_HY.ravel() for values_HY in self.observed])
-            truth = columns.get("truth", np.full(count, np.nan))
-            columns |= {"truth": truth, "error": columns["estimate"] - truth, "observed": observed}
-            columns |= {"quantity": objects([quantity] * count), "model": objects([model.label] * count)}
-            none = objects([None] * count)
-            self._known[key] = to_rows({name: columns.get(name, none) for name in self.columns})
-        return self._known[key]
+    @cached_property
+    def _rows(self) -> dict[tuple[str, str], list[Row]]:
+        none = {key: objects([None] * len(columns["step"])) for key, columns in self._columns.items()}
+        return {
+            key: to_rows({name: columns.get(name, none[key]) for name in self.columns})
+            for key, columns in self._columns.items()
+        }
 
     def to_frame(self, frame: FrameName = "pandas", *, differences: bool = False) -> "Frame":
         """Return the rows of `to_rows` or `difference_rows` as a frame of pandas or polars."""

@@ -19,6 +19,13 @@ RESERVED: Final = frozenset(
 )  # columns of tables of answers, as which those of subjects may not be called
 SHOWN: Final = ("estimate", "lower", "upper", "level")  # what is left out of an answer that the data do not support
 
+WHO: Final = ("dataset", "subject", "label")  # before the columns of which names are made
+WHAT: Final = (
+    *("domain", "split", "origin", "quantity", "model", "plan", "reference", "dose", "step", "time", "date"),
+    *("treatment", "outcome", "unit", "estimate", "lower", "upper", "level", "interval_kind", "truth", "error"),
+    *("observed", "precision", "practice", "support", "reason"),
+)  # before further limits and survival
+
 Columns = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]
 
@@ -97,6 +104,36 @@ def tidy_columns(
         lacks = np.any([answers.unmeasured_QHY[at, h, y] for at in either], axis=0)
         columns["interval_kind"] = np.where(lacks, UNMEASURED, columns["interval_kind"])
     return columns
+
+
+def table_columns(
+    answers: ModelAnswers,
+    dataset: str,
+    quantity: Literal["outcome", "difference"],
+    *,
+    truth_QHY: Floats | None = None,
+    abstain: bool = False,
+    words: bool = False,
+) -> Columns:
+    """Return the columns of a table of answers about a data set, in the order of all files, with errors beside truth.
+
+    Arguments are those of `tidy_columns`.
+    """
+    rows = tidy_columns(answers, quantity=quantity, truth_QHY=truth_QHY, abstain=abstain, words=words)
+    count = len(rows["step"])
+    if "truth" in rows:
+        rows["error"] = rows["estimate"] - rows["truth"]
+    said: dict[str, str | None] = {"dataset": dataset, "model": answers.label, "quantity": quantity}
+    rows |= {name: objects([value] * count) for name, value in said.items()}
+    rows.setdefault("reference", objects([None] * count))
+    return in_order(rows, answers)
+
+
+def in_order(rows: Columns, answers: ModelAnswers) -> Columns:
+    """Return columns in the order of all files: who, which names are made of, what, then limits and survival."""
+    keys = answers.schema.keys_of(answers.cohort.panel.names, RESERVED)
+    first = [name for name in (*WHO, *keys, *WHAT) if name in rows]
+    return {name: rows[name] for name in (*first, *(name for name in rows if name not in first))}
 
 
 def _who(answers: ModelAnswers, at_M: NDArray[np.integer]) -> Columns:

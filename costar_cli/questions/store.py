@@ -1,49 +1,29 @@
 """Write a what-if report: CSV for people, an `estimates` artifact for the record."""
 
-import csv
-import io
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.files import Artifact, write_artifact, write_bytes
-from costar_cli.files.tables import TABLE_FORMATS, as_wanted, table_file
-from costar_cli.questions.report import NUMBERS, Row, WhatIfReport, stacked
+from costar_cli.files import Artifact, write_artifact
+from costar_cli.files.tables import table_file
+from costar_cli.questions.report import WhatIfReport, stacked
 
 __all__ = ["write_csv", "write_estimates"]
-
-SUBJECT_COLUMNS = ("dataset", "subject", "domain", "split", "origin")
 
 
 def write_csv(path: Path, report: WhatIfReport) -> None:
     """Write one row per quantity, model, plan, step and outcome; differences follow the outcomes.
 
-    Who is asked about stands in front, in each row, so that the tables of several subjects can be put together. A name
-    that ends in `.parquet` or `.jsonl` gives a table of that kind.
+    The ending of the name says what kind of table it is: `.csv`, `.parquet` or `.jsonl`.
 
     Raises:
         StorageError: the file cannot be written.
     """
-    history = report.history
-    values = (report.dataset, history.name, history.part.domain, history.part.split, history.origin)
-    who: Row = dict(zip(SUBJECT_COLUMNS, values, strict=True))
-    rows = [who | row for row in (*report.to_rows(), *report.difference_rows())]
-    if path.suffix.lower() in TABLE_FORMATS[1:]:
-        numbers = {*NUMBERS, *report.ends, *report.further}
-        with table_file(path) as table:
-            table.write({name: _column([row[name] for row in rows], name in numbers) for name in rows[0]})
-        return
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, (*SUBJECT_COLUMNS, *report.columns), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_bytes(path, as_wanted(text.getvalue()).encode())
-
-
-def _column(cells: list[str | int | float | None], is_number: bool) -> NDArray[np.generic]:  # noqa: FBT001
-    return np.array(cells, dtype=np.float64 if is_number else object)
+    with table_file(path) as table:
+        for columns in report.tables():
+            table.write(columns)
 
 
 def write_estimates(

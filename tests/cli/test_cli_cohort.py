@@ -37,7 +37,8 @@ def test_a_cohort_is_answered_to_a_file_and_summed_up(trained: Path, plan: Path,
     assert run.code == 0, run.err
     assert result["cohort"] == {"subjects": 5, "moments": 5, "parts": {"target/test": 5}}
     assert (result["plans"], result["answers"], rows.height) == (2, 10, 20)
-    assert rows.columns[:8] == ["dataset", "model", "subject", "label", "domain", "split", "origin", "plan"]
+    who = ["dataset", "subject", "label", "domain", "split", "origin", "quantity", "model", "plan", "reference"]
+    assert rows.columns[:10] == who
     assert {"estimate", "lower", "upper", "level", "precision", "practice", "support", "truth"} <= set(rows.columns)
     for listed in result["models"]["model-target"]["plans"]:
         mine = rows.filter((pl.col("plan") == listed["plan"]) & (pl.col("step") == 2))

@@ -13,6 +13,8 @@ from costar_cli.files import read_artifact
 from costar_cli.plans import parse_plans
 from costar_cli.questions import COLUMNS, estimate_outcomes, write_csv, write_estimates
 
+HEADER = ("dataset", "subject", "label", "domain", "split", "origin", *COLUMNS)
+
 
 @pytest.fixture
 def report():
@@ -28,8 +30,8 @@ def test_csv_round_trip(tmp_path, report):
     with path.open(newline="") as file:
         read = list(csv.DictReader(file))
     written = report.to_rows() + report.difference_rows()
-    assert tuple(read[0]) == ("dataset", "subject", "domain", "split", "origin", *COLUMNS)
-    who = {"dataset": report.dataset, "subject": "5", "domain": "source", "split": "test", "origin": "8"}
+    assert tuple(read[0]) == HEADER
+    who = {"dataset": report.dataset, "subject": "5", "label": "5", "domain": "source", "split": "test", "origin": "8"}
     assert [who | {key: "" if value is None else str(value) for key, value in row.items()} for row in written] == read
     assert [float(row["estimate"]) for row in read] == [row["estimate"] for row in written]
 
@@ -38,7 +40,7 @@ def test_a_second_write_replaces_the_first_and_leaves_no_scraps(tmp_path, report
     path = tmp_path / "estimates.csv"
     path.write_text("old")
     write_csv(path, report)
-    assert path.read_text().startswith("dataset,subject,domain,split,origin,quantity,model,plan")
+    assert path.read_text().startswith("dataset,subject,label,domain,split,origin,quantity,model,plan")
     assert [file.name for file in tmp_path.iterdir()] == ["estimates.csv"]
 
 
@@ -71,5 +73,5 @@ def test_parquet_and_json_lines_hold_the_rows_of_the_csv_file(tmp_path, report):
     for name, read in (("a.parquet", pl.read_parquet), ("a.jsonl", pl.read_ndjson)):
         write_csv(tmp_path / name, report)
         found = read(tmp_path / name)
-        assert tuple(found.columns) == ("dataset", "subject", "domain", "split", "origin", *COLUMNS)
+        assert tuple(found.columns) == HEADER
         assert found.select(COLUMNS).rows(named=True) == rows
