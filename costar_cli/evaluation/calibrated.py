@@ -29,11 +29,14 @@ class LevelScores:
     width: PerStep
     interval_score: PerStep
 
-    @property
-    def of_bands(self) -> "LevelScores":
-        """Return the scores with the coverage of bands alone, of which files of older versions tell where none is."""
-        names = ("coverage", "coverage_lower", "coverage_upper")
-        return replace(self, **{name: getattr(self, name).where(self.width) for name in names})
+
+def of_bands(calibration: Mapping[str, LevelScores]) -> dict[str, LevelScores]:
+    """Return scores by level with the coverage of bands alone, where files of older versions have one of none, too."""
+    names = ("coverage", "coverage_lower", "coverage_upper")
+    return {
+        level: replace(scores, **{name: getattr(scores, name).where(scores.width) for name in names})
+        for level, scores in calibration.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,23 @@ class PerStep:
         """Return the statistic with NaN as None."""
         return cls(tuple(known(value) for value in steps_H), known(average))
 
+    @property
+    def array(self) -> Floats:
+        """Return the steps and, behind them, the average `[H+1]`; NaN where unknown."""
+        return np.array([*self.steps, self.average], dtype=np.float64)
+
+    def at(self, step: int | None) -> float | None:
+        """Return the statistic of a step, counted from 0, or of the average; None for steps that there are not."""
+        if step is None:
+            return self.average
+        return self.steps[step] if step < len(self.steps) else None
+
+    def ratio_to(self, limit: "PerStep") -> "PerStep":
+        """Return errors divided by those of the best possible prediction; None where it has no error, or none known."""
+        pairs = [*zip(self.steps, limit.steps, strict=False), (self.average, limit.average)]
+        *steps, average = (own / best if own is not None and best else None for own, best in pairs)
+        return PerStep(tuple(steps), average)
+
     def where(self, other: "PerStep") -> "PerStep":
         """Return the statistic where another one is known."""
         pairs = zip(self.steps, other.steps, strict=True)

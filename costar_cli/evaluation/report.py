@@ -2,8 +2,8 @@
 
 import csv
 import io
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import ArtifactError
 from costar_cli.evaluation.bootstrap import INTERVAL_KIND
+from costar_cli.evaluation.calibrated import of_bands
 from costar_cli.evaluation.dropout import DropoutWeights
 from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, Truth
 from costar_cli.evaluation.natural import NaturalCourse
@@ -23,13 +24,11 @@ from costar_cli.evaluation.rows import (
     Record,
     ReportRow,
     Unit,
+    document_of,
     errors_in_words,
-    flat_record,
-    json_values,
-    ratios,
-    tidy_records,
 )
 from costar_cli.evaluation.setups import SetupName
+from costar_cli.evaluation.sums import COUNTS, ERRORS, columns_of
 from costar_cli.files import Artifact, read_artifact, write_artifact
 from costar_cli.files.frames import FrameName, frame_name, make_frame
 from costar_cli.reporting import both_errors, is_worse
@@ -85,29 +84,28 @@ class EvaluationReport:
 
         None where there is no such row, and for published rows, which rest on other data.
         """
-        if row.published:
-            return None
-        beside = (other for other in self.rows if other.basis == "limit" and _together(other, row))
-        limit = next(beside, None)
-        return None if limit is None else ratios(row.mean, limit.mean)
+        limit = None if row.published else self._beside(row, lambda other: other.basis == "limit")
+        return None if limit is None else row.mean.ratio_to(limit.mean)
 
     def losers(self) -> list[tuple[ReportRow, str]]:
         """Return our rows that lose to the last value carried forward on average, each with both errors in words."""
-        rivals = ((row, self._last_value_beside(row)) for row in self.rows)
-        averages = ((row, row.mean.average, rival.mean.average) for row, rival in rivals if rival is not None)
-        return [
-            (row, both_errors(own, other))
-            for row, own, other in averages
-            if own is not None and other is not None and is_worse(own, other)
-        ]
+        found = []
+        for row in self.rows:
+            rival = self._last_value_beside(row)
+            own, other = row.mean.average, None if rival is None else rival.mean.average
+            if own is not None and other is not None and is_worse(own, other):
+                found.append((row, both_errors(own, other)))
+        return found
 
     def _last_value_beside(self, row: ReportRow) -> ReportRow | None:
         """Return the row of the last value carried forward that one of ours is compared with."""
-        if row.basis != "ours":
-            return None
-        found = (other for other in self.rows if other.is_last_value and _together(other, row))
-        rival = next(found, None)
+        rival = self._beside(row, lambda other: other.is_last_value) if row.basis == "ours" else None
         return None if rival is row else rival
+
+    def _beside(self, row: ReportRow, which: Callable[[ReportRow], bool]) -> ReportRow | None:
+        """Return the first row of the same set-up and queries that is such a one."""
+        beside = (other for other in self.rows if (other.setup, other.truth) == (row.setup, row.truth))
+        return next((other for other in beside if which(other)), None)
 
     def row(self, setup: SetupName, label: str, truth: Truth | None = None) -> ReportRow:
         """Return a row by set-up and label.
@@ -140,7 +138,7 @@ class EvaluationReport:
         records = []
         for row in self.rows:
             by_period = {found.period: found.mean.average for found in row.periods}
-            flat = flat_record(row, self.horizon, ratio=self.ratio_to_limit(row))
+            flat = row.flat_record(self.horizon, ratio=self.ratio_to_limit(row))
             records.append(flat | {f"avg_mean {name}": by_period.get(name) for name in names})
         return records
 
@@ -149,7 +147,7 @@ class EvaluationReport:
         rows = [
             record
             for row in self.rows
-            for record in tidy_records(row, self.horizon, unit=self.unit.label, ratio=self.ratio_to_limit(row))
+            for record in row.tidy_records(self.horizon, unit=self.unit.label, ratio=self.ratio_to_limit(row))
         ]
         columns: dict[str, object] = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
         numbers = ("step", "mean", "sd", "ensemble", "lower", "upper", "se", "ratio_to_limit")
@@ -167,36 +165,32 @@ class EvaluationReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON document, without the squared errors."""
+        losers = [row for row, _ in self.losers()]
+        rows = []
+        for row in self.rows:
+            document, ratio = document_of(row), self.ratio_to_limit(row)
+            if row.unweighted is None:
+                del document["unweighted"]
+            compared = self._last_value_beside(row) is not None
+            document["worse_than_last_value"] = any(row is loser for loser in losers) if compared else None
+            rows.append(document | {"ratio_to_limit": document_of(ratio) if ratio else None})
+        probabilities, dropout = map(document_of, self.probabilities), map(document_of, self.dropout)
         return {
             "dataset": self.dataset,
             "dataset_digest": self.dataset_digest,
             "horizon": self.horizon,
             "step": self.step,
             "averaged_steps": min(self.horizon, AVERAGED_STEPS),
-            "unit": json_values(asdict(self.unit)),
+            "unit": document_of(self.unit),
             "level": self.level,
             "interval_kind": INTERVAL_KIND,
             "config": dict(self.config),
             "warnings": list(self.warnings),
-            "rows": [
-                {name: value for name, value in json_values(asdict(row)).items() if value or name != "unweighted"}
-                | {
-                    "worse_than_last_value": self._worse_than_last_value(row),
-                    "ratio_to_limit": json_values(asdict(ratio)) if (ratio := self.ratio_to_limit(row)) else None,
-                }
-                for row in self.rows
-            ],
-            "natural_course": [json_values(asdict(course)) for course in self.natural],
-            **{
-                name: [json_values(asdict(one)) for one in several]
-                for name, several in (("probabilities", self.probabilities), ("dropout", self.dropout))
-                if several
-            },
+            "rows": rows,
+            "natural_course": [document_of(course) for course in self.natural],
+            **({"probabilities": list(probabilities)} if self.probabilities else {}),
+            **({"dropout": list(dropout)} if self.dropout else {}),
         }
-
-    def _worse_than_last_value(self, row: ReportRow) -> bool | None:
-        """Return whether a row of ours loses to the last value carried forward; None where they are not compared."""
-        return None if self._last_value_beside(row) is None else any(loser is row for loser, _ in self.losers())
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
@@ -205,7 +199,12 @@ class EvaluationReport:
         Raises:
             LookupError, ValueError, TypeError: it is none.
         """
-        if not document["rows"]:
+        rows = []
+        for row in TypeAdapter(tuple[ReportRow, ...]).validate_python(document["rows"]):
+            # older versions counted bands that do not exist as covering all
+            factual = row.factual and replace(row.factual, calibration=of_bands(row.factual.calibration))
+            rows.append(replace(row, calibration=of_bands(row.calibration), factual=factual))
+        if not rows:
             raise ValueError("no rows")
         return cls(
             dataset=document["dataset"],
@@ -216,24 +215,11 @@ class EvaluationReport:
             level=document["level"],
             config=dict(document["config"]),
             warnings=tuple(document["warnings"]),
-            rows=tuple(map(_of_bands, TypeAdapter(tuple[ReportRow, ...]).validate_python(document["rows"]))),
+            rows=tuple(rows),
             natural=TypeAdapter(tuple[NaturalCourse, ...]).validate_python(document.get("natural_course", ())),
             probabilities=TypeAdapter(tuple[ProbabilityScore, ...]).validate_python(document.get("probabilities", ())),
             dropout=TypeAdapter(tuple[DropoutWeights, ...]).validate_python(document.get("dropout", ())),
         )
-
-
-def _of_bands(row: ReportRow) -> ReportRow:
-    """Return a row without the coverage of bands that do not exist, which older versions counted as covering all."""
-    own = {level: scores.of_bands for level, scores in row.calibration.items()}
-    if row.factual is None:
-        return replace(row, calibration=own)
-    factual = {level: scores.of_bands for level, scores in row.factual.calibration.items()}
-    return replace(row, calibration=own, factual=replace(row.factual, calibration=factual))
-
-
-def _together(row: ReportRow, other: ReportRow) -> bool:
-    return (row.setup, row.truth) == (other.setup, other.truth)
 
 
 def write_evaluation(
@@ -254,10 +240,19 @@ def write_evaluation(
     weights of its answers, where they were weighed for dropout. `config` is what the report was asked
     for with, so that another question can be told from it.
     """
+    rmse = np.full((len(report.rows), max(len(row.members) for row in report.rows), report.horizon), np.nan)
+    interval = np.full((len(report.rows), 2, report.horizon + 1), np.nan)
+    for i, row in enumerate(report.rows):
+        for r, member in enumerate(row.members):
+            rmse[i, r] = member.array[:-1]
+        if row.lower is not None and row.upper is not None:
+            interval[i] = row.lower.array, row.upper.array
+    arrays: dict[str, NDArray[np.generic]] = {"rmse": rmse, "interval": interval}
+    for i, errors in enumerate(report.errors):
+        if errors is not None:
+            arrays |= {f"rows/{i:03d}/{name}": column for name, column in errors.columns.items()}
     meta = {"report": report.to_json(), "fingerprint": fingerprint, "config": dict(config)}
-    return write_artifact(
-        path, kind="evaluation", arrays=_arrays(report), meta=meta, parents=parents, overwrite=overwrite
-    )
+    return write_artifact(path, kind="evaluation", arrays=arrays, meta=meta, parents=parents, overwrite=overwrite)
 
 
 def read_evaluation(path: Path, *, errors: bool = True) -> EvaluationReport:
@@ -269,53 +264,15 @@ def read_evaluation(path: Path, *, errors: bool = True) -> EvaluationReport:
     artifact = read_artifact(path, kind="evaluation", only=None if errors else ("rmse",))
     try:
         report = EvaluationReport.from_json(artifact.meta["report"])
-        kept = tuple(_errors(artifact.arrays, i) for i in range(len(report.rows)))
+        kept: list[SquaredErrors | None] = []
+        for i in range(len(report.rows)):
+            there = columns_of(artifact.arrays, f"rows/{i:03d}")
+            columns: dict[str, Any] = {
+                name: there[name].astype(np.int64 if name in COUNTS else np.float64) for name in ERRORS if name in there
+            }
+            kept.append(SquaredErrors(**columns) if columns else None)
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         problem = f"the evaluation is incomplete or damaged ({type(error).__name__})"
         fix = "`costar evaluate --overwrite` makes it again"
         raise ArtifactError(problem, where=str(path), fix=fix) from error
-    return EvaluationReport(**{**vars(report), "errors": kept}) if errors else report
-
-
-def _arrays(report: EvaluationReport) -> dict[str, NDArray[np.generic]]:
-    arrays: dict[str, NDArray[np.generic]] = {
-        "rmse": _rmse(report.rows, report.horizon),
-        "interval": np.stack([_interval(row, report.horizon) for row in report.rows]),
-    }
-    for i, errors in enumerate(report.errors):
-        if errors is not None:
-            arrays |= {f"rows/{i:03d}/{name}": column for name, column in errors.columns.items()}
-    return arrays
-
-
-def _rmse(rows: tuple[ReportRow, ...], horizon: int) -> NDArray[np.float64]:
-    members = max(len(row.members) for row in rows)
-    rmse = np.full((len(rows), members, horizon), np.nan)
-    for i, row in enumerate(rows):
-        for r, member in enumerate(row.members):
-            rmse[i, r] = _floats(member)[:-1]
-    return rmse
-
-
-def _interval(row: ReportRow, horizon: int) -> NDArray[np.float64]:
-    if row.lower is None or row.upper is None:
-        return np.full((2, horizon + 1), np.nan)
-    return np.stack([_floats(row.lower), _floats(row.upper)])
-
-
-def _floats(values: PerStep) -> NDArray[np.float64]:
-    return np.array([np.nan if value is None else value for value in (*values.steps, values.average)])
-
-
-def _errors(arrays: Mapping[str, NDArray[np.generic]], row: int) -> SquaredErrors | None:
-    prefix = f"rows/{row:03d}"
-    if f"{prefix}/count" not in arrays:
-        return None
-    cluster, weight = (arrays.get(f"{prefix}/{name}") for name in ("cluster", "weight"))
-    return SquaredErrors(
-        members=arrays[f"{prefix}/members"].astype(np.float64),
-        ensemble=arrays[f"{prefix}/ensemble"].astype(np.float64),
-        count=arrays[f"{prefix}/count"].astype(np.int64),
-        cluster=None if cluster is None else cluster.astype(np.int64),
-        weight=None if weight is None else weight.astype(np.float64),
-    )
+    return EvaluationReport(**{**vars(report), "errors": tuple(kept)}) if errors else report

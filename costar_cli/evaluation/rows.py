@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, Self
 
 from costar_cli.evaluation.bootstrap import Interval
@@ -28,6 +28,9 @@ ABOUT_RATIO: Final = f"ratio: average error divided by that of the row `{{label}
 
 # The last one is in old files: no row is published beside other data than the paper's.
 Basis = Literal["ours", "naive", "limit", "published, different protocol", "published, different data"]
+
+
+Record = dict[str, str | int | float | bool | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,55 @@ class ReportRow:
         """Return whether the row carries the last value forward: the anchor, or a model of that method."""
         return self.basis == "naive" or (self.provenance is not None and self.provenance.method == LAST_VALUE)
 
+    def tidy_records(self, horizon: int, *, unit: str, ratio: PerStep | None) -> Iterator[Record]:
+        """Yield what the row says of each step, then of their average; `ratio` is that of its errors to the limit's."""
+        statistics = {name: getattr(self, name) for name in ("mean", "sd", "ensemble", "lower", "upper", "se")}
+        statistics["ratio_to_limit"] = ratio
+        for h in (*range(horizon), None):
+            values = {name: of.at(h) if of else None for name, of in statistics.items()}
+            yield {
+                "setup": self.setup,
+                "model": self.label,
+                "basis": self.basis,
+                "truth": self.truth,
+                "test": self.test,
+                "step": None if h is None else h + 1,
+                **{name: value for name, value in values.items() if name != "ratio_to_limit"},
+                "members": len(self.members) or None,
+                "unit": unit,
+                "ratio_to_limit": values["ratio_to_limit"],
+            }
+
+    def flat_record(self, horizon: int, *, ratio: PerStep | None) -> Record:
+        """Return what the row says of all steps and of their average, the same keys for every row."""
+        flat: Record = {
+            "setup": self.setup,
+            "label": self.label,
+            "basis": self.basis,
+            "truth": self.truth,
+            "test": self.test,
+            "members": len(self.members) or None,
+            "labelled_target_subjects": self.provenance.labelled_target_subjects if self.provenance else None,
+        }
+        statistics = {name: getattr(self, name) for name in ("mean", "sd", "lower", "upper", "ensemble")}
+        for h in (*range(horizon), None):
+            step = "avg" if h is None else f"tau{h + 1}"
+            flat |= {f"{step}_{name}": of.at(h) if of else None for name, of in statistics.items()}
+        flat |= {
+            "no_interval": self.no_interval,
+            "caution": self.caution,
+            "stopped_by_budget": self.stopped_by_budget,
+            "ratio_to_limit": ratio.average if ratio else None,
+            "avg_se": self.se.average if self.se else None,
+        }
+        factual = (self.factual.calibration, self.factual.details) if self.factual else ({}, None)
+        for prefix, (levels, details) in {"": (self.calibration, self.bands), "factual_": factual}.items():
+            for level in map(str, REPORTED):
+                for name in ("coverage", "width", "interval_score"):
+                    flat[f"{prefix}{name}_{level}"] = getattr(levels[level], name).average if level in levels else None
+            flat[f"{prefix}crps"] = details.crps.average if details else None
+        return flat
+
     @classmethod
     def scored_row(
         cls,
@@ -197,14 +249,9 @@ def errors_in_words(se: Mapping[str, PerStep | None]) -> str:
     return f" (standard error over test subjects: {', '.join(known)})" if known else ""
 
 
-def ratios(mean: PerStep, limit: PerStep) -> PerStep:
-    """Return errors divided by those of the best possible prediction; None where that has no error, or none known."""
-    steps = [_ratio(own, best) for own, best in zip(mean.steps, limit.steps, strict=False)]
-    return PerStep(tuple(steps), _ratio(mean.average, limit.average))
-
-
-def _ratio(own: float | None, best: float | None) -> float | None:
-    return own / best if own is not None and best else None
+def document_of(value: Any) -> Any:  # noqa: ANN401 - a dataclass in, JSON out
+    """Return a dataclass as a JSON document."""
+    return json_values(asdict(value))
 
 
 def json_values(value: Any) -> Any:  # noqa: ANN401  # JSON in, JSON out
@@ -214,68 +261,3 @@ def json_values(value: Any) -> Any:  # noqa: ANN401  # JSON in, JSON out
     if isinstance(value, Mapping):
         return {str(key): json_values(item) for key, item in value.items()}
     return [json_values(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-Record = dict[str, str | int | float | bool | None]
-
-
-def tidy_records(row: ReportRow, horizon: int, *, unit: str, ratio: PerStep | None) -> Iterator[Record]:
-    """Yield what a row says of each step, then of their average."""
-    statistics = {"mean": row.mean, "sd": row.sd, "ensemble": row.ensemble, "lower": row.lower, "upper": row.upper}
-    statistics["se"] = row.se
-    for h in (*range(horizon), None):
-        yield {
-            "setup": row.setup,
-            "model": row.label,
-            "basis": row.basis,
-            "truth": row.truth,
-            "test": row.test,
-            "step": None if h is None else h + 1,
-            **{name: _of_step(values, h) for name, values in statistics.items()},
-            "members": len(row.members) or None,
-            "unit": unit,
-            "ratio_to_limit": _of_step(ratio, h),
-        }
-
-
-def _of_step(values: PerStep | None, step: int | None) -> float | None:
-    if values is None:
-        return None
-    return values.average if step is None else values.steps[step] if step < len(values.steps) else None
-
-
-def flat_record(row: ReportRow, horizon: int, *, ratio: PerStep | None) -> Record:
-    """Return what a row says of all steps and of their average, the same keys for every row."""
-    flat: Record = {
-        "setup": row.setup,
-        "label": row.label,
-        "basis": row.basis,
-        "truth": row.truth,
-        "test": row.test,
-        "members": len(row.members) or None,
-        "labelled_target_subjects": row.provenance.labelled_target_subjects if row.provenance else None,
-    }
-    statistics = {"mean": row.mean, "sd": row.sd, "lower": row.lower, "upper": row.upper, "ensemble": row.ensemble}
-    for h in range(horizon):
-        for name, values in statistics.items():
-            flat[f"tau{h + 1}_{name}"] = values.steps[h] if values and h < len(values.steps) else None
-    flat |= {f"avg_{name}": values.average if values else None for name, values in statistics.items()}
-    return flat | {
-        "no_interval": row.no_interval,
-        "caution": row.caution,
-        "stopped_by_budget": row.stopped_by_budget,
-        "ratio_to_limit": ratio.average if ratio else None,
-        "avg_se": row.se.average if row.se else None,
-        **_bands("", row.calibration, row.bands),
-        **_bands("factual_", *((row.factual.calibration, row.factual.details) if row.factual else ({}, None))),
-    }
-
-
-def _bands(prefix: str, levels: Mapping[str, LevelScores], details: BandDetails | None) -> Record:
-    """Return the averages over steps of what calibrated bands did, None where there are none."""
-    flat: Record = {}
-    for level in map(str, REPORTED):
-        scores = levels.get(level)
-        for name in ("coverage", "width", "interval_score"):
-            flat[f"{prefix}{name}_{level}"] = getattr(scores, name).average if scores else None
-    return flat | {f"{prefix}crps": details.crps.average if details else None}

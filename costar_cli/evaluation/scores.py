@@ -4,7 +4,7 @@ A part of an evaluation is a file of it, and the parts of all subjects, merged, 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +21,7 @@ from costar_cli.evaluation.metrics import SquaredErrors, Truth, period_scores
 from costar_cli.evaluation.natural import natural_course
 from costar_cli.evaluation.probabilities import Event, answers_of_binary, event_score
 from costar_cli.evaluation.report import EvaluationReport
-from costar_cli.evaluation.rows import Basis, Provenance, ReportRow, Unit, json_values
+from costar_cli.evaluation.rows import Basis, Provenance, ReportRow, Unit, document_of
 from costar_cli.evaluation.setups import SetupName
 from costar_cli.evaluation.sums import Sums, check_sums, columns_of, kinds_of, merged
 from costar_cli.files import Artifact, fingerprint, read_artifact, write_artifact
@@ -219,12 +219,12 @@ class Scores:
             "dataset_digest": self.dataset_digest,
             "horizon": self.horizon,
             "schema": self.schema.model_dump(mode="json"),
-            "unit": json_values(asdict(self.unit)),
+            "unit": document_of(self.unit),
             "config": self.config.model_dump(mode="json"),
             "warnings": list(self.warnings),
-            "dropout": [json_values(asdict(one)) for one in self.dropout],
+            "dropout": [document_of(one) for one in self.dropout],
             "rows": [
-                json_values(asdict(replace(row, sums={})) if isinstance(row, Scored) else {"published": asdict(row)})
+                document_of(replace(row, sums={})) if isinstance(row, Scored) else {"published": document_of(row)}
                 for row in self.rows
             ],
         }

@@ -3,13 +3,12 @@
 import csv
 import io
 from dataclasses import replace
-from types import SimpleNamespace
 
 import evaluate_worlds as worlds
 import numpy as np
 import pytest
 
-from costar_cli.cli.evaluation import _show
+from costar_cli.cli.scores import show_scores
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluation import run_evaluation
 from costar_cli.evaluation.report import read_evaluation, write_evaluation
@@ -56,7 +55,7 @@ def test_every_form_of_an_evaluation_says_why_there_is_no_interval(tmp_path, cap
     write_evaluation(path, report, parents={"dataset": "d" * 64}, fingerprint="f" * 64, config={})
     stored = read_evaluation(path)
     assert (stored.warnings, stored.rows) == (report.warnings, report.rows)
-    _show(SimpleNamespace(out=Output("evaluate")), report)
+    show_scores(Output("evaluate"), report)
     errors = capsys.readouterr().out.partition("Natural course")[0]
     shown = [line for line in errors.splitlines() if line.startswith(("zero-shot  ", "supervised  "))]
     assert all("too few" in line for line in shown if "published" not in line)
@@ -81,7 +80,7 @@ def test_every_form_of_an_evaluation_says_how_far_to_trust_intervals_of_few_subj
     write_evaluation(path, report, parents={"dataset": "d" * 64}, fingerprint="f" * 64, config={})
     assert read_evaluation(path).rows == report.rows
     assert {row["caution"] for row in report.to_json()["rows"] if row["truth"]} == {why}
-    _show(SimpleNamespace(out=Output("evaluate")), report)
+    show_scores(Output("evaluate"), report)
     assert set(said) < set(capsys.readouterr().out.splitlines())
 
 
@@ -103,7 +102,7 @@ def test_a_model_stopped_by_budget_is_marked_in_terminal_and_csv_and_a_closed_fo
     report = stopped(report, {"a": ("costar", True), "b": ("costar", False), "c": ("ridge", False)})
     records = {row["label"]: row["stopped_by_budget"] for row in csv.DictReader(io.StringIO(report.to_csv()))}
     assert {name: records[name] for name in "abc"} == {"a": "True", "b": "False", "c": ""}
-    _show(SimpleNamespace(out=Output("evaluate")), report)
+    show_scores(Output("evaluate"), report)
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.split()[1:3] == ["a", "†"] for line in lines) == 2
     assert sum("†" in line for line in lines) == 3

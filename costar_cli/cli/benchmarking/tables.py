@@ -12,7 +12,7 @@ from costar_cli.cli.benchmarking.statistics import Comparison, Floats, compare, 
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, Truth
 from costar_cli.evaluation.published import paper_truth, published_row, read_published
-from costar_cli.evaluation.rows import Basis, ReportRow, ratios, with_budget_sign
+from costar_cli.evaluation.rows import Basis, ReportRow, with_budget_sign
 from costar_cli.evaluation.setups import SETUPS, SetupName, with_target_sign
 from costar_cli.methods.registry import REFERENCE
 from costar_cli.reporting import NullReporter, Reporter
@@ -191,7 +191,7 @@ def _table(
         se = _over_data_sets(errors, lambda each_KH: np.sqrt(np.square(each_KH).sum(axis=0)) / len(each_KH))
         limit = ResultRow(
             "limit", known[0].label, "limit", mean, sd, runs=count, data_sets=len(known),
-            ratio_to_limit=ratios(mean, mean), se=se if len(errors) == len(known) else None,
+            ratio_to_limit=mean.ratio_to(mean), se=se if len(errors) == len(known) else None,
         )  # fmt: skip
     is_published = facts.published and truth == paper_truth(facts.name)
     return ResultTable(
@@ -220,7 +220,7 @@ def _row(
         own, other = (_spread([table[seed].row for seed in shared])[0].average for table in (runs, reference))
         gain = gain_percent(own, other)
     if bounded := [seed for seed in runs if seed in bounds]:
-        ratio = ratios(_spread([runs[s].row for s in bounded])[0], _spread([bounds[s] for s in bounded])[0])
+        ratio = _spread([runs[s].row for s in bounded])[0].ratio_to(_spread([bounds[s] for s in bounded])[0])
     unlabelled = sum(row.provenance.unlabelled_target_subjects for row in rows if row.provenance)
     stopped = [row.stopped_by_budget for row in rows if row.stopped_by_budget is not None]
     shares = [row.calibration["0.9"].coverage.average if row.calibration else None for row in rows]

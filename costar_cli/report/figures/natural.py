@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from numpy.typing import NDArray
 
 from costar_cli.data.schema import step_axis, steps_axis
 from costar_cli.evaluation import EvaluationReport
@@ -56,7 +55,10 @@ def _draw(ax: Axes, courses: Sequence[NaturalCourse], axis: Axis, outcome: str, 
         steps = [step for step in course.steps if (step.axis, step.outcome) == (axis, outcome)]
         x = np.array([step.step for step in steps])
         if course is courses[0]:
-            low, high = (_floats([getattr(step, f"observed_{side}") for step in steps]) for side in ("lower", "upper"))
+            low, high = (
+                np.array([getattr(step, f"observed_{side}") for step in steps], dtype=np.float64)
+                for side in ("lower", "upper")
+            )
             ax.fill_between(x, low, high, color=BLACK, alpha=SHADE, lw=0)
             ax.plot(x, [step.observed for step in steps], color=BLACK, marker="o", ms=3.5, lw=1.2, zorder=3)
         marks = {"lw": 1.4, "ms": 3.5, "markevery": max(1, len(x) // MOST_MARKS)}
@@ -64,7 +66,3 @@ def _draw(ax: Axes, courses: Sequence[NaturalCourse], axis: Axis, outcome: str, 
     if not any(len(line.get_xdata()) for line in ax.lines):  # type: ignore[arg-type]
         ax.set(xticks=[], yticks=[])
         ax.text(0.5, 0.5, TOO_FEW, transform=ax.transAxes, ha="center", va="center", color=GREY)
-
-
-def _floats(values: Sequence[float | None]) -> NDArray[np.float64]:
-    return np.array([np.nan if value is None else value for value in values])
