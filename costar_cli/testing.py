@@ -13,8 +13,6 @@ on all of its methods, on more data.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
@@ -260,27 +258,27 @@ PREDICTION_CHECKS: Final[Sequence[Callable[[MethodCase], None]]] = (
 )
 
 FitsAgain = Callable[..., Trained]
-"""Fits a method again: `(path, *, seed, runtime)`, with the settings of the first fit where nothing is said."""
+"""Fits a method again: `(*, seed, runtime)`, with the settings of the first fit where nothing is said."""
 
 
-def the_same_seed_gives_the_same_model(fit: FitsAgain, folder: Path) -> None:
+def the_same_seed_gives_the_same_model(fit: FitsAgain) -> None:
     """Two fits with one seed have the same arrays to the last bit, and the same facts."""
-    one, other = (fit(folder / name) for name in ("first", "second"))
+    one, other = fit(), fit()
     _require(one.meta == other.meta, "the facts of two fits with one seed differ")
     different = [name for name in one.arrays if not np.array_equal(one.arrays[name], other.arrays[name])]
     _require(not different, f"arrays of two fits with one seed differ: {', '.join(different)}")
 
 
-def members_trained_together_equal_members_trained_apart(fit: FitsAgain, folder: Path) -> None:
+def members_trained_together_equal_members_trained_apart(fit: FitsAgain) -> None:
     """How many members share a training step changes no weight beyond rounding."""
-    together, apart = (fit(folder / str(group), runtime=EXACT.model_copy(update={"group": group})) for group in (2, 1))
+    together, apart = (fit(runtime=EXACT.model_copy(update={"group": group})) for group in (2, 1))
     _require(together.arrays.keys() == apart.arrays.keys(), "members together have other arrays")
     for name, values in apart.arrays.items():
         one, other = (np.asarray(array, dtype=np.float64) for array in (together.arrays[name], values))
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
-TRAINING_CHECKS: Final[Sequence[Callable[[FitsAgain, Path], None]]] = (
+TRAINING_CHECKS: Final[Sequence[Callable[[FitsAgain], None]]] = (
     the_same_seed_gives_the_same_model,
     members_trained_together_equal_members_trained_apart,
 )
@@ -300,17 +298,15 @@ def check_method(method: Method, *, settings: Config | None = None) -> None:
         one_hot = words != "binary treatments"
         dataset = with_holes(random_dataset(dims, one_hot=one_hot, horizon=3, n=SIZES[0]))
         fit = _Fits(method, settings or method.default_settings(), dataset)
-        with TemporaryDirectory() as name:
-            folder = Path(name)
-            trained = fit(folder / "first")
-            model = method.load(Artifact("model", trained.arrays, trained.meta, trained.parents, digest="d"))
-            case = MethodCase(method.name, model, dataset.panel("target", "test"), one_hot)
-            for on_answers in PREDICTION_CHECKS:
-                with _named(method, on_answers.__name__, words):
-                    on_answers(case)
-            for on_fits in TRAINING_CHECKS:
-                with _named(method, on_fits.__name__, words):
-                    on_fits(fit, folder)
+        trained = fit()
+        model = method.load(Artifact("model", trained.arrays, trained.meta, trained.parents, digest="d"))
+        case = MethodCase(method.name, model, dataset.panel("target", "test"), one_hot)
+        for on_answers in PREDICTION_CHECKS:
+            with _named(method, on_answers.__name__, words):
+                on_answers(case)
+        for on_fits in TRAINING_CHECKS:
+            with _named(method, on_fits.__name__, words):
+                on_fits(fit)
 
 
 @contextmanager
@@ -373,20 +369,18 @@ class _Fits:
     dataset: Dataset
     shared: Mapping[str, Any] = field(default_factory=lambda: dict(SMALL))
 
-    def __call__(self, path: Path, *, runtime: RuntimeConfig | None = None, **changes: object) -> Trained:
-        path.mkdir(parents=True, exist_ok=True)
+    def __call__(self, *, runtime: RuntimeConfig | None = None, **changes: object) -> Trained:
         return finetune(
             self.dataset,
             FinetuneConfig(**{**self.shared, **changes}),
             runtime or RuntimeConfig(device="cpu"),
             domain="source",
             start=None,
-            checkpoint=path / "run.h5",
+            checkpoint=None,
             identity=RunIdentity("check"),
             reporter=NullReporter(),
             method=self.method,
             settings=self.settings,
-            fresh=True,
         )
 
 

@@ -1,7 +1,6 @@
 """Fits of any method through the workflow, and the models that artifacts with the results hold."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -31,20 +30,19 @@ def fit_method(
     fresh: bool = False,
 ) -> Trained:
     """Fit a method; its run state is kept where one is named."""
-    with TemporaryDirectory() as folder:
-        return finetune(
-            dataset,
-            config,
-            runtime or RuntimeConfig(device="cpu"),
-            domain=domain,
-            start=start,
-            checkpoint=run_state or Path(folder) / "run.h5",
-            identity=identity_of(config, settings),
-            reporter=reporter or NullReporter(),
-            method=METHODS[method],
-            settings=settings,
-            fresh=fresh,
-        )
+    return finetune(
+        dataset,
+        config,
+        runtime or RuntimeConfig(device="cpu"),
+        domain=domain,
+        start=start,
+        checkpoint=run_state,
+        identity=identity_of(config, settings),
+        reporter=reporter or NullReporter(),
+        method=METHODS[method],
+        settings=settings,
+        fresh=fresh,
+    )
 
 
 def identity_of(config: Config, settings: Config | None = None) -> RunIdentity:

@@ -1,10 +1,9 @@
 """Training in the Python API: `pretrain` and `fit`, as the verbs `pretrain` and `finetune` do it."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, get_args
 
 from costar_cli.api.calls import PathLikeText, Progress, one_of, reporting, resolved
@@ -61,9 +60,10 @@ def pretrain(
     dataset = with_digest(dataset)
     chosen = resolved(given, ["pretrain", "runtime"], preset=preset, config=config, dataset=dataset.name)
     run = _mark(chosen, dataset, "encoder", {})
-    with reporting(progress) as reporter, _folder(checkpoints) as folder, _logged(log, run) as to:
-        encoder = Encoder(_pretrained(dataset, chosen, folder, reporter, to))
-        _forget(folder)
+    with reporting(progress) as reporter, _logged(log, run) as to:
+        states = _states(checkpoints)
+        encoder = Encoder(_pretrained(dataset, chosen, states, reporter, to))
+        _forget(states)
         return encoder
 
 
@@ -116,24 +116,25 @@ def fit(
     run = _mark(
         chosen, dataset, "model", {"method": method, "domain": domain, "start": start.digest if start else init}
     )
-    with reporting(progress) as reporter, _folder(checkpoints) as folder, _logged(log, run) as to:
+    with reporting(progress) as reporter, _logged(log, run) as to:
+        states = _states(checkpoints)
         begin = start.artifact if start is not None else None
         if begin is None and METHODS[method].pretrained and init != "scratch":
-            begin = _pretrained(dataset, chosen, folder, reporter, to)
+            begin = _pretrained(dataset, chosen, states, reporter, to)
         elif begin is not None and (warning := other_data(f"the {begin.kind}", begin.parents, dataset)):
             reporter.say(warning)
         plan = plan_fit(chosen, method, domain, dataset=dataset.digest, start=begin)
         own = _only(dataset, plan.parts)
-        trained = plan.run(own, begin, checkpoint=folder / MODEL, reporter=reporter, log=to)
-        _forget(folder)
+        trained = plan.run(own, begin, checkpoint=states.get(MODEL), reporter=reporter, log=to)
+        _forget(states)
         return model_on(of_training("model", trained), plan.runtime)
 
 
 def _pretrained(
-    dataset: Dataset, settings: Settings, folder: Path, reporter: Reporter, log: "TrainingLog | None"
+    dataset: Dataset, settings: Settings, states: Mapping[str, Path], reporter: Reporter, log: "TrainingLog | None"
 ) -> Artifact:
     plan = plan_pretraining(settings, dataset.digest)
-    trained = plan.run(_only(dataset, plan.parts), checkpoint=folder / ENCODER, reporter=reporter, log=log)
+    trained = plan.run(_only(dataset, plan.parts), checkpoint=states.get(ENCODER), reporter=reporter, log=log)
     return of_training("encoder", trained)
 
 
@@ -161,10 +162,18 @@ def _logged(path: PathLikeText | None, run: str) -> "AbstractContextManager[Trai
     return TrainingLog(Path(path), run)
 
 
-def _forget(folder: Path) -> None:
+def _states(checkpoints: PathLikeText | None) -> dict[str, Path]:
+    """Return the files of run states in the caller's folder, which is made; none without a folder."""
+    if checkpoints is None:
+        return {}
+    Path(checkpoints).mkdir(parents=True, exist_ok=True)
+    return {name: Path(checkpoints) / name for name in (ENCODER, MODEL)}
+
+
+def _forget(states: Mapping[str, Path]) -> None:
     """Delete the states of runs that are complete."""
-    for name in (ENCODER, MODEL):
-        forget_runs(folder / name)
+    for path in states.values():
+        forget_runs(path)
 
 
 def _check_choices(method: str, domain: str, init: str | None, start: object) -> None:
@@ -206,14 +215,3 @@ def _with_shared(settings: dict[str, object], *tables: str, **shared: object) ->
 def _only(dataset: Dataset, parts: Sequence[Part]) -> Dataset:
     """Return what a fit reads of a data set: some of its panels."""
     return replace(dataset, panels={part: dataset.panel(*part) for part in parts}, queries={}, truth={})
-
-
-@contextmanager
-def _folder(path: PathLikeText | None) -> Iterator[Path]:
-    """Yield a folder for the state of a run: the caller's own, or one that is forgotten."""
-    if path is None:
-        with TemporaryDirectory(prefix="costar-") as folder:
-            yield Path(folder)
-    else:
-        Path(path).mkdir(parents=True, exist_ok=True)
-        yield Path(path)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.cli.scores import number
@@ -63,9 +62,8 @@ class Refits:
         from costar_cli.files import Artifact
 
         plan = replace(self.plan, config=self.plan.config.model_copy(update={"seed": seed}))
-        with TemporaryDirectory() as folder:
-            where = Path(folder) / "run.h5"  # nobody asks refits for bands or lights
-            trained = plan.run(data, None, checkpoint=where, reporter=NullReporter(), judged=False)
+        # nothing continues a refit, or asks it for bands or lights
+        trained = plan.run(data, None, checkpoint=None, reporter=NullReporter(), judged=False)
         artifact = Artifact(kind="model", arrays=trained.arrays, meta=trained.meta)
         return METHODS[plan.method].load(artifact, str(trained.meta["device"]))
 

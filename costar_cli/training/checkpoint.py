@@ -107,7 +107,7 @@ class Checkpoint:
     """The run state of one training stage.
 
     Args:
-        path: file of the run state.
+        path: file of the run state; None keeps nothing, for a fit that is not to be continued.
         identity: of the run. A state of another run is not continued, except by one that only has more epochs.
         reporter: told when a run continues.
         stage: what is trained: its epochs, and whether a schedule spans them.
@@ -121,7 +121,7 @@ class Checkpoint:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | None,
         identity: RunIdentity,
         *,
         reporter: Reporter,
@@ -136,8 +136,8 @@ class Checkpoint:
         self._finished: list[FinishedGroup] = []
         self._waiting: list[SavedGroup] = []  # where groups that are not complete were when last heard of
         self.makings: list[Making] = []
-        if path.exists():
-            self._load(reporter)
+        if path is not None and path.exists():
+            self._load(path, reporter)
         if making is not None and making not in self.makings:
             self._tell_making(reporter, making)
             self.makings.append(making)
@@ -183,7 +183,8 @@ class Checkpoint:
         if interrupted or self.is_due:
             self.save(state)
         if interrupted:
-            self._reporter.note(f"progress saved at epoch {state.epoch + 1}, step {state.step + 1}")
+            if self._path is not None:
+                self._reporter.note(f"progress saved at epoch {state.epoch + 1}, step {state.step + 1}")
             raise KeyboardInterrupt
 
     @property
@@ -209,7 +210,7 @@ class Checkpoint:
 
     def save(self, state: GroupState | None) -> None:
         """Write all that is known, and where this process is with a group; the first process writes for all."""
-        if processes.rank():
+        if self._path is None or processes.rank():
             return
         arrays: Arrays = {}
         for index, group in enumerate(self._finished):
@@ -239,9 +240,9 @@ class Checkpoint:
         write_artifact(self._path, kind="run-state", arrays=arrays, meta=meta, overwrite=True)
         self._saved_at = time.monotonic()
 
-    def _load(self, reporter: Reporter) -> None:
+    def _load(self, path: Path, reporter: Reporter) -> None:
         try:
-            artifact = read_artifact(self._path, kind="run-state")
+            artifact = read_artifact(path, kind="run-state")
         except ArtifactError as error:
             reporter.say(Diagnostic.of("run-state-unreadable", problem=error.problem))
             return

@@ -69,7 +69,7 @@ class FitRun:
     method: Method
     task: FitTask
     windows: ValidationWindows | None
-    checkpoint: Path
+    checkpoint: Path | None
     identity: RunIdentity
     runtime: Runtime
     reporter: Reporter
@@ -199,12 +199,13 @@ class FitRun:
         index = self.first_stage + self.begun
         self.begun += 1
         tell_of_epochs(stage, self.set_aside, self.reporter)
+        own, following = (self.checkpoint and stage_checkpoint(self.checkpoint, i) for i in (index, index + 1))
         run = Checkpoint(
-            stage_checkpoint(self.checkpoint, index),
+            own,
             self.identity.of_stage(index, stage.name),
             reporter=self.reporter,
             stage=stage,
-            followed=stage_checkpoint(self.checkpoint, index + 1).exists(),
+            followed=following is not None and following.exists(),
             making=self.runtime.making(),
         )
         self.makings += [making for making in run.makings if making not in self.makings]

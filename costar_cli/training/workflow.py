@@ -82,7 +82,7 @@ def pretrain(
     config: PretrainConfig,
     runtime_config: RuntimeConfig,
     *,
-    checkpoint: Path,
+    checkpoint: Path | None,
     identity: RunIdentity,
     reporter: Reporter,
     fresh: bool = False,
@@ -120,7 +120,7 @@ def pretrain(
     needs_forms = relative or "next_step" in config.pretext
     forms = choose_forms(learned.panel("source", "train"), learned.schema, scaler) if needs_forms else ()
     stage = PretrainStage(dataset.schema.dims, config, train, validation, forms)
-    if fresh:
+    if fresh and checkpoint is not None:
         forget_runs(checkpoint)
         processes.wait()
     run = Checkpoint(checkpoint, identity, reporter=reporter, stage=stage, making=runtime.making())
@@ -156,7 +156,7 @@ def finetune(
     *,
     domain: Domain,
     start: FittedModel | None,
-    checkpoint: Path,
+    checkpoint: Path | None,
     identity: RunIdentity,
     reporter: Reporter,
     fresh: bool = False,
@@ -175,7 +175,7 @@ def finetune(
         runtime_config: device and arithmetic.
         domain: `source` for the supervised stage, `target` for few-shot adaptation.
         start: a pretrained encoder, or the source model for `target`; none trains from scratch.
-        checkpoint: file of the run state; later stages have files beside it.
+        checkpoint: file of the run state; later stages have files beside it. None for a fit that nothing continues.
         identity: inputs, settings and version, which an interrupted run must share to be continued.
         reporter: hears of progress.
         fresh: start over instead of continuing an interrupted run.
@@ -209,7 +209,7 @@ def finetune(
         dataset.schema, dataset.horizon, domain, panels, scaler, config, settings, members, start,
         runtime.device, runtime.dtype, part_settings or {},
     )  # fmt: skip
-    if fresh:
+    if fresh and checkpoint is not None:
         forget_runs(checkpoint)
         processes.wait()
     windows = ValidationWindows.of(selecting, dataset.horizon, scaler)

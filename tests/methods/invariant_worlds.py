@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -124,7 +123,7 @@ def without_dropout(config: Config) -> Config:
 def fit(
     method: str,
     dataset: Dataset,
-    path: Path,
+    path: Path | None = None,
     *,
     domain: str = "source",
     start: FittedModel | None = None,
@@ -132,6 +131,7 @@ def fit(
     dropout: bool = True,
     **changes: object,
 ) -> Trained:
+    """Fit a method; `path` is a folder for its run state, where one is to continue it."""
     encoder, own = None, {}
     if registered(method).name == "costar" and start is None:
         shape, own = VARIANTS.get(method, ({}, {}))
@@ -145,14 +145,13 @@ def fit(
     if not dropout:
         config, settings = without_dropout(config), settings and without_dropout(settings)
         part_settings = {name: without_dropout(own) for name, own in part_settings.items() if own}
-    path.mkdir(exist_ok=True)
     return finetune(
         dataset,
         config,
         runtime,
         domain=domain,
         start=start,
-        checkpoint=path / "run.h5",
+        checkpoint=path and path / "run.h5",
         identity=RunIdentity("f"),
         reporter=NullReporter(),
         method=registered(method),
@@ -174,9 +173,9 @@ def counted(method: str, data: str) -> tuple[Trained, int]:
         taken[0] += 1
         return step(*args)
 
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "training_step", counted_step)
-        return fit(method, world(data), Path(folder)), taken[0]
+        return fit(method, world(data)), taken[0]
 
 
 def trained(method: str, data: str) -> Trained:

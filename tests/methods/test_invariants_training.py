@@ -38,10 +38,10 @@ def method(request) -> str:
     return request.param
 
 
-def test_same_seed_gives_the_same_predictions_and_another_seed_others(method: str, tmp_path: Path) -> None:
+def test_same_seed_gives_the_same_predictions_and_another_seed_others(method: str) -> None:
     dataset = world("tumor")
     first = trained(method, "tumor")
-    again, other = (fit(method, dataset, tmp_path / str(seed), seed=seed) for seed in (5, 6))
+    again, other = (fit(method, dataset, seed=seed) for seed in (5, 6))
     assert first.meta == again.meta
     assert all(np.array_equal(first.arrays[name], again.arrays[name]) for name in first.arrays)
     panel, queries = dataset.panel("target", "test"), dataset.queries[Part("target", "test")]["sequence"]
@@ -50,8 +50,8 @@ def test_same_seed_gives_the_same_predictions_and_another_seed_others(method: st
     assert registered(method).closed_form or not np.array_equal(answers[0], answers[2])
 
 
-def test_members_trained_together_equal_members_trained_apart(method: str, tmp_path: Path) -> None:
-    members_trained_together_equal_members_trained_apart(partial(fit, method, world("ward")), tmp_path)
+def test_members_trained_together_equal_members_trained_apart(method: str) -> None:
+    members_trained_together_equal_members_trained_apart(partial(fit, method, world("ward")))
 
 
 def test_members_differ(method: str) -> None:
@@ -68,15 +68,14 @@ def longer(dataset: Dataset) -> Dataset:
 
 
 @pytest.mark.parametrize("observed", ["some", "all"])
-def test_padding_changes_no_trained_weight(method: str, observed: str, tmp_path: Path) -> None:
+def test_padding_changes_no_trained_weight(method: str, observed: str) -> None:
     """Masks of dropout are drawn for padded steps, too: without dropout, weights differ by rounding alone.
 
     A mask of what was observed hides padded targets, too: also without it.
     """
     data = world("ward") if observed == "some" else without_holes(world("ward"))
     usual, more = (
-        fit(method, dataset, tmp_path / name, runtime=EXACT, dropout=False, epochs=1, members=1)
-        for name, dataset in (("usual", data), ("more", longer(data)))
+        fit(method, dataset, runtime=EXACT, dropout=False, epochs=1, members=1) for dataset in (data, longer(data))
     )
     same_weights(usual, more)
 
@@ -148,12 +147,12 @@ def test_an_interrupted_fit_continues_to_the_same_weights(
     assert all(np.array_equal(whole.arrays[name], continued.arrays[name]) for name in whole.arrays)
 
 
-def test_few_shot_starts_from_the_source_model_and_leaves_it_alone(method: str, tmp_path: Path) -> None:
+def test_few_shot_starts_from_the_source_model_and_leaves_it_alone(method: str) -> None:
     dataset, source = world("tumor"), trained(method, "tumor")
     model, panel = as_model(method, source), dataset.panel("target", "test")
     queries = dataset.queries[Part("target", "test")]["sequence"].take(slice(0, 50))
     before = model.rollout(panel, queries)
-    target = fit(method, dataset, tmp_path, domain="target", start=model, epochs=1)
+    target = fit(method, dataset, domain="target", start=model, epochs=1)
     assert np.array_equal(model.rollout(panel, queries), before)
     assert target.meta["trained_on"] == {"source/train": SIZES["train"], "target/train": SIZES["target_train"]}
     assert target.meta["domain"] == "target"

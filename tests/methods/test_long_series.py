@@ -1,7 +1,6 @@
 """Networks that learned from stretches of long series look back one stretch, in training and in answers."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,9 +33,8 @@ def long_world() -> Dataset:
 
 
 @pytest.fixture(scope="module", params=METHODS)
-def long_model(request, long_world: Dataset, tmp_path_factory: pytest.TempPathFactory) -> FittedModel:
-    path: Path = tmp_path_factory.mktemp(request.param)
-    return as_model(request.param, fit(request.param, long_world, path, epochs=1, updates=1, members=1))
+def long_model(request, long_world: Dataset) -> FittedModel:
+    return as_model(request.param, fit(request.param, long_world, epochs=1, updates=1, members=1))
 
 
 def at_origins(panel: Panel, origins: list[int]) -> Queries:

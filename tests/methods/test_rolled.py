@@ -1,7 +1,5 @@
 """CRN, RMSN and CT whose outcomes are rolled out: weights, balance, and what few-shot refuses (spec NET-21)."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -71,10 +69,10 @@ def test_states_move_away_from_what_the_treatment_network_moves_towards(kind: Ba
 
 
 @pytest.mark.parametrize("method", ROLLED)
-def test_a_model_says_how_its_outcomes_are_made_and_few_shot_keeps_that(method: str, tmp_path: Path) -> None:
+def test_a_model_says_how_its_outcomes_are_made_and_few_shot_keeps_that(method: str) -> None:
     source = as_model(method, trained(method, "tumor"))
     assert isinstance(source, RolledModel)
     assert source.forms[0].kind == "relative"
     with pytest.raises(UsageError, match="differ in shape") as raised:
-        fit(method.partition(",")[0], world("tumor"), tmp_path, start=source, domain="target")
+        fit(method.partition(",")[0], world("tumor"), start=source, domain="target")
     assert "outputs.decoder: the source model has structured, the settings say published" in raised.value.details

@@ -287,11 +287,11 @@ QUICKLY = {"crn", "costar, structured"}
         for data in ("tumor", "ward")
     ],
 )
-def test_all_stages_of_a_network_can_be_replayed(name: str, data: str, tmp_path: Path, monkeypatch):
+def test_all_stages_of_a_network_can_be_replayed(name: str, data: str, monkeypatch):
     runtime = EXACT.model_copy(update={"group": 2})
-    ever = fit(name, world(data), tmp_path / "a", runtime=runtime)
+    ever = fit(name, world(data), runtime=runtime)
     recorders, told = replay_all(monkeypatch)
-    replayed = fit(name, world(data), tmp_path / "b", runtime=runtime)
+    replayed = fit(name, world(data), runtime=runtime)
     assert told.notes == []
     assert all(recorder.recorded == 1 for recorder in recorders)
     close(ever.arrays, replayed.arrays)

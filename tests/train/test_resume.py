@@ -3,10 +3,12 @@
 import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Dataset
 from costar_cli.errors import SignalHandler
 from costar_cli.reporting import NullReporter
@@ -14,7 +16,7 @@ from costar_cli.training import RunIdentity, Runtime, loop
 from costar_cli.training.checkpoint import Checkpoint, Interrupt
 from costar_cli.training.group import GroupState
 from costar_cli.training.loop import train_members
-from tests.fits import KilledError, die_at_step
+from tests.fits import KilledError, die_at_step, fit_method
 from tests.train.worlds import CPU, EXACT, close, run_finetune, run_pretrain, same, supervised_stage
 
 
@@ -55,6 +57,25 @@ def test_interrupt_saves_between_steps_and_the_run_continues(
     monkeypatch.undo()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert same(expected.arrays, run_pretrain(tumor_dataset, tmp_path / "cut").arrays)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_progress_is_said_to_be_saved_where_a_run_state_is_kept(
+    *, kept: bool, tumor_dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = loop.training_step
+
+    def interrupted_step(*args: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return step(*args)
+
+    notes: list[str] = []
+    monkeypatch.setattr(NullReporter, "note", lambda self, message: notes.append(message))
+    monkeypatch.setattr(loop, "training_step", interrupted_step)
+    with pytest.raises(KeyboardInterrupt):
+        fit_method(tumor_dataset, "crn-erm", None, FinetuneConfig(), run_state=tmp_path / "r.h5" if kept else None)
+    assert any("progress saved" in note for note in notes) == kept
+    assert (tmp_path / "r.h5").exists() == kept
 
 
 def test_a_signal_that_is_sent_to_the_process_and_its_group_counts_once(monkeypatch):
