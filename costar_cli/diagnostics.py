@@ -210,6 +210,118 @@ NOTES: Final = {  # a reader of the results would like to know
     "never-treated": "{untreated} of {subjects} never treated",
     "treatment-never-stops": "treatment '{treatment}' never stops once it is started",
     "rare-combinations": "{count} combinations of a level of '{treatment}' and a quintile of '{outcome}' are rare",
+    # Questions: what else a reader of answers should know
+    "trained-on-subject": "model `{subject}` was trained on this subject: its error may be smaller than on others",
+    "trained-on-some":
+        "model `{subject}` was trained on {count:,} of the {total:,} {part} subjects, possibly including this one",
+    "selected-on-part":
+        "model `{subject}` was selected on this subject's part: its error may be smaller than on others",
+    "trained-on-earlier-steps":
+        "the data are split by time: model `{subject}` may have learned from this subject's {steps}",
+    "training-unknown": "whether model `{subject}` was trained on this subject is unknown",
+    "validated-elsewhere":
+        "model `{subject}` was validated on {others} subjects only, and this one is of the {domain}",
+    "not-observed-at-origin":
+        "{subject} was not observed at the origin, {unit} {origin} ({last}): models use the imputed value",
+    "no-estimate": "{subject} has no estimate at {unit} {steps}: no training subject has it there",
+    "estimates-of-survivors":
+        "outcomes by model `{subject}` are those of a subject whose series goes on; how likely that is stands beside "
+        "them (`survival`), from mean hazards over possible courses: no band is shown for it",
+    "few-ends": "few training subjects of model `{subject}` ended by {ends}: that is a guess",
+    "survival-uninformative":
+        "hazards of model `{subject}` did no better on held-out subjects than the same hazard for all: do not choose a "
+        "plan by its survival",
+    "combinations-unchecked":
+        "{subject} received more than {most:,} combinations of treatments; other combinations are not checked",
+    "learned-as-differences":
+        "`{subject}` is learned as its differences; estimates and errors are of `{subject}` itself",
+    "learned-transformed":
+        "`{subject}` is learned as {scale}; estimates and errors are of `{subject}` itself, and estimates are {what}",
+    "negative-estimates": "some estimates of {subject} are negative, which the data never are: shown as predicted",
+    # Questions: intervals, and the support of the data
+    "bands-cover":
+        "bands cover {shares} of new subjects on average, per {step}, for subjects like those that calibrated them, "
+        "observed to the end of the horizon, under the treatments that these were given; for other plans and "
+        "populations there is no guarantee: coverage rests on the model and on no hidden confounding",
+    "bands-no-guarantee":
+        "a band is no guarantee for one subject, and unreliable just before an absorbing event or without history",
+    "bands-widened":
+        "the bands of model `{subject}` are widened for plans that give each combination of treatments as often, "
+        "whatever the course: calibration windows are weighted, which leaves as much as {left} {unit}s by {step}",
+    "bands-uncalibrated":
+        "model `{subject}` shows no band: it was made by an older version of costar, or without validation subjects; "
+        "fit it again with `costar finetune --overwrite`",
+    "bands-few-members":
+        "model `{subject}` shows no band: so few members say nothing of how far estimates may be off; fit it with "
+        "`--members 3` or more",
+    "bands-few-subjects":
+        "model `{subject}` shows no band of {levels}: the {subjects} that calibrated it are too few",
+    "bands-calibrated": "the bands of model `{subject}` were calibrated on {subjects}{doubts}",
+    "bands-partly-missing":
+        "model `{subject}` shows no band where too few of them could be asked about so many steps, or for the level",
+    "differences-range":
+        "limits of differences by model `{subject}` are the range of its {members} members, which has no level: "
+        "members learned from the same data, and nothing measures how often such a range holds the truth",
+    "differences-black-box":
+        "model `{subject}` {form} a single black box: it says nothing of how far differences between plans may be off",
+    "differences-binary":
+        "differences of binary outcomes by model `{subject}` have no limits: nothing measures how far they may be off",
+    # held-out subjects follow practice, under which such a model is as good as its bands say (BAND-7)
+    "differences-by-law":
+        "limits of differences by model `{subject}` take its law to be right and chance to be the same under all "
+        "plans, which no held-out subject can show: at 90 % they held 90 % of true differences in simulated "
+        "tumours, and 61 % in simulated ICU stays",
+    "lights-mean":
+        "amber (?) and red (!) mark what is rarer than in 95 and 99 % of held-out windows: how far predictions are "
+        "spread (precision), and how likely the plan was in such a state (practice)",
+    "precision-not-judged":
+        "precision is not judged: model `{subject}` says nothing of how far predictions are spread, so that practice "
+        "alone decides",
+    "red-left-out": "estimates with a red light are left out",
+    "support-unknown":
+        "{subject} cannot say whether the data support a plan: fit it again with this version of costar",
+    # Rules
+    "rule": "rule `{subject}`: {text}",
+    "rule-on-chance": "rule `{subject}` was played on {n:,} draws of chance (seed {seed})",
+    "rule-on-mean-course":
+        "rule `{subject}` was played on the mean course of model `{model}`, which draws none: its spread does not "
+        "reach the rule",
+    "rule-on-draws":
+        "rule `{subject}` was played on {n:,} courses that model `{model}` draws (seed {seed}): its estimate is their "
+        "mean (g-formula)",
+    "rule-lights": "lights of rule `{subject}` by model `{model}` are those of {common}, {few}",
+    "rule-reads-draws": "rule `{subject}` reads {read}, as {models} draws it",
+    "rule-reads-held":
+        "rule `{subject}` reads {read}, held at the value at the origin by {models}: there it is not simulated",
+    "rule-truth":
+        "the true rule acts on what would have happened with the subject's own noise; truths are expectations",
+    # Searches
+    "search-beam":
+        "of {possible:,} plans of {steps} steps a beam of width {width:,} looked at the most promising: the search was "
+        "not exhaustive",
+    "search-all": "all {possible:,} plans of {steps} steps were considered",
+    "search-constrained":
+        "all {considered:,} plans of {steps} steps that the constraints leave were considered; {pruned} pruned",
+    "search-doses": "doses to choose from at each step: {doses}{others}",
+    "search-left-out":
+        "{plans} with a better estimate {are} left out, since the data do not support them (--unsupported)",
+    "search-rare-course":
+        "{whose} one that practice hardly ever follows as a whole, though each step of it is supported: light red",
+    "search-chances":
+        "probabilities of being best of model `{subject}` come from its {members} members, which learned from the same "
+        "data: they are too high for the leading plan",
+    "search-range":
+        "limits of {of} are the range of the {members} members of model `{subject}`, which has no level: nothing "
+        "measures how often it holds the truth, and plans are told from the best by it",
+    "search-binary":
+        "differences of binary outcomes by model `{subject}` have no limits: nothing measures how far they may be "
+        "off, so that no plan can be told from the best",
+    "search-no-intervals": "no intervals: {why}",
+    "search-nonlinear":
+        "the objective is not linear in the outcomes: its estimates are means over draws where the model draws",
+    "search-survival":
+        "outcomes are those of a subject whose series goes on; `survival` says how likely that is to the end of each "
+        "plan, which the search does not weigh: a plan may look well where those who did badly are gone",
 }
 FIXES: Final = {  # what helps, or what follows
     "no-two-steps": "models learn from one step to the next: provide longer series",

@@ -20,8 +20,8 @@ from costar_cli.inference import calibration_of, interval_kind, support_of
 from costar_cli.methods.shared.transformed import on_transforms
 from costar_cli.plans import PlanRequest, TreatmentPlan, parse_origin
 from costar_cli.questions import Cohort, join_places, names_of, refuse_unseen, unseen_in_plans, warnings_on_plans
-from costar_cli.questions.notes import on_reactions
-from costar_cli.questions.search import SearchReport, SearchRequest, SubjectAnswer, notes_on, search
+from costar_cli.questions.diagnostics import on_reactions
+from costar_cli.questions.search import SearchReport, SearchRequest, SubjectAnswer, search, with_notes
 from costar_cli.questions.search.report import SHOWN
 from costar_cli.reporting import Reporter, warnings_of
 
@@ -228,8 +228,7 @@ def search_cohort(
             own_warnings = () if many else tuple(_on_best(models, part, report))
             for warning in own_warnings:
                 reporter.say(warning)
-            report = replace(report, warnings=tuple(map(str, (*general, *own_warnings))))
-            yield replace(report, notes=tuple(notes_on(report)))
+            yield with_notes(replace(report, diagnostics=(*general, *own_warnings)))
 
 
 def _general(label: str, model: "FittedModel", dataset: "Dataset", cohort: Cohort) -> Iterator[Diagnostic]:

@@ -38,8 +38,9 @@ def show_answers(out: Output, report: "WhatIfReport") -> None:
     else:
         _show_model(out, report, report.models[0])
     show_lights(out, report)
-    for note in report.notes:
-        out.note(note)
+    for note in report.diagnostics:
+        if note.severity == "note":
+            out.say(note)
 
 
 def show_sweep(out: Output, report: "WhatIfReport", sweep: "Sweep") -> None:
@@ -57,8 +58,9 @@ def show_sweep(out: Output, report: "WhatIfReport", sweep: "Sweep") -> None:
             unit = "%" if is_probability(report, outcome.name) else outcome.unit
             title = f"{labelled(outcome.name, unit)}, by {model.heading}, by {report.schema.step}"
             out.table([labelled(sweep.dose.name, sweep.dose.unit), *map(str, times)], table, title=title, keys=1)
-    for note in report.notes:
-        out.note(note)
+    for note in report.diagnostics:
+        if note.severity == "note":
+            out.say(note)
 
 
 def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswers") -> None:

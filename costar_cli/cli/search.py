@@ -147,8 +147,9 @@ def search(
         _show(session, report)
     else:
         _show_many(session, report)
-    for note in report.notes:
-        session.out.note(note)
+    for note in report.diagnostics:
+        if note.severity == "note":
+            session.out.say(note)
     session.out.done(report.to_json())
 
 
@@ -156,7 +157,7 @@ def _written(session: Session, files: OutputFiles, reports: "Iterator[SearchRepo
     """Write the files while subjects are searched, and return the whole report."""
     from costar_cli.files import write_bytes
     from costar_cli.files.tables import table_file
-    from costar_cli.questions.search import notes_on
+    from costar_cli.questions.search import with_notes
 
     done: list[SearchReport] = []
     with ExitStack() as tables:
@@ -171,8 +172,7 @@ def _written(session: Session, files: OutputFiles, reports: "Iterator[SearchRepo
                 ranked.write(report.columns(report.answers))
             if plans is not None and any(answer.best.found for answer in report.answers):
                 plans.write(report.plan_columns(report.answers))
-    whole = replace(done[0], answers=[answer for report in done for answer in report.answers])
-    whole = replace(whole, notes=tuple(notes_on(whole)))
+    whole = with_notes(replace(done[0], answers=[answer for report in done for answer in report.answers]))
     if files.out is not None and not many:
         write_bytes(files.out, whole.plan_document())
     if files.plot is not None:

@@ -311,20 +311,20 @@ def _answer_one(session: Session, question: "Question", files: OutputFiles) -> N
 def _answer_many(session: Session, question: "Question", files: OutputFiles, whole: Path | None) -> None:
     """Answer a question about many subjects: answers to a file, a summary to the terminal."""
     from costar_cli.inference import calibration_of
-    from costar_cli.questions.notes import on_widened
+    from costar_cli.questions.diagnostics import on_widened
 
     models, sweep, dataset = question.models, question.sweep, question.dataset
     assert dataset is not None  # noqa: S101 - it was read
     question.warn(session.reporter)
     notes = question.notes
     for note in notes:
-        session.out.note(note)
+        session.out.say(note)
     tallies, found = _gather(session, question, files)
     for label, tally in tallies.items():
         if tally.effective and (calibration := calibration_of(models[label])):
             notes.append(on_widened(label, tally.effective, calibration, dataset.schema.step))
-            session.out.note(notes[-1])
-    result = _summary(question, tallies, found, files.shard) | {"notes": notes}
+            session.out.say(notes[-1])
+    result = _summary(question, tallies, found, files.shard) | {"notes": list(map(str, notes))}
     result |= {} if sweep is None else {"sweep": sweep.to_json()}
     show_cohort(session.out, result, most=None if sweep is None else len(sweep.values))
     if question.request.average:

@@ -17,7 +17,6 @@ from costar_cli.data.schema import PanelSchema, TreatmentEncoding, Values
 from costar_cli.errors import ArtifactError, complaints
 
 MOST_KEPT: Final = 4_096  # combinations; of data with more, none is called unseen
-UNCHECKED: Final = f"more than {MOST_KEPT:,} combinations of treatments; other combinations are not checked"
 WITH_OTHERS: Final = ("others", "part")  # what was given, though never by itself
 FEWEST: Final = 20  # steps after a given one that tell whether a treatment stops
 

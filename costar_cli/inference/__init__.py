@@ -2,7 +2,6 @@
 
 from costar_cli.inference.calibration import (
     BLACK_BOX,
-    BY_LAW,
     CALIBRATED,
     NO_LEVEL,
     RANGE,
@@ -49,7 +48,6 @@ from costar_cli.methods.base import LEAST_MEMBERS, PredictFn
 
 __all__ = [
     "BLACK_BOX",
-    "BY_LAW",
     "CALIBRATED",
     "COHORT_DRAWS",
     "DRAWS",

@@ -23,10 +23,6 @@ CALIBRATED: Final = "calibrated"
 TOO_FEW: Final = "none (too few calibration subjects)"  # of an answer of a calibrated model
 RANGE: Final = "range of the members"  # of differences that nothing measures: it has no level
 NO_LEVEL: Final = "none (not measured for differences of binary outcomes)"  # bands of outcomes of 0 and 1 say nothing
-BY_LAW: Final = (  # held-out subjects follow practice, under which such a model is as good as its bands say (BAND-7)
-    "take its law to be right and chance to be the same under all plans, which no held-out subject can show: at 90 % "
-    "they held 90 % of true differences in simulated tumours, and 61 % in simulated ICU stays"
-)
 UNMEASURED: Final = "none (no training subject has the outcome at this step of a series)"  # nor is there an estimate
 BLACK_BOX: Final = "none (single black box)"  # likewise, of too few members for a range
 

@@ -8,8 +8,8 @@ chunk after chunk. A report has `to_rows()`, `difference_rows()` (both with the 
 
 from costar_cli.questions.answers import Band, ModelAnswers, answer_cohort, count_questions
 from costar_cli.questions.averages import AverageEffects, Averager
+from costar_cli.questions.diagnostics import validated_on, warnings_about, warnings_on_plans
 from costar_cli.questions.groups import groups_of
-from costar_cli.questions.notes import validated_on, warnings_about, warnings_on_plans
 from costar_cli.questions.question import Places, Question, estimate_outcomes
 from costar_cli.questions.report import COLUMNS, Row, SubjectHistory, WhatIfReport
 from costar_cli.questions.request import possible_plans, refuse_unseen, unseen_in_plans

@@ -14,7 +14,7 @@ from costar_cli.inference import DRAWS, resolve
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import PlanRequest, PlanShift, TreatmentPlan
 from costar_cli.questions.answers import ModelAnswers, answer_cohort
-from costar_cli.questions.notes import notes_on, rule_notes, trained_on_subject, warnings_about
+from costar_cli.questions.diagnostics import notes_on, notes_on_rules, trained_on_subject, warnings_about
 from costar_cli.questions.report import SubjectHistory, WhatIfReport
 from costar_cli.questions.request import possible_plans, refuse_unseen, unseen_in_plans
 from costar_cli.questions.subjects import Cohort
@@ -74,14 +74,12 @@ def report_on(
         reference=reference,
         observed=_observed(cohort.panel, origin, first),
         truth=truth,
-        notes=(),
-        warnings=tuple(map(str, warnings)),
         abstain=request.abstain,
         parents={"dataset": dataset.digest} | {f"model/{label}": model.digest for label, model in models.items()},
         sources=dataset.parents,
     )
-    own = rule_notes(models, plans.plans, dataset, truth=request.truth, answers=found)
-    return replace(report, notes=(*own, *notes_on(report, dataset, models, location)))
+    on_rules = notes_on_rules(models, plans.plans, dataset, truth=request.truth, answers=found)
+    return replace(report, diagnostics=(*warnings, *on_rules, *notes_on(report, dataset, models, location)))
 
 
 def _shifted(models: Mapping[str, FittedModel], cohort: Cohort, request: PlanRequest) -> dict[str, TreatmentPlan]:

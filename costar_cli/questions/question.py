@@ -28,9 +28,9 @@ from costar_cli.plans.sweep import Sweep
 from costar_cli.plans.untrusted import Problems
 from costar_cli.questions.answers import ModelAnswers, answer_cohort, count_questions
 from costar_cli.questions.averages import Averager
+from costar_cli.questions.diagnostics import notes_on_rules, notes_on_transforms, warnings_about
 from costar_cli.questions.estimate import report_on
 from costar_cli.questions.groups import groups_of
-from costar_cli.questions.notes import notes_on_transforms, rule_notes, warnings_about
 from costar_cli.questions.report import WhatIfReport
 from costar_cli.questions.request import check_request, possible_plans, refuse_unseen, unseen_in_plans
 from costar_cli.questions.rows import Columns, table_columns
@@ -177,7 +177,7 @@ class Question:
         report = report_on(self.dataset, self.models, cohort, plans, self.request, hears)
         for warning in self.losses:
             hears.say(warning)
-        return replace(report, warnings=(*report.warnings, *map(str, self.losses)))
+        return replace(report, diagnostics=(*report.diagnostics, *self.losses))
 
     def warn(self, reporter: Reporter) -> None:
         """Tell what may make the answers of a cohort wrong.
@@ -192,12 +192,13 @@ class Question:
             reporter.say(warning)
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self) -> list[Diagnostic]:
         """Return what else a reader of a cohort's answers should know."""
         assert self.dataset is not None  # noqa: S101 - as for reports
+        rules = [plan for plan in self.plans.plans if not isinstance(plan, TreatmentPlan)]
         return [
-            *(f"rule `{plan.name}`: {plan.text}" for plan in self.plans.plans if not isinstance(plan, TreatmentPlan)),
-            *rule_notes(self.models, self.plans.plans, self.dataset, truth=self.request.truth, n=COHORT_DRAWS),
+            *(Diagnostic.of("rule", rule.name, text=rule.text) for rule in rules),
+            *notes_on_rules(self.models, self.plans.plans, self.dataset, truth=self.request.truth, n=COHORT_DRAWS),
             *notes_on_transforms(self.models),
         ]
 

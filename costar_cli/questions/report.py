@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from costar_cli.data import PanelSchema, Part, Values
 from costar_cli.data.schema import step_word
+from costar_cli.diagnostics import Diagnostic, texts_of
 from costar_cli.files.frames import FrameName, frame_name, make_frame
 from costar_cli.inference import NO_LEVEL, SEED, TOO_FEW, Calibration, SurvivalForecast
 from costar_cli.plans import Rule, TreatmentPlan
@@ -67,8 +68,8 @@ class WhatIfReport:
     """Estimates of a subject's outcomes under each plan, and the differences between plans.
 
     `observed[plan]` and `truth[plan]` are `[steps,Y]`: what really happened, NaN from the step on where the plan
-    departs from the treatments that were given; and the simulator's answer, when it was asked for. `warnings` say what
-    may make the answers wrong, `notes` what else a reader should know. Rows of steps at which no training subject has
+    departs from the treatments that were given; and the simulator's answer, when it was asked for. `diagnostics` say
+    what may make the answers wrong, and what else a reader should know. Rows of steps at which no training subject has
     the outcome have no numbers, and with `abstain` those of all answers that the data do not support. `parents` are the
     digests of the data set and the models, by role, and `sources` those of the files that the data set comes from.
     """
@@ -82,12 +83,21 @@ class WhatIfReport:
     reference: str
     observed: tuple[Floats, ...]
     truth: tuple[Floats, ...] | None
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
     abstain: bool = False
     rules: Mapping[str, Rule] = field(default_factory=dict)
     parents: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what may make the answers wrong, as people read it."""
+        return texts_of(self.diagnostics, "warning")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what else a reader should know, as people read it."""
+        return texts_of(self.diagnostics, "note")
 
     @property
     def level(self) -> float:

@@ -17,7 +17,7 @@ from costar_cli.data.findings import shown
 from costar_cli.data.indication import META as INDICATION
 from costar_cli.data.indication import indications, suspects
 from costar_cli.data.panel import join_panels
-from costar_cli.data.support import UNCHECKED, Support, never_together
+from costar_cli.data.support import MOST_KEPT, Support, never_together
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.data.transforms import OutcomeTransforms
 from costar_cli.data.truncated import STRETCH, Stretches, is_long
@@ -231,7 +231,7 @@ def finetune(
     apart = (selecting is not calibrating or not method.selects_on_validation) and not _pretrained_on(start, domain)
     if any(outcome.transform for outcome in dataset.schema.outcomes):
         for said in on_transforms(run.model(selected.fitted, meta["settings"])):
-            reporter.note(said)
+            reporter.say(said)
     attached, facts, doubt = _judge(dataset, run, selected, meta, calibrating, apart=apart) if judged else ({}, {}, "")
     if doubt:
         reporter.say(Diagnostic.of("fit-doubtful", warning=doubt))
@@ -383,7 +383,7 @@ def _support(dataset: Dataset, domain: Domain, start: FittedModel | None, report
 def _warn_of_unseen(support: Support, dataset: Dataset, reporter: Reporter) -> None:
     """Name the treatments that no training subject was given, or not by themselves."""
     if support.seen is None:
-        reporter.note(f"training subjects received {UNCHECKED}")
+        reporter.say(Diagnostic.of("combinations-unchecked", "training subjects", most=MOST_KEPT))
     unseen = support.unseen(dataset.schema.treatments)
     never, alone = ([lack.what for lack in unseen if lack.kind == kind] for kind in ("never", "others"))
     lacking = [f"no training subject received {shown(never)}"] if never else []

@@ -24,6 +24,7 @@ from costar_cli.methods.base import FittedModel, PredictiveDistribution
 from costar_cli.methods.shared.transformed import TransformedModel, on_transforms
 from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.questions.averages import kind_of
+from tests.codes import said
 from tests.fits import fit_method, model_of
 
 EFFECT = 0.5  # of a promotion on the logarithm of the next step's sales
@@ -160,9 +161,9 @@ def test_where_a_model_draws_its_estimate_is_the_mean_and_otherwise_the_median()
     estimate = mixed.rollout(panel, asked(panel, [1, 0]))[0]
     np.testing.assert_allclose(drawn.mean(axis=0), estimate, rtol=0.04)
     assert (np.median(drawn, axis=0) < estimate).mean() > 0.9
-    assert "means" in on_transforms(mixed)[0]
+    assert on_transforms(mixed)[0].text.endswith("estimates are means")
     assert kind_of(mixed) == kind_of(model("mixed", None))  # draws of both have what training leaves open
-    assert "medians" in on_transforms(model("ridge", "log"))[0]
+    assert "estimates are medians" in said(on_transforms(model("ridge", "log")), "learned-transformed")
     assert not on_transforms(model("ridge", None))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from costar_cli.data import Part, Variable
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.inference import calibration_of
 from costar_cli.plans.untrusted import Problems
 from costar_cli.questions.search import (
@@ -18,9 +19,10 @@ from costar_cli.questions.search import (
     search,
 )
 from costar_cli.questions.search.candidates import no_treatment
-from costar_cli.questions.search.report import notes_on
+from costar_cli.questions.search.report import notes_on, with_notes
 from costar_cli.report.figures.search import draw_search
 from costar_cli.report.pages.search import margin_text, rank_table, search_page
+from tests.codes import codes, said
 from tests.pages.reading import EVIL, assert_inert, read_alone
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, make_dataset
 
@@ -43,7 +45,7 @@ def searched(model: LinearModel) -> SearchReport:
     report = SearchReport(
         "tumor", TUMOR, "linear", "linear", "calibrated", question, answers, panel, calibration_of(model)
     )
-    return replace(report, notes=tuple(notes_on(report)))
+    return with_notes(report)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +79,7 @@ def test_lights_have_their_marks_explained_where_one_occurs(report: SearchReport
     assert "3 plans with a better estimate are left out" in text
     one = replace(report, answers=[replace(answer, best=replace(amber, left_out=1))])
     assert "1 plan with a better estimate is left out" in read_alone(search_page(one, DIGESTS)).text
-    assert any(note.startswith("1 plan with a better estimate is left out") for note in notes_on(one))
+    assert said(notes_on(one), "search-left-out").startswith("1 plan with a better estimate is left out")
     assert "the prediction is too imprecise" in text
     blind = replace(report, answers=[replace(answer, best=amber)], judges_precision=False)
     text = read_alone(search_page(blind, DIGESTS)).text
@@ -105,7 +107,7 @@ def few() -> SearchReport:
 def test_too_few_calibration_subjects_are_the_reason_why_there_are_no_intervals(few: SearchReport) -> None:
     why = "6 calibration subjects are too few for a 90 % interval at the steps that the objective reads"
     assert f"No intervals: {why}." in read_alone(search_page(few, DIGESTS)).text
-    assert f"no intervals: {why}" in few.notes
+    assert said(few.diagnostics, "search-no-intervals") == f"no intervals: {why}"
     headers, rows = rank_table(few)
     assert headers[2:4] == ["objective", "difference (range of the members)"]
     assert not any("to" in str(row[2]) for row in rows)
@@ -119,7 +121,7 @@ def test_a_figure_has_no_name_for_a_band_that_is_not_drawn(report: SearchReport,
 
 
 def test_limits_of_single_steps_are_the_reason_where_the_objective_reads_several(report: SearchReport) -> None:
-    assert not any("no intervals" in note for note in report.notes)
+    assert "search-no-intervals" not in codes(report.diagnostics)
     assert rank_table(report)[0][2:4] == ["objective (90 %)", "difference (range of the members)"]
     [answer] = report.answers
     bare = replace(answer.best, limits_M2=np.full_like(answer.best.limits_M2, np.nan))
@@ -132,7 +134,8 @@ def test_texts_of_files_are_shown_as_they_are_whatever_is_in_them(report: Search
     objective = replace(report.question.objective, text=EVIL, unit="<b>")
     [answer] = report.answers
     evil = replace(
-        report, dataset=EVIL, schema=schema, label=EVIL, notes=(EVIL,), warnings=(EVIL,),
+        report, dataset=EVIL, schema=schema, label=EVIL,
+        diagnostics=(Diagnostic(EVIL, "note", EVIL, EVIL, EVIL), Diagnostic.of("recorded", EVIL, warning=EVIL)),
         question=replace(report.question, objective=objective), answers=[replace(answer, name=EVIL)],
     )  # fmt: skip
     assert_inert(read_alone(search_page(evil, {EVIL: EVIL})))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from costar_cli.data import Variable
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.inference import LIGHTS
 from costar_cli.plans import TreatmentPlan, parse_plans
 from costar_cli.questions import ModelAnswers, WhatIfReport, estimate_outcomes
@@ -119,7 +120,8 @@ def test_texts_of_files_are_shown_as_they_are_whatever_is_in_them(report: WhatIf
     schema = report.schema.model_copy(update={"outcomes": (Variable(name=EVIL, unit="<b>"),), "step": "<i>day</i>"})
     plans = tuple(TreatmentPlan(f"{EVIL}{i}", plan.values) for i, plan in enumerate(report.plans))
     evil = replace(
-        report, dataset=EVIL, schema=schema, plans=plans, reference=plans[0].name, notes=(EVIL,), warnings=(EVIL,),
+        report, dataset=EVIL, schema=schema, plans=plans, reference=plans[0].name,
+        diagnostics=(Diagnostic(EVIL, "note", EVIL, EVIL, EVIL), Diagnostic.of("recorded", EVIL, warning=EVIL)),
         history=replace(report.history, name=EVIL), models=(replace(report.models[0], label=EVIL),),
     )  # fmt: skip
     assert_inert(read_alone(whatif_page(evil, {EVIL: EVIL})))

@@ -11,8 +11,8 @@ from costar_cli.data import Dataset, Panel, PanelSchema, Part, TreatmentEncoding
 from costar_cli.data.indication import META, Indication, indications
 from costar_cli.data.report import describe_dataset
 from costar_cli.errors import ArtifactError
-from costar_cli.plans import TreatmentPlan
-from costar_cli.questions.notes import on_indication
+from costar_cli.plans import PlanRequest, TreatmentPlan
+from costar_cli.questions import Cohort, names_of, warnings_on_plans
 from costar_cli.report.pages import report_tables
 from tests.fits import fit_method
 
@@ -99,8 +99,10 @@ def test_models_and_reports_tell_it_of_plans_that_give_the_treatment():
     assert (table.rows[0][0], table.rows[0][-1]) == ("pressor", "yes")
     model = costar.fit(dataset, "last-value")
     never, now = (TreatmentPlan(name, np.array([[given], [0]])) for name, given in (("never", 0), ("now", 1)))
-    assert list(on_indication({"m": model.fitted}, [never])) == []
-    assert list(on_indication({"m": model.fitted}, [never, now])) == [replace(finding, subject="")]
+    cohort = Cohort.of(held, names_of(held))
+    for plans, expected in (([never], []), ([never, now], [replace(finding, subject="")])):
+        warnings = warnings_on_plans({"m": model.fitted}, cohort, PlanRequest(tuple(plans)))
+        assert [warning for warning in warnings if warning.code == finding.code] == expected
 
 
 def test_what_a_model_keeps_comes_back_and_damage_is_an_error():

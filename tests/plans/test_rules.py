@@ -20,6 +20,7 @@ from costar_cli.plans.rule import shifted_levels
 from costar_cli.questions import estimate_outcomes
 from costar_cli.questions.answers import ask_plans, estimate_plans
 from simulators.linear_gaussian import LinearGaussian
+from tests.codes import said
 from tests.methods import mixed_worlds
 from tests.methods.linear_worlds import fit, linear_data, model_of
 from tests.whatif.whatif_worlds import RETAIL, TUMOR, LinearModel, make_dataset
@@ -288,7 +289,7 @@ def test_a_report_says_what_a_rule_is_and_what_it_gave():
     assert (told["played_on"], told["draws"], told["seed"]) == ("drawn", 1_000, 0)
     assert all(sum(step.values()) == pytest.approx(1) for step in told["given"])
     assert any(len(step) > 1 for step in told["given"])
-    assert any("g-formula" in note for note in report.notes)
+    assert "g-formula" in said(report.diagnostics, "rule-on-draws")
     assert any("%" in row["treatment"] for row in report.to_rows() if row["plan"] == "rule")
     assert report.rules_in_words(report.models[0])["rule"].startswith("day 10 ")
 
@@ -351,7 +352,8 @@ def test_covariates_that_are_not_drawn_are_held_and_the_report_says_so():
         data.schema, horizon=3,
     )  # fmt: skip
     report = estimate_outcomes(data, {"m": model}, request, subject=name)
-    assert any("reads state_1, held at the value at the origin by model `m`" in note for note in report.notes)
+    note = said(report.diagnostics, "rule-reads-held")
+    assert "reads state_1, held at the value at the origin by model `m`" in note
     always = data.panels[TEST].covariates[0, 5, 0] > 0
     assert report.plans[0].values.ravel().tolist() == [int(always)] * 3
 

@@ -16,6 +16,7 @@ from costar_cli.plans import TreatmentPlan
 from costar_cli.questions.search import SearchReport, SearchRequest, search
 from costar_cli.report.pages.search import how_sure, rank_table, search_page
 from costar_cli.reporting import NullReporter
+from tests.codes import codes
 from tests.feedback_worlds import BINARY, LINEAR, FeedbackWorld
 from tests.fits import fit_method, model_of
 
@@ -55,9 +56,8 @@ def test_only_differences_of_binary_outcomes_have_no_limits(world: FeedbackWorld
         plans = [*subject["plans"], subject["reference"]]
         assert {plan["difference_lower"] is None for plan in plans} == {binary}
         assert (answer.best.alike > 1) == binary
-    notes = [note for note in report.notes if "differences of binary outcomes by model `mixed` have no limits" in note]
-    assert len(notes) == binary
-    assert any("take its law to be right" in note for note in report.notes) is not binary
+    assert ("search-binary" in codes(report.diagnostics)) is binary
+    assert ("differences-by-law" in codes(report.diagnostics)) is not binary
 
 
 def test_people_read_no_level_of_differences_and_no_count_of_plans_that_rests_on_one() -> None:

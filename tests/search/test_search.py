@@ -24,6 +24,7 @@ from costar_cli.questions.search import (
 )
 from costar_cli.questions.search import run as run_module
 from costar_cli.report.pages.search import rank_table
+from tests.codes import codes, said
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, make_dataset, report_of, request_of
 
 PANEL = make_dataset().panels[Part("source", "test")]
@@ -212,7 +213,7 @@ def test_a_plan_of_usual_steps_is_a_candidate_though_nobody_follows_its_course(m
     assert (found.light_M[0], found.left_out) == (2, 0)
     answer = SubjectAnswer(1, None, 3, 5, found)
     report = SearchReport("d", TUMOR, "crn", "crn", "", asked, [answer], members=3)
-    assert any("hardly ever follows" in note for note in notes_on(report))
+    assert "search-rare-course" in codes(notes_on(report))
 
 
 @pytest.mark.usefixtures("chemo_is_red")
@@ -250,8 +251,8 @@ def test_probabilities_that_come_from_members_are_said_to_be_too_high():
     asked, found = question(model), best(model)[0]
     answer = SubjectAnswer(1, None, 3, 5, found)
     report = SearchReport("d", TUMOR, "crn", "crn", "", asked, [answer], members=3)
-    assert any("`crn` come from its 3 members" in note for note in notes_on(report))
-    assert not any("come from its" in note for note in notes_on(replace(report, members=None)))
+    assert "`crn` come from its 3 members" in said(notes_on(report), "search-chances")
+    assert "search-chances" not in codes(notes_on(replace(report, members=None)))
 
 
 def test_differences_by_an_ensemble_are_the_range_of_its_members_and_have_no_level():
@@ -287,7 +288,7 @@ def test_what_the_limits_of_a_search_are_is_said_wherever_they_are_shown(objecti
     assert np.isnan(columns["level"]).all() == (kind == "range of the members")
     headers, _ = rank_table(report)
     assert headers[2:4] == [f"objective ({header})", "difference (range of the members)"]
-    assert any("3 members of model `crn`, which has no level" in note for note in notes_on(report))
+    assert "3 members of model `crn`, which has no level" in said(notes_on(report), "search-range")
     joint = replace(report, answers=[replace(answer, best=replace(answer.best, range_of=0))])
     assert joint.to_json()["model"]["difference_interval_kind"] == "calibrated"
 

@@ -15,6 +15,7 @@ from costar_cli.questions.search import SearchReport, SearchRequest, notes_on, s
 from costar_cli.questions.search.candidates import usual_amounts
 from costar_cli.questions.search.regret import regrets
 from costar_cli.reporting import NullReporter
+from tests.codes import said
 from tests.dose_worlds import EFFECT, HORIZON, linear_doses
 from tests.methods.linear_worlds import SMALL, fit, model_of
 
@@ -80,9 +81,9 @@ def test_without_names_doses_are_spread_over_what_was_given_and_said() -> None:
     assert (amounts.min(), len(amounts)) == (dose.low, 5)
     assert amounts.max() == pytest.approx(dose.high, abs=0.005), "to three digits"
     report = SearchReport("doses", ridge().schema, "ridge", "ridge", "band", question, [], None)
-    said = next(note for note in notes_on(report) if note.startswith("doses to choose from"))
-    assert said.startswith("doses to choose from at each step: dose 0 mg, ")
-    assert said.endswith("(--levels names others)")
+    note = said(notes_on(report), "search-doses")
+    assert note.startswith("doses to choose from at each step: dose 0 mg, ")
+    assert note.endswith("(--levels names others)")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from costar_cli.inference.weights import weights_of
 from costar_cli.plans import TreatmentPlan, parse_plans
 from costar_cli.questions import estimate_outcomes
 from costar_cli.questions.widen import widened
+from tests.codes import codes, said
 from tests.methods.linear_worlds import fit, linear_data, model_of
 
 LEVEL = np.array([0.9])
@@ -116,5 +117,5 @@ def test_a_question_is_answered_with_wider_bands_that_say_what_they_rest_on(ridg
     assert sum(width[1]) > sum(width[0])
     facts = [report.model_facts()["ridge"]["effective_subjects"] for report in (plain, wide)]
     assert facts == [None, [44.0, 44.0]]
-    assert any("leaves as much as 44, 44 subjects by" in note for note in wide.notes)
-    assert not any("widened" in note for note in plain.notes)
+    assert "leaves as much as 44, 44 subjects by" in said(wide.diagnostics, "bands-widened")
+    assert "bands-widened" not in codes(plain.diagnostics)

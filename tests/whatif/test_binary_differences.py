@@ -6,6 +6,7 @@ from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Part
 from costar_cli.methods import METHODS
 from costar_cli.questions import WhatIfReport, estimate_outcomes
+from tests.codes import codes
 from tests.feedback_worlds import BINARY, LINEAR, FeedbackWorld
 from tests.fits import fit_method, model_of
 from tests.whatif.whatif_worlds import request_of
@@ -33,9 +34,7 @@ def test_only_differences_of_binary_outcomes_have_no_limits(world: FeedbackWorld
     kind = NO_LEVEL if binary else "calibrated"
     assert {row["interval_kind"] for row in rows} == {kind}
     assert report.model_facts()["mixed"]["difference_interval_kind"] == kind
-    assert (
-        any("differences of binary outcomes by model `mixed` have no limits" in note for note in report.notes) is binary
-    )
-    assert any("take its law to be right" in note for note in report.notes) is not binary
+    assert ("differences-binary" in codes(report.diagnostics)) is binary
+    assert ("differences-by-law" in codes(report.diagnostics)) is not binary
     outcomes = report.to_rows()
     assert {(row["interval_kind"], row["level"]) for row in outcomes} == {("calibrated", 0.9)}

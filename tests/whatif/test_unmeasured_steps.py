@@ -23,6 +23,7 @@ from costar_cli.questions.search import SearchRequest, search
 from costar_cli.questions.sensitivity import sensitivity
 from costar_cli.questions.tables import answer_table
 from costar_cli.report.figures.whatif import _band
+from tests.codes import said
 from tests.feedback_worlds import LINEAR
 from tests.fits import fit_method, model_of
 from tests.whatif.whatif_worlds import request_of
@@ -84,7 +85,8 @@ def test_such_steps_have_no_numbers_and_say_why(data: Dataset, model: FittedMode
             assert row["interval_kind"] == "calibrated"
         if lights:
             assert ("no training subject has y" in str(row["reason"])) == (row["time"] in MISSING)
-    assert "y has no estimate at step 4, 5: no training subject has it there" in report.notes
+    expected = "y has no estimate at step 4, 5: no training subject has it there"
+    assert said(report.diagnostics, "no-estimate") == expected
     shown = answer_table(report, report.models[0], "y")[1]
     assert [[bool(re.search(r"\d", str(cell))) for cell in line[1:]] for line in shown] == [
         [report.history.origin + 1 + h not in MISSING] * 2 for h in range(STEPS)

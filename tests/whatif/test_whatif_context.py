@@ -25,6 +25,7 @@ from costar_cli.data.schema import step_axis, step_word, steps_axis
 from costar_cli.errors import UsageError
 from costar_cli.plans import PlanRequest, TreatmentPlan
 from costar_cli.reporting.output import Output
+from tests.codes import codes, said
 
 
 def simulated(dataset, part, row, origin, values):
@@ -51,20 +52,20 @@ def test_the_subject_is_found_wherever_it_is_and_the_report_says_where(subject, 
 
 
 def test_a_model_that_was_trained_on_the_subject_says_so():
-    assert any("was trained on this subject" in note for note in report_of(subject=TRAIN_SUBJECT).notes)
-    assert not any("trained on" in note for note in report_of(subject=TEST_SUBJECT).notes)
+    assert "trained-on-subject" in codes(report_of(subject=TRAIN_SUBJECT).diagnostics)
+    assert not {"trained-on-subject", "trained-on-some"} & codes(report_of(subject=TEST_SUBJECT).diagnostics)
 
 
 def test_a_model_trained_on_some_subjects_of_the_part_says_perhaps():
     report = report_of(LinearModel(TUMOR, trained_on={"source/train": 3}), subject=TRAIN_SUBJECT)
     assert report.models[0].trained_on_subject is None
-    assert any("3 of the 4 source/train subjects, possibly" in note for note in report.notes)
+    assert "3 of the 4 source/train subjects, possibly" in said(report.diagnostics, "trained-on-some")
 
 
 def test_a_model_that_does_not_say_what_it_was_trained_on_is_unknown_rather_than_untrained():
     report = report_of(LinearModel(TUMOR, trained_on={}))
     assert report.models[0].trained_on_subject is None
-    assert any("is unknown" in note for note in report.notes)
+    assert "training-unknown" in codes(report.diagnostics)
 
 
 @pytest.mark.parametrize(("parent", "trained"), [("same", True), ("other", None)])
@@ -86,8 +87,9 @@ def test_a_model_of_another_data_set_is_marked_in_headings_and_facts(parent, sam
 def test_impossible_values_are_shown_and_noted():
     report = report_of(LinearModel(TUMOR, coefficients=(-100.0, -101.0)))
     assert min(column(report.to_rows(), "estimate")) < 0
-    assert any("tumour_volume are negative" in note for note in report.notes)
-    assert not any("are negative" in note for note in report_of(LinearModel(TUMOR, coefficients=(0.1, 0.1))).notes)
+    assert "tumour_volume are negative" in said(report.diagnostics, "negative-estimates")
+    positive = report_of(LinearModel(TUMOR, coefficients=(0.1, 0.1)))
+    assert "negative-estimates" not in codes(positive.diagnostics)
 
 
 def test_the_history_ends_at_the_origin_and_tells_the_treatments_before_it():
@@ -128,18 +130,18 @@ def test_what_an_outcome_was_filled_with_is_never_shown_as_observed():
 
 
 @pytest.mark.parametrize(
-    ("unseen", "origin", "said"), [([4, 12], 12, "last observed at day 11"), ([0, 12], 0, "never observed before")]
+    ("unseen", "origin", "last"), [([4, 12], 12, "last observed at day 11"), ([0, 12], 0, "never observed before")]
 )
-def test_an_outcome_that_was_not_observed_at_the_origin_is_noted(unseen, origin, said):
+def test_an_outcome_that_was_not_observed_at_the_origin_is_noted(unseen, origin, last):
     dataset = make_dataset()
     part = Part("source", "test")
     panel = dataset.panels[part]
     mask = panel.observed_outcomes.copy()
     mask[0, unseen] = False
     holes = replace(dataset, panels={**dataset.panels, part: replace(panel, outcome_observed=mask)})
-    (note,) = (note for note in report_of(dataset=holes, origin=origin).notes if "not observed" in note)
-    assert note.startswith(f"tumour_volume was not observed at the origin, day {origin} ({said})")
-    assert not any("not observed" in note for note in report_of(dataset=holes, origin=10).notes)
+    note = said(report_of(dataset=holes, origin=origin).diagnostics, "not-observed-at-origin")
+    assert note.startswith(f"tumour_volume was not observed at the origin, day {origin} ({last})")
+    assert "not-observed-at-origin" not in codes(report_of(dataset=holes, origin=10).diagnostics)
 
 
 def test_nothing_is_observed_after_the_last_step():

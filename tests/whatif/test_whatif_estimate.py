@@ -25,6 +25,7 @@ from costar_cli.questions import COLUMNS, estimate_outcomes
 from costar_cli.questions.tables import difference_title
 from costar_cli.report.figures.whatif import draw_whatif
 from costar_cli.report.pages.whatif import whatif_page
+from tests.codes import codes, said
 
 
 def test_a_known_effect_is_recovered_within_its_band():
@@ -75,8 +76,7 @@ def test_one_member_has_no_interval_and_says_so():
     for row in report.to_rows() + report.difference_rows():
         assert row["lower"] is row["upper"] is row["level"] is None
         assert row["interval_kind"] == "none (one member)"
-    (note,) = [note for note in report.notes if "no band" in note]
-    assert "`--members 3` or more" in note
+    assert "`--members 3` or more" in said(report.diagnostics, "bands-few-members")
     two = report_of(LinearModel(TUMOR, coefficients=(-1.0, -2.0)))
     assert {row["interval_kind"] for row in two.to_rows()} == {"none (2 members)"}
 
@@ -86,8 +86,7 @@ def test_a_model_without_calibration_shows_no_band_and_says_what_to_do():
     for row in report.to_rows() + report.difference_rows():
         assert row["lower"] is row["upper"] is row["level"] is None
         assert row["interval_kind"] == "none (not calibrated)"
-    (note,) = [note for note in report.notes if "no band" in note]
-    assert "`costar finetune --overwrite`" in note
+    assert "`costar finetune --overwrite`" in said(report.diagnostics, "bands-uncalibrated")
 
 
 def few_subjects() -> LinearModel:
@@ -105,12 +104,12 @@ def test_too_few_calibration_subjects_for_a_level_are_the_reason_why_it_has_no_l
         assert row["interval_kind"] == "none (too few calibration subjects)"
     facts = report.model_facts()["costar"]
     assert (facts["interval_kind"], facts["interval_method"]) == ("none (too few calibration subjects)", None)
-    notes = " ".join(report.notes)
-    assert "shows no band of 90 %: the 50 source subjects that calibrated it are too few" in notes
-    assert "bands cover" not in notes
+    note = said(report.diagnostics, "bands-few-subjects")
+    assert note.endswith("shows no band of 90 %: the 50 source subjects that calibrated it are too few")
+    assert "bands-cover" not in codes(report.diagnostics)
     both = report_of(few_subjects(), levels=(0.9, 0.5))
     assert {row["interval_kind"] for row in both.to_rows()} == {"calibrated"}
-    assert "bands cover 50 % of new subjects" in " ".join(both.notes)
+    assert "bands cover 50 % of new subjects" in said(both.diagnostics, "bands-cover")
 
 
 def test_differences_of_a_single_black_box_say_why_they_have_no_limits():
@@ -133,8 +132,8 @@ def test_differences_by_an_ensemble_are_the_range_of_its_members_and_have_no_lev
     assert {(row["interval_kind"], row["level"]) for row in report.to_rows()} == {("calibrated", 0.9)}
     facts = report.to_json()["models"]["costar"]
     assert (facts["interval_kind"], facts["difference_interval_kind"]) == ("calibrated", "range of the members")
-    [note] = [note for note in report.notes if "limits of differences" in note]
-    assert "the range of its 3 members, which has no level" in note
+    assert "the range of its 3 members, which has no level" in said(report.diagnostics, "differences-range")
+    assert "differences-by-law" not in codes(report.diagnostics)
     title = difference_title(report, *report.models)
     assert title == "difference from `watch` (in brackets: range of the members, no level)"
     text = whatif_page(report, {})
@@ -165,17 +164,17 @@ def test_legends_and_captions_tell_of_the_bands_that_there_are():
 def test_what_a_band_covers_and_what_not_is_said_with_its_level():
     report = report_of(levels=(0.8,))
     assert {(row["interval_kind"], row["level"]) for row in report.to_rows()} == {("calibrated", 0.8)}
-    notes = " ".join(report.notes)
-    assert "bands cover 80 % of new subjects on average, per day" in notes
-    assert "for other plans and populations there is no guarantee" in notes
-    assert "no guarantee for one subject" in notes
-    assert "calibrated on 50 source subjects" in notes
+    note = said(report.diagnostics, "bands-cover")
+    assert note.startswith("bands cover 80 % of new subjects on average, per day")
+    assert "for other plans and populations there is no guarantee" in note
+    assert "no guarantee for one subject" in said(report.diagnostics, "bands-no-guarantee")
+    assert "calibrated on 50 source subjects" in said(report.diagnostics, "bands-calibrated")
 
 
 def test_calibration_on_other_or_selecting_subjects_is_said():
     model = LinearModel(TUMOR)
     model.meta["calibration"] = made_calibration(6, 1, domain="target", apart=False).to_meta()
-    (note,) = [note for note in report_of(model).notes if "were calibrated" in note]
+    note = said(report_of(model).diagnostics, "bands-calibrated")
     assert "50 target subjects; these also selected it, which makes them too narrow; this one is of the source" in note
 
 

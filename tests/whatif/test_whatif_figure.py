@@ -9,6 +9,7 @@ from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from whatif_worlds import SCHEMAS, TUMOR, LinearModel, make_dataset
 
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.plans import parse_plans
 from costar_cli.questions import estimate_outcomes
 from costar_cli.report.figures.whatif import draw_whatif
@@ -93,8 +94,8 @@ def test_levels_of_a_treatment_with_many_are_readable():
 def test_warnings_stand_below_the_axes_in_at_most_three_lines(count, lines, models):
     asked = {f"model-{i}": LinearModel(TUMOR) for i in range(models)}
     report = report_of(asked, {"watch": [{}] * 4, LONG: [{"chemotherapy": 1}] * 4})
-    said = tuple(f"doubt {i}, which costs $5 and is told {'at great length and ' * 40}in full" for i in range(count))
-    figure = drawn(replace(report, warnings=said))
+    texts = (f"doubt {i}, which costs $5 and is told {'at great length and ' * 40}in full" for i in range(count))
+    figure = drawn(replace(report, diagnostics=tuple(Diagnostic.of("recorded", warning=text) for text in texts)))
     assert_readable(figure)
     title = figure.legends[0].get_title()
     shown = title.get_text().splitlines() if count else []

@@ -24,6 +24,7 @@ from costar_cli.report.figures.whatif_lights import light_handles
 from costar_cli.reporting import NullReporter
 from costar_cli.reporting.output import Output
 from costar_cli.training import Trained
+from tests.codes import codes, said
 from tests.methods.linear_worlds import fit, model_of
 
 CHEMO, RADIO = {"chemotherapy": 1}, {"radiotherapy": 1}
@@ -65,7 +66,7 @@ def test_a_rare_plan_is_red_in_words_and_keeps_its_numbers(tumors: Dataset, ridg
     last = rows_of(report, "chemo")[-1]
     assert (last["practice"], last["support"]) == ("red", "red")
     assert last["precision"] is None, "a single member is not judged by its spread"
-    assert any("precision is not judged: model `ridge` says nothing" in note for note in report.notes)
+    assert said(report.diagnostics, "precision-not-judged").startswith("precision is not judged: model `ridge` says")
     assert last["reason"].startswith(("in states like this chemotherapy was given in", "6 such days in a row"))
     assert last["estimate"] is not None
     assert {row["support"] for row in rows_of(report, "watch")} == {"green"}
@@ -85,11 +86,11 @@ def test_a_rule_has_the_lights_of_the_course_that_it_gives_most_and_chance_makes
         if not lights:
             _, place_S = report.models[0].played[0].kinds(0)
             common = f"its most common course of treatment, which {100 * np.bincount(place_S).max() / 1_000:.3g} %"
-            assert any(f"lights of rule `p` by model `mixed` are those of {common}" in note for note in report.notes)
+            assert f"rule `p` by model `mixed` are those of {common}" in said(report.diagnostics, "rule-lights")
         lights.append([(row["precision"], row["practice"], row["support"]) for row in report.to_rows()])
         coin = [{"radiotherapy": int(given)} for given in report.plans[0].values[:, 1]]
     assert lights[0] == lights[1]
-    assert not any("lights of rule" in note for note in report.notes)
+    assert "rule-lights" not in codes(report.diagnostics)
 
 
 def test_the_reason_says_whose_practice_it_is_where_the_file_does(
@@ -117,7 +118,7 @@ def test_abstaining_leaves_out_red_numbers_and_no_others(
         else:
             assert row == other
     assert left > 3
-    assert any("left out" in note for note in silent.notes)
+    assert "red-left-out" in codes(silent.diagnostics)
     write_csv(tmp_path / "answers.csv", silent)
     with (tmp_path / "answers.csv").open() as file:
         lines = list(csv.DictReader(file))
@@ -189,7 +190,7 @@ def test_an_older_model_answers_without_lights_and_one_note_says_so(
     assert {row["support"] for row in report.to_rows()} == {None}
     assert all(row["estimate"] is not None for row in report.to_rows())
     assert report.model_facts()["ridge"]["like_practice"] is None
-    assert sum("cannot say whether the data support a plan" in note for note in report.notes) == 1
+    assert said(report.diagnostics, "support-unknown").startswith("`ridge` cannot say whether the data support a plan")
     show_lights(Output("whatif"), report)
     assert capsys.readouterr().out == ""
 

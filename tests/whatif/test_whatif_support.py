@@ -20,6 +20,7 @@ from costar_cli.data.support import Support
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.questions import estimate_outcomes
 from costar_cli.reporting import NullReporter
+from tests.codes import codes, said
 
 NEVER_BOTH = Support(frozenset({(0, 0), (1, 0), (0, 1)}), untreated=(50, 50), stopped=(9, 9), continued=(30, 30))
 STAYS = Support(frozenset({(0, 0), (1, 0), (0, 1), (1, 1)}), untreated=(50, 50), stopped=(0, 9), continued=(30, 30))
@@ -50,7 +51,7 @@ def test_asked_for_all_the_same_it_is_answered_and_marked():
     assert warning.startswith("plan `both`: the combination 'chemotherapy+radiotherapy' was never given together to")
     assert warning.endswith("its effect was not learned")
     supported = report_of(model_with(STAYS), request_of(BOTH), unsupported=True)
-    assert not any("training subject" in warning for warning in supported.warnings)
+    assert "plan-not-learned" not in codes(supported.diagnostics)
 
 
 def test_a_treatment_that_nobody_was_given_is_no_matter_of_combination():
@@ -60,9 +61,9 @@ def test_a_treatment_that_nobody_was_given_is_no_matter_of_combination():
 
 
 def test_more_combinations_than_are_kept_are_noted_once_as_unchecked():
-    notes = report_of(model_with(replace(STAYS, seen=None)), request_of(BOTH)).notes
-    [note] = [note for note in notes if "4,096 combinations" in note]
-    assert note.startswith("training subjects of model `costar` received more than")
+    report = report_of(model_with(replace(STAYS, seen=None)), request_of(BOTH))
+    note = said(report.diagnostics, "combinations-unchecked")
+    assert note.startswith("training subjects of model `costar` received more than 4,096 combinations")
     assert note.endswith("other combinations are not checked")
 
 
@@ -72,7 +73,7 @@ def test_what_training_saw_decides_not_what_the_data_set_holds():
     never[..., 0] = 1
     panels = {part: replace(panel, treatments=never[: panel.n_subjects]) for part, panel in dataset.panels.items()}
     report = report_of(model_with(STAYS), request_of(BOTH), replace(dataset, panels=panels))
-    assert not any("was not learned" in warning for warning in report.warnings)
+    assert "plan-not-learned" not in codes(report.diagnostics)
     [unknown] = report_of(model_with(), request_of(BOTH), replace(dataset, panels=panels)).warnings
     assert "which no subject received" in unknown
 
@@ -85,9 +86,9 @@ def test_the_data_set_is_asked_only_for_models_whose_training_is_not_recorded():
     models = {"new": model_with(STAYS), "old": model_with()}
     given = replace(dataset, panels=panels)
     report = estimate_outcomes(given, models, request_of(BOTH), subject=TEST_SUBJECT)
-    [said] = [line for line in (*report.notes, *report.warnings) if "no subject received" in line]
-    assert said.startswith("plan `both` gives 'chemotherapy+radiotherapy', which no subject received")
-    assert said.endswith("model `old` received is not recorded")
+    warning = said(report.diagnostics, "plan-not-recorded")
+    assert warning.startswith("plan `both` gives 'chemotherapy+radiotherapy', which no subject received")
+    assert warning.endswith("model `old` received is not recorded")
 
 
 def test_a_plan_is_read_once_data_and_models_are_known_to_mean_the_same_by_it():
@@ -136,7 +137,9 @@ def test_all_that_makes_an_answer_doubtful_is_warned_of_once_and_is_no_note():
     plans = {"both": [{"chemotherapy": 1, "radiotherapy": 1}, {}]}
     dataset = replace(make_dataset(), digest="ours")
     report = report_of(model, request_of(plans, origin=0), dataset, unsupported=True, reporter=heard)
-    for said in ("another data set", "overlap is low", "was not learned", "data on stopping"):
-        assert sum(said in warning for warning in report.warnings) == 1
-        assert not any(said in note for note in report.notes)
+    warned = [diagnostic.code for diagnostic in report.diagnostics if diagnostic.severity == "warning"]
+    assert sorted(warned) == ["other-data", "plan-not-learned", "plan-stops", "recorded"]
+    assert "overlap is low" in said(report.diagnostics, "recorded")
+    assert not set(warned) & {diagnostic.code for diagnostic in report.diagnostics if diagnostic.severity == "note"}
+    assert heard.diagnostics == [diagnostic for diagnostic in report.diagnostics if diagnostic.code in warned]
     assert tuple(heard.warnings) == report.warnings == tuple(report.to_json()["warnings"])

@@ -34,6 +34,7 @@ from costar_cli.report.figures.whatif import plot_whatif
 from costar_cli.report.pages.whatif import whatif_page
 from costar_cli.reporting import NullReporter
 from tests.cli.cli_world import DOCUMENTS
+from tests.codes import codes, said
 from tests.fits import fit_method, model_of
 
 PLANS = b'{"plans": {"watch": [{}, {}, {}], "both": [{"chemotherapy": 1, "radiotherapy": 1}, {}]}}'
@@ -81,8 +82,8 @@ def test_tables_notes_and_figures_say_it(ends: tuple[Dataset, FittedModel], tmp_
     assert headers == ["day", "watch", "both"]
     assert [line[2] is None for line in lines] == [False, False, True]
     assert all("% (death " in str(line[1]) for line in lines)
-    assert any("those of a subject whose series goes on" in note for note in report.notes)
-    assert any("ended by death (0)" in note for note in report.notes)
+    assert "estimates-of-survivors" in codes(report.diagnostics)
+    assert "ended by death (0)" in said(report.diagnostics, "few-ends")
     plot_whatif(report, tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 10_000
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from costar_cli.data import Panel, PanelSchema, Part, Queries, Scaler
 from costar_cli.data.transforms import TRANSFORM, OutcomeTransforms
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.files import Artifact
 from costar_cli.methods.base import Decide, FitTask, FittedModel, PredictFn, PredictiveDistribution
 from costar_cli.methods.registry import Adjusts
@@ -203,19 +204,18 @@ def load_transformed(artifact: Artifact, load: Callable[[Artifact], FittedModel]
     return TransformedModel(**kept, schema=schema, scaler=scaler, inner=inner, transforms=transforms)
 
 
-def on_transforms(model: FittedModel) -> list[str]:
+def on_transforms(model: FittedModel) -> list[Diagnostic]:
     """Say of each transformed outcome how it is learned, and what its estimates are."""
     learners = [part for part in (*model.parts.values(), model) if isinstance(part, TransformedModel)]
     means = all(learner.has_distribution for learner in learners)
     what = "means" if means else "medians, which lie below means where outcomes are skewed"
     said = []
     for variable in model.schema.outcomes if learners else ():
-        name, kind = variable.name, variable.transform
-        if kind == "difference":
-            said.append(f"`{name}` is learned as its differences; estimates and errors are of `{name}` itself")
-        elif kind is not None:
-            learned = f"`{name}` is learned as {LEARNED_AS[kind]}; estimates and errors are of `{name}` itself"
-            said.append(f"{learned}, and estimates are {what}")
+        if variable.transform == "difference":
+            said.append(Diagnostic.of("learned-as-differences", variable.name))
+        elif variable.transform is not None:
+            scale = LEARNED_AS[variable.transform]
+            said.append(Diagnostic.of("learned-transformed", variable.name, scale=scale, what=what))
     return said
 
 

@@ -3,7 +3,7 @@
 from costar_cli.questions.search.candidates import Candidates, no_treatment
 from costar_cli.questions.search.constraints import Constraints
 from costar_cli.questions.search.objective import Objective
-from costar_cli.questions.search.report import SHOWN, SearchReport, SubjectAnswer, notes_on
+from costar_cli.questions.search.report import SHOWN, SearchReport, SubjectAnswer, notes_on, with_notes
 from costar_cli.questions.search.request import SearchRequest
 from costar_cli.questions.search.run import Best, search
 from costar_cli.questions.search.scoring import SearchQuestion
@@ -21,4 +21,5 @@ __all__ = [
     "no_treatment",
     "notes_on",
     "search",
+    "with_notes",
 ]

@@ -3,15 +3,16 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from costar_cli.data import Panel, PanelSchema, Part
 from costar_cli.data.findings import counted
+from costar_cli.diagnostics import Diagnostic, texts_of
 from costar_cli.files.frames import FrameName, make_frame
-from costar_cli.inference import BLACK_BOX, BY_LAW, CALIBRATED, LIGHTS, NO_LEVEL, RANGE, RED, TOO_FEW, Calibration
+from costar_cli.inference import BLACK_BOX, CALIBRATED, LIGHTS, NO_LEVEL, RANGE, RED, TOO_FEW, Calibration
 from costar_cli.plans.words import in_words, steps_by_name
 from costar_cli.questions.search.run import Best
 from costar_cli.questions.search.scoring import SearchQuestion
@@ -44,8 +45,8 @@ class SubjectAnswer:
 class SearchReport:
     """The best plans of one subject or of many, by one model.
 
-    `panel` is that of a single subject and `calibration` the model's, for figures. `warnings` say what may make the
-    answer wrong, `notes` what else a reader should know. `members` are counted where the draws are these alone.
+    `panel` is that of a single subject and `calibration` the model's, for figures. `diagnostics` say what may make
+    the answer wrong, and what else a reader should know. `members` are counted where the draws are these alone.
     `on_outcomes` says how transformed outcomes are learned, `judges_precision` whether lights are about precision, too.
     `parents` are the digests of the data set and the model, by role, `sources` those of the files behind the data set.
     """
@@ -59,13 +60,22 @@ class SearchReport:
     answers: Sequence[SubjectAnswer]
     panel: Panel | None = None
     calibration: Calibration | None = None
-    warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
     members: int | None = None
-    on_outcomes: tuple[str, ...] = ()
+    on_outcomes: tuple[Diagnostic, ...] = ()
     judges_precision: bool = True
     parents: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what may make the answer wrong, as people read it."""
+        return texts_of(self.diagnostics, "warning")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what else a reader should know, as people read it."""
+        return texts_of(self.diagnostics, "note")
 
     @property
     def reference(self) -> str:
@@ -253,78 +263,60 @@ class SearchReport:
         }
 
 
-def notes_on(report: SearchReport) -> Iterator[str]:
+def with_notes(report: SearchReport) -> SearchReport:
+    """Return the report with notes on its answers, in the place of those that it has."""
+    return replace(report, diagnostics=(*(d for d in report.diagnostics if d.severity != "note"), *notes_on(report)))
+
+
+def notes_on(report: SearchReport) -> Iterator[Diagnostic]:
     """Say how much was looked at, what was left out, and how sure the answer is."""
     question, candidates = report.question, report.question.candidates
-    steps = f"plans of {candidates.steps} steps"
+    possible, steps = candidates.possible, candidates.steps
     if candidates.plans_PH is None:
-        yield (
-            f"of {candidates.possible:,} {steps} a beam of width {candidates.width:,} looked at the most promising: "
-            "the search was not exhaustive"
-        )
-    elif len(candidates.plans_PH) == candidates.possible:
-        yield f"all {candidates.possible:,} {steps} were considered"
+        yield Diagnostic.of("search-beam", possible=possible, steps=steps, width=candidates.width)
+    elif (considered := len(candidates.plans_PH)) == possible:
+        yield Diagnostic.of("search-all", possible=possible, steps=steps)
     else:
-        open_, left = len(candidates.plans_PH), candidates.possible - len(candidates.plans_PH)
-        were = "was" if left == 1 else "were"
-        yield f"all {open_:,} {steps} that the constraints leave were considered; {left:,} {were} pruned"
+        pruned = f"{possible - considered:,} {'was' if possible - considered == 1 else 'were'}"
+        yield Diagnostic.of("search-constrained", considered=considered, steps=steps, pruned=pruned)
     if candidates.constraints.only is None and (doses := report.schema.treatments.doses):
         chosen = (np.unique(candidates.values_KA[:, i - len(doses)]).tolist() for i in range(len(doses)))
-        told = (f"{dose.name} {', '.join(map(dose.text, some))}" for dose, some in zip(doses, chosen, strict=True))
+        words = (f"{dose.name} {', '.join(map(dose.text, some))}" for dose, some in zip(doses, chosen, strict=True))
         others = " (--levels names others)" if any(dose.elapsed is None for dose in doses) else ""
-        yield f"doses to choose from at each step: {'; '.join(told)}{others}"
-    if not question.unsupported and (more := [answer.best.left_out for answer in report.answers]) and max(more):
-        who = sum(1 for count in more if count)
-        some = (
-            f"{more[0]:,} plan{'s' * (more[0] > 1)}" if len(more) == 1 else f"plans of {who:,} subject{'s' * (who > 1)}"
-        )
-        are = "is" if more == [1] else "are"
-        yield f"{some} with a better estimate {are} left out, since the data do not support them (--unsupported)"
+        yield Diagnostic.of("search-doses", doses="; ".join(words), others=others)
     if not question.unsupported:
-        yield from _rare_courses(report)
+        if any(left := [answer.best.left_out for answer in report.answers]):
+            who, are = counted(sum(1 for count in left if count), "subject"), "is" if left == [1] else "are"
+            plans = counted(left[0], "plan") if len(left) == 1 else f"plans of {who}"
+            yield Diagnostic.of("search-left-out", plans=plans, are=are)
+        # the best plan is red for its course alone where no other red plan is compared
+        if red := sum(1 for answer in report.answers if answer.best.found and answer.best.light_M[0] == RED):
+            whose = "the best plan is" if len(report.answers) == 1 else f"of {red:,} subjects the best plan is"
+            yield Diagnostic.of("search-rare-course", whose=whose)
     if any((answer.best.light_M < 0).any() for answer in report.answers):
-        yield f"`{report.label}` cannot say whether the data support a plan: fit it again with this version of costar"
-    if report.members is not None:
-        yield (
-            f"probabilities of being best of model `{report.label}` come from its {report.members} members, which "
-            "learned from the same data: they are too high for the leading plan"
-        )
+        yield Diagnostic.of("support-unknown", f"`{report.label}`")
     yield from _on_limits(report)
     if not question.objective.linear:
-        yield "the objective is not linear in the outcomes: its estimates are means over draws where the model draws"
+        yield Diagnostic.of("search-nonlinear")
     if any(answer.best.survival_M is not None for answer in report.answers):
-        yield (
-            "outcomes are those of a subject whose series goes on; `survival` says how likely that is to the end of "
-            "each plan, which the search does not weigh: a plan may look well where those who did badly are gone"
-        )
+        yield Diagnostic.of("search-survival")
     yield from report.on_outcomes
 
 
-def _on_limits(report: SearchReport) -> Iterator[str]:
-    """Say which limits have no level, and why there are none."""
+def _on_limits(report: SearchReport) -> Iterator[Diagnostic]:
+    """Say how sure the answer is: chances from members alone, which limits have no level, and why there are none."""
+    label = report.label
+    if report.members is not None:
+        yield Diagnostic.of("search-chances", label, members=report.members)
     if report.range_of:
         of = "differences" if report.question.objective.single else "objectives and differences"
-        yield (
-            f"limits of {of} are the range of the {report.range_of} members of model `{report.label}`, which has no "
-            "level: nothing measures how often it holds the truth, and plans are told from the best by it"
-        )
+        yield Diagnostic.of("search-range", label, of=of, members=report.range_of)
     if report.no_level:
-        yield (
-            f"differences of binary outcomes by model `{report.label}` have no limits: nothing measures how far they "
-            "may be off, so that no plan can be told from the best"
-        )
+        yield Diagnostic.of("search-binary", label)
     elif report.difference_kind == CALIBRATED:
-        yield f"limits of differences by model `{report.label}` {BY_LAW}"
+        yield Diagnostic.of("differences-by-law", label)
     if why := report.why_no_intervals:
-        yield f"no intervals: {why}"
-
-
-def _rare_courses(report: SearchReport) -> Iterator[str]:
-    """Say of whom the best plan is red, which is for its course alone where no other red plan is compared."""
-    red = sum(1 for answer in report.answers if answer.best.found and answer.best.light_M[0] == RED)
-    if red:
-        whose = "the best plan is one" if len(report.answers) == 1 else f"of {red:,} subjects the best plan is one"
-        yield f"{whose} that practice hardly ever follows as a whole, though each step of it is supported: light red"
+        yield Diagnostic.of("search-no-intervals", why=why)
 
 
 def _number(value: float | np.floating) -> float | None:

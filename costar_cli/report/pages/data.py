@@ -163,5 +163,5 @@ def _findings(findings: Sequence[Diagnostic]) -> Section:
         "Findings of the check before training, on the training parts. Weak overlap means that a level is hardly ever "
         "given in some range of the outcome: estimates there are extrapolations."
     )
-    items = [Item(str(replace(f, fix="")), f.severity, f.fix) for f in findings]
+    items = [Item.of(finding) for finding in findings]
     return Section("Findings", texts=[about, *([] if items else ["No findings."])], items=items)

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.reporting import plain
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ class Item:
     text: str
     tag: Tag = ""
     more: str = ""
+
+    @classmethod
+    def of(cls, diagnostic: Diagnostic) -> Self:
+        """Return the item that shows a diagnostic."""
+        return cls(str(replace(diagnostic, fix="")), diagnostic.severity, diagnostic.fix)
 
 
 @dataclass(frozen=True, slots=True)

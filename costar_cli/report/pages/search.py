@@ -179,7 +179,7 @@ def _left_out(report: SearchReport) -> Iterator[str]:
 
 
 def _doubts(report: SearchReport) -> Section:
-    items = [Item(warning, "warning") for warning in report.warnings] + [Item(note, "note") for note in report.notes]
+    items = [Item.of(diagnostic) for diagnostic in report.diagnostics]
     return Section("Warnings and notes", texts=[] if items else ["None."], items=items)
 
 

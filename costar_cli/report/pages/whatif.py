@@ -8,7 +8,7 @@ from costar_cli.config.version import VERSION
 from costar_cli.data.schema import labelled, step_axis, step_word, steps_of
 from costar_cli.inference import LIGHTS, RANGE
 from costar_cli.questions.answers import ModelAnswers
-from costar_cli.questions.notes import notes_on_bands, what_bands_cover
+from costar_cli.questions.diagnostics import ON_BANDS
 from costar_cli.questions.report import WhatIfReport
 from costar_cli.questions.sensitivity import ASSUMPTIONS, Sensitivity, flip_words
 from costar_cli.questions.tables import answer_table, light_reasons, survival_table
@@ -193,8 +193,8 @@ def _tag(line: str) -> Tag:
 def _bands(report: WhatIfReport) -> Section:
     """Return what bands cover, and the notes on those of this report; or that there are none, and why."""
     title = "What the bands mean"
-    particular = set(notes_on_bands(report)) - set(what_bands_cover(report))
-    own = [Item(note, "note") for note in report.notes if note in particular]
+    particular = ON_BANDS - {"bands-cover", "bands-no-guarantee"}  # which the section says at more length
+    own = [Item.of(note) for note in report.diagnostics if note.code in particular]
     shown = _shown(report, report.levels) or _shown(
         report, report.drawn_levels
     )  # a figure may have its inner band alone
@@ -213,12 +213,8 @@ def _shown(report: WhatIfReport, levels: Sequence[float]) -> list[float]:
 
 def _doubts(reports: Sequence[WhatIfReport]) -> Section:
     """Return warnings and notes, each once, but those on bands, which have a section of their own."""
-    warnings, notes = dict[str, None](), dict[str, None]()
-    for report in reports:
-        on_bands = set(notes_on_bands(report))
-        warnings |= dict.fromkeys(report.warnings)
-        notes |= dict.fromkeys(note for note in report.notes if note not in on_bands)
-    items = [*(Item(warning, "warning") for warning in warnings), *(Item(note, "note") for note in notes)]
+    every = dict.fromkeys(d for report in reports for d in report.diagnostics if d.code not in ON_BANDS)
+    items = [Item.of(diagnostic) for diagnostic in sorted(every, key=lambda d: d.severity != "warning")]
     return Section("Warnings and notes", texts=[] if items else ["None."], items=items)
 
 
