@@ -203,10 +203,16 @@ class _Resampled:
         """Return how far the interval reaches to either side `[K]`, NaN where too few replicates have the step."""
         with np.errstate(invalid="ignore"):
             distances_BK = self._distance(np.abs(self.value_BK - self.value_K), self.error_BK)
-        widths = [_quantile(column, level) for column in distances_BK.T]
-        return np.array(
-            [0.0 if error == 0 else width * error for width, error in zip(widths, self.error_K, strict=True)]
-        )
+        half_K = np.zeros(len(self.error_K))
+        for k, error in enumerate(self.error_K):
+            # the distance that a p-value of one minus the level belongs to is an order statistic
+            known = np.sort(distances_BK[~np.isnan(distances_BK[:, k]), k])
+            rank = int(np.ceil(level * (len(known) + 1) - 1e-9))
+            if error != 0 and len(known) < _FEWEST_REPLICATES:
+                half_K[k] = np.nan
+            elif error != 0:
+                half_K[k] = error * (known[rank - 1] if rank <= len(known) else np.inf)
+        return half_K
 
     def p_value(self) -> float:
         """Return how often a replicate's average lies at least as far from the estimate's as that from zero.
@@ -224,15 +230,6 @@ class _Resampled:
         apart = np.where(apart <= self.rounding_K, 0.0, apart)
         distance = np.divide(apart, error, out=np.full(apart.shape, np.inf), where=error != 0)
         return np.where(apart == 0, 0.0, np.where(np.isnan(apart), np.nan, distance))
-
-
-def _quantile(distances_B: Floats, level: float) -> float:
-    """Return the distance that a p-value of one minus the level belongs to: an order statistic."""
-    known = np.sort(distances_B[~np.isnan(distances_B)])
-    if len(known) < _FEWEST_REPLICATES:
-        return np.nan
-    rank = int(np.ceil(level * (len(known) + 1) - 1e-9))
-    return float(known[rank - 1]) if rank <= len(known) else np.inf
 
 
 def _interval(lower_K: Floats, upper_K: Floats, level: float) -> Interval:

@@ -176,16 +176,14 @@ def _groups(by: str, labels: Sequence[str], sums: Sums, factor: float) -> list[G
 
 
 def rating_summary(sums: Sums, kind: Kind, factor: float) -> dict[str, LightScores]:
-    """Return errors and coverage by rating, by kind of rating; `factor` is as in `band_summary`."""
-    return {name: _rated(column, factor) for name, column in columns_of(sums, f"bands/lights/{kind}/sums").items()}
-
-
-def _rated(sums: Floats, factor: float) -> LightScores:
-    """Return what answers, their weights, squared errors and coverage `[4,C,H]` say, all steps together."""
-    subjects_H = sums[1].sum(axis=0)
-    weight_C, square_C, covered_C = (sums[1:] / np.maximum(subjects_H, 1)).sum(axis=-1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        columns = weight_C / weight_C.sum(), factor * np.sqrt(square_C / weight_C), covered_C / weight_C
-        every, kept = (factor * float(np.sqrt(square_C[:n].sum() / weight_C[:n].sum())) for n in (3, 2))
-    share, rmse, coverage = (dict(zip(LIGHTS, map(known, values_C.tolist()), strict=True)) for values_C in columns)
-    return LightScores(int(sums[0].sum()), share, rmse, coverage, known(every), known(kept))
+    """Return errors and coverage by rating, all steps together, by kind of rating; `factor` is as in `band_summary`."""
+    found = {}
+    for name, column in columns_of(sums, f"bands/lights/{kind}/sums").items():
+        subjects_H = column[1].sum(axis=0)
+        weight_C, square_C, covered_C = (column[1:] / np.maximum(subjects_H, 1)).sum(axis=-1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            of_rating = weight_C / weight_C.sum(), factor * np.sqrt(square_C / weight_C), covered_C / weight_C
+            every, kept = (factor * float(np.sqrt(square_C[:n].sum() / weight_C[:n].sum())) for n in (3, 2))
+        share, rmse, coverage = (dict(zip(LIGHTS, map(known, of_C.tolist()), strict=True)) for of_C in of_rating)
+        found[name] = LightScores(int(column[0].sum()), share, rmse, coverage, known(every), known(kept))
+    return found

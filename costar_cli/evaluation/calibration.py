@@ -4,8 +4,8 @@
 transform, `G` groups of answers, `U` units (clusters, or subjects that are units of their own).
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep
 from costar_cli.evaluation.sums import BINS, LEVELS, REPORTED, Sums, columns_of
 from costar_cli.inference.resampling import FEWEST_UNITS
 
+_ALPHA: Final = 1 - np.array(LEVELS)
 _AT: Final = [LEVELS.index(level) for level in REPORTED]
 _ROUNDING: Final = 1e-9  # of shares
 _BATCH: Final = 4_096  # answers whose bands are held at once: 0.6 MB per bound and step of the plan
@@ -27,7 +28,8 @@ Groups = Mapping[str, NDArray[np.integer]]  # by name, `[Q,H,Y]` or what becomes
 
 def interval_scores(lower_LQHY: Floats, upper_LQHY: Floats, truth_QHY: Floats) -> Floats:
     """Return the interval score of each band at `LEVELS` (spec SCORE-16); infinite where the band is."""
-    scores: Floats = upper_LQHY - lower_LQHY + 2 / _alpha(truth_QHY) * _missed(lower_LQHY, upper_LQHY, truth_QHY)
+    alpha_L = _ALPHA.reshape(-1, *[1] * truth_QHY.ndim)
+    scores: Floats = upper_LQHY - lower_LQHY + 2 / alpha_L * _missed(lower_LQHY, upper_LQHY, truth_QHY)
     return scores
 
 
@@ -36,15 +38,16 @@ def crps(lower_LQHY: Floats, upper_LQHY: Floats, centre_QHY: Floats, truth_QHY: 
 
     It ends at the outermost finite band; NaN where no level has one.
     """
+    alpha_L = _ALPHA.reshape(-1, *[1] * truth_QHY.ndim)
     known_LQHY = np.isfinite(lower_LQHY) & np.isfinite(upper_LQHY)
-    last_LQHY = np.maximum.accumulate(np.where(known_LQHY, _level_axis(truth_QHY, range(len(LEVELS))), 0), axis=0)
+    level_L = np.arange(len(LEVELS)).reshape(alpha_L.shape)
+    last_LQHY = np.maximum.accumulate(np.where(known_LQHY, level_L, 0), axis=0)
     lower, upper = (np.take_along_axis(bound, last_LQHY, axis=0) for bound in (lower_LQHY, upper_LQHY))
     missed = _missed(lower, upper, truth_QHY)
     height_LQHY = np.concatenate(
-        [np.abs(truth_QHY - centre_QHY)[None], _alpha(truth_QHY) / 2 * (upper - lower) + missed, missed[-1:]]
+        [np.abs(truth_QHY - centre_QHY)[None], alpha_L / 2 * (upper - lower) + missed, missed[-1:]]
     )
-    nodes = np.array([1.0, *(1 - level for level in LEVELS), 0.0])
-    widths = -np.diff(nodes)
+    widths = -np.diff(np.array([1.0, *_ALPHA, 0.0]))
     result: Floats = np.tensordot(widths, (height_LQHY[:-1] + height_LQHY[1:]) / 2, axes=1)
     return np.where(np.isfinite(result), result, np.nan)
 
@@ -53,15 +56,6 @@ def _missed(lower_LQHY: Floats, upper_LQHY: Floats, truth_QHY: Floats) -> Floats
     """Return by how much each band misses the truth."""
     missed: Floats = np.maximum(lower_LQHY - truth_QHY, 0) + np.maximum(truth_QHY - upper_LQHY, 0)
     return missed
-
-
-def _alpha(truth_QHY: Floats) -> Floats:
-    return 1 - _level_axis(truth_QHY, LEVELS)
-
-
-def _level_axis(like_QHY: Floats, values_L: Iterable[float]) -> NDArray[Any]:
-    """Return a value per level as an array that goes with `[L,Q,H,Y]`."""
-    return np.array(list(values_L)).reshape(-1, *[1] * like_QHY.ndim)
 
 
 def covered(lower: Floats, upper: Floats, truth: Floats) -> Floats:

@@ -134,7 +134,11 @@ def _steps(
         np.add.at(counts, at, weight_M)
         np.add.at(seen, at, weight_M * course["observed"][..., k][seen_QS].astype(np.float64))
         np.add.at(predicted, at, weight_M * course["predicted"][..., k][seen_QS])
-        halves = [_half_widths(sums, counts, level) for sums in (seen, predicted - seen)]
+        enough = (counts > 0).sum(axis=0) >= FEWEST_UNITS
+        halves = np.full((2, count), np.nan)  # of the widths of intervals
+        for half, sums in zip(halves, (seen, predicted - seen), strict=True):
+            moved_BK = np.abs(moved_means(sums, counts, replicates=REPLICATES, seed=SEED))
+            half[enough] = np.nanquantile(moved_BK[:, enough], level, axis=0)
         total, answers = counts.sum(axis=0), np.bincount(at[1], minlength=count)
         for i in np.flatnonzero(answers >= (FEWEST_ANSWERS if axis == "series" else 1)).tolist():
             observed, expected = float(seen[:, i].sum() / total[i]), float(predicted[:, i].sum() / total[i])
@@ -146,12 +150,3 @@ def _steps(
                 axis, i + (axis == "origin"), outcome.name, outcome.unit, int(answers[i]), observed, expected,
                 expected - observed, *limits,
             )  # fmt: skip
-
-
-def _half_widths(sums_UK: Floats, counts_UK: Floats, level: float) -> Floats:
-    """Return half the widths of intervals of means, not a number where too few units have the step."""
-    moved_BK = np.abs(moved_means(sums_UK, counts_UK, replicates=REPLICATES, seed=SEED))
-    enough_K = (counts_UK > 0).sum(axis=0) >= FEWEST_UNITS
-    half_K = np.full(len(enough_K), np.nan)
-    half_K[enough_K] = np.nanquantile(moved_BK[:, enough_K], level, axis=0)
-    return half_K

@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costar_cli.data import Location, PanelSchema, Queries
 from costar_cli.evaluation.dropout import StayWeights
-from costar_cli.evaluation.metrics import Truth
 from costar_cli.evaluation.score import TestPart, subject_chunks
 from costar_cli.evaluation.setups import Job
 from costar_cli.inference import calibration_of, encoded_predictor, estimate, support_of
@@ -53,33 +51,20 @@ def predicted_rows(
                 plans_in_words(model.schema, some), asked, found, (level,), calibration,
                 support.lights(panel, asked, found) if support else None,
             )  # fmt: skip
-            columns = _scored_rows(answers, some, steps_H, _weights(weights, some, truth))
+            assert some.outcomes is not None and some.scored is not None  # noqa: S101, PT018 - sets that serve have both
+            members_RQHY = found.members_RQHY.astype(np.float64)  # as of one member: files hold one type
+            q, h, y = np.nonzero(answers.own_QHY)
+            columns = tidy_columns(answers, truth_QHY=some.outcomes.astype(np.float64))
+            several = len(members_RQHY) > 1
+            columns["members_sd"] = members_RQHY.std(axis=0, ddof=1)[q, h, y] if several else np.full(len(q), np.nan)
+            if weights is not None:  # one where the truth is a simulator's
+                weight_QH = weights.at(some) if truth == "factual" else np.ones(some.plan.shape[:2])
+                columns["weight"] = weight_QH[q, h]
+            scored = (some.scored & steps_H[: some.horizon])[q, h]
+            columns = {name: values[scored] for name, values in columns.items()}
             said = told | {"queries": name, "kind": truth}
             count = len(columns["step"])
             yield len(some), {key: np.full(count, value, dtype=object) for key, value in said.items()} | columns
-
-
-def _weights(weights: StayWeights | None, queries: Queries, truth: Truth) -> NDArray[np.float64] | None:
-    """Return the weights `[Q,H]` of answers: one where the truth is a simulator's, None where nothing is weighed."""
-    if weights is None:
-        return None
-    return weights.at(queries) if truth == "factual" else np.ones(queries.plan.shape[:2])
-
-
-def _scored_rows(
-    answers: ModelAnswers, queries: Queries, steps_H: NDArray[np.bool_], weight_QH: NDArray[np.float64] | None
-) -> Columns:
-    """Return the rows of scored steps, with the truth, the sd of the members' predictions, and weights if given."""
-    assert queries.outcomes is not None and queries.scored is not None  # noqa: S101, PT018 - sets that serve have both
-    members_RQHY = answers.estimates.members_RQHY.astype(np.float64)  # as of one member: files hold one type
-    q, h, y = np.nonzero(answers.own_QHY)
-    columns = tidy_columns(answers, truth_QHY=queries.outcomes.astype(np.float64))
-    several = len(members_RQHY) > 1
-    columns["members_sd"] = members_RQHY.std(axis=0, ddof=1)[q, h, y] if several else np.full(len(q), np.nan)
-    if weight_QH is not None:
-        columns["weight"] = weight_QH[q, h]
-    scored = (queries.scored & steps_H[: queries.horizon])[q, h]
-    return {name: values[scored] for name, values in columns.items()}
 
 
 def plans_in_words(schema: PanelSchema, queries: Queries) -> list[TreatmentPlan]:

@@ -11,16 +11,6 @@ from costar_cli.data.registry import protocol_of
 from costar_cli.evaluation.metrics import Truth
 from costar_cli.methods.registry import METHODS
 
-__all__ = [
-    "TABLES",
-    "PublishedRow",
-    "Table",
-    "is_published_data",
-    "paper_truth",
-    "published_row",
-    "read_published",
-]
-
 Table = Literal["zero_shot", "few_shot", "supervised", "ablation"]
 TABLES: tuple[Table, ...] = ("zero_shot", "few_shot", "supervised", "ablation")
 TABLE_OF_SETUP: Mapping[str, Table] = {
@@ -82,7 +72,18 @@ class PublishedRow:
 def read_published(table: Table) -> tuple[PublishedRow, ...]:
     """Return the rows of a published table, in print order."""
     text = (files("costar_cli.evaluation") / "published" / f"{table}.csv").read_text(encoding="utf-8")
-    return tuple(_published(table, line) for line in csv.DictReader(text.splitlines()))
+    return tuple(
+        PublishedRow(
+            table=table,
+            dataset=line["dataset"],
+            row=line["method"] if "method" in line else f"{line['component']}|{line['choice']}",
+            mean=tuple(_number(line[f"tau{tau}_mean"]) for tau in STEPS),
+            sd=tuple(_number(line[f"tau{tau}_std"]) for tau in STEPS),
+            average=_number(line["avg"]),
+            average_sd=_number(line["avg_std"]),
+        )
+        for line in csv.DictReader(text.splitlines())
+    )
 
 
 def published_row(dataset: str, setup: str, method: str) -> PublishedRow | None:
@@ -90,18 +91,6 @@ def published_row(dataset: str, setup: str, method: str) -> PublishedRow | None:
     table = TABLE_OF_SETUP.get(setup)
     rows = read_published(table) if table else ()
     return next((row for row in rows if (row.dataset, row.row) == (dataset, METHODS.label(method))), None)
-
-
-def _published(table: Table, line: Mapping[str, str]) -> PublishedRow:
-    return PublishedRow(
-        table=table,
-        dataset=line["dataset"],
-        row=line["method"] if "method" in line else f"{line['component']}|{line['choice']}",
-        mean=tuple(_number(line[f"tau{tau}_mean"]) for tau in STEPS),
-        sd=tuple(_number(line[f"tau{tau}_std"]) for tau in STEPS),
-        average=_number(line["avg"]),
-        average_sd=_number(line["avg_std"]),
-    )
 
 
 def _number(text: str) -> float | None:

@@ -77,11 +77,11 @@ def score_models(
     Other arguments are those of `run_evaluation`.
     """
     jobs = plan_jobs(dataset, models, setups)
-    used = _unique(jobs)
+    used = list({id(job.candidate): job.candidate for job in jobs}.values())
     for candidate in used:
         model = candidate.model
         require_compatible(dataset, model.schema, model=f"model {candidate.label}", horizon=model.horizon)
-    warnings = _warnings(dataset, jobs)
+    warnings = _warnings(dataset, jobs, used)
     for warning in warnings:
         reporter.say(warning)
     parts = {job.setup.test: part_to_score(dataset, job.setup.test, shard) for job in jobs}
@@ -102,7 +102,10 @@ def score_models(
                 rows.append(replace(anchors[setup.test], setup=setup.name))
             if setup.test in bounds:
                 rows.append(replace(bounds[setup.test], setup=setup.name))
-            rows += _published_rows(dataset, setup, candidates)
+            if is_published_data(dataset.name, dataset.config):
+                methods = dict.fromkeys(candidate.model.method for candidate in candidates)
+                printed = (published_row(dataset.name, setup.name, method) for method in methods)
+                rows += [ReportRow.published_row(row, setup.name, dataset.horizon) for row in printed if row]
     return Scores(
         dataset=dataset.name,
         dataset_digest=dataset.digest,
@@ -205,10 +208,6 @@ def stay_weights(
     return {part: StayWeights.of(hazards, test.panel, test=str(part)) for part, test in parts.items()}
 
 
-def _unique(jobs: Sequence[Job]) -> list[Candidate]:
-    return list({id(job.candidate): job.candidate for job in jobs}.values())
-
-
 def part_to_score(dataset: Dataset, part: Part, shard: Shard = WHOLE) -> TestPart:
     """Return a test part of a data set, with what its bands are scored on; a shard scores some of its subjects."""
     noisy = potential_outcomes_of(dataset.name) if dataset.truth.get(part) else None
@@ -236,10 +235,10 @@ def _unit(dataset: Dataset, candidates: Sequence[Candidate]) -> Unit:
     return Unit(unit.label, unit.factor, unit.space, tuple(float(value) for value in denominator))
 
 
-def _warnings(dataset: Dataset, jobs: Sequence[Job]) -> list[Diagnostic]:
+def _warnings(dataset: Dataset, jobs: Sequence[Job], candidates: Sequence[Candidate]) -> list[Diagnostic]:
     """Return what speaks against the models: other data, what their training warned of, labels that they have seen."""
     warnings = []
-    for candidate in _unique(jobs):
+    for candidate in candidates:
         name = f"model {candidate.label} ({candidate.domain})"
         other = other_data(name, candidate.model.parents, dataset)
         warnings += [other] if other else []
@@ -253,6 +252,8 @@ def _warnings(dataset: Dataset, jobs: Sequence[Job]) -> list[Diagnostic]:
 
 def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:
     model = candidate.model
+    # whether it was trained step by step, by a version that knows what ended its training
+    counts_updates = bool(model.meta.get("stages")) and "stopped_by_budget" in model.meta
     return Provenance(
         method=model.method,
         init=candidate.init,
@@ -263,19 +264,5 @@ def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:
         model_digest=model.digest,
         dataset_digest=model.parents.get("dataset", ""),
         same_data=same_data(model.parents, dataset),
-        stopped_by_budget=bool(model.meta.get("stopped_by_budget")) if _counts_updates(model.meta) else None,
+        stopped_by_budget=bool(model.meta.get("stopped_by_budget")) if counts_updates else None,
     )
-
-
-def _counts_updates(meta: Mapping[str, Any]) -> bool:
-    """Return whether a model was trained step by step, by a version that knows what ended its training."""
-    return bool(meta.get("stages")) and "stopped_by_budget" in meta
-
-
-def _published_rows(dataset: Dataset, setup: Setup, candidates: Sequence[Candidate]) -> list[ReportRow]:
-    """Return the printed rows of the methods among the candidates, each once, where the data are the published ones."""
-    if not is_published_data(dataset.name, dataset.config):
-        return []
-    methods = dict.fromkeys(candidate.model.method for candidate in candidates)
-    found = [published_row(dataset.name, setup.name, method) for method in methods]
-    return [ReportRow.published_row(row, setup.name, dataset.horizon) for row in found if row]

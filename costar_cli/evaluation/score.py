@@ -4,7 +4,6 @@ Subjects are predicted in chunks, errors summed, and predictions forgotten.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -172,6 +171,28 @@ class _ScoreBatch:
     errors: SquaredErrors | None
     means_QHY: NDArray[np.float64] | None = None
 
+    def add(
+        self, prediction_RQHY: NDArray[np.float32], queries: Queries, panel: Panel, how: Any,  # noqa: ANN401 - as `SquaredErrors.add` has it
+        periods: Periods | None, weights: StayWeights | None, also: dict[str, SquaredErrors],
+    ) -> None:  # fmt: skip
+        """Add the errors of answers to those of their kind, to those without weights, and to those of their periods."""
+        errors, weight_QH = self.errors, None
+        assert errors is not None  # noqa: S101 - asked where they are
+        how = {"steps_H": self.steps_H, **how}
+        if weights is not None and self.kind == "factual":
+            weight_QH = weights.at(queries)
+            plain = errors.zeros_like(subjects=len(errors.count), weighed=False)
+            also.setdefault(f"unweighed/{self.kind}", plain).add(prediction_RQHY, queries, **how)
+        errors.add(prediction_RQHY, queries, weight_QH=weight_QH, **how)
+        if periods is not None:
+            period_Q = periods.number(panel, queries)
+            dated = np.flatnonzero(period_Q >= 0)
+            some = replace(queries.take(dated), subject=period_Q[dated].astype(np.int32))
+            weight_QH = None if weight_QH is None else weight_QH[dated]
+            blank = errors.zeros_like(subjects=len(periods.names), weighed=errors.weight is not None)
+            of_period = also.setdefault(f"periods/sums/{self.kind}", blank)
+            of_period.add(prediction_RQHY[:, dated], some, weight_QH=weight_QH, **how)
+
 
 def score(
     model: Predictor,
@@ -189,9 +210,8 @@ def score(
 ) -> dict[Truth, SquaredErrors]:
     """Return the squared errors of a model on a test part, per kind of truth.
 
-    A chunk of subjects is encoded once for all its query sets. Chunks hold
-    at most 2^18 steps and `chunk_bytes` of a set's predictions; errors are formed in double precision, `batch_size`
-    queries at a time.
+    A chunk of subjects is encoded once for all its query sets. Chunks hold at most 2^18 steps and `chunk_bytes` of a
+    set's predictions; errors are formed in double precision, `batch_size` queries at a time.
 
     Args:
         model: what predicts.
@@ -206,22 +226,19 @@ def score(
         also: takes sums by their folder, `unweighed/<truth>` and `periods/sums/<truth>`.
         chunk_bytes: of predictions held at once.
     """
-    outcomes = part.panel.outcomes.shape[-1]
-    shape = {"members": model.members, "subjects": part.panel.n_subjects, "horizon": part.horizon, "outcomes": outcomes}
-    results = {
-        truth: SquaredErrors.zeros(**shape, weighed=weights is not None and truth == "factual")
-        for truth in part.serving
-    }
-    also = {} if also is None else also
+    subjects, outcomes = part.panel.n_subjects, part.panel.outcomes.shape[-1]
+    shape = {"members": model.members, "subjects": subjects, "horizon": part.horizon, "outcomes": outcomes}
+    weighed = {truth: weights is not None and truth == "factual" for truth in part.serving}
+    results = {truth: SquaredErrors.zeros(**shape, weighed=weighed[truth]) for truth in part.serving}
+    also, how = {} if also is None else also, {"denominator_Y": denominator_Y}
     sets = [
         _ScoreBatch(name, truth, part.query_sets[name], steps_H, results[truth])
         for truth, names in part.serving.items()
         for name, steps_H in names.items()
     ]
     if bands is not None:
-        sets += [
-            replace(s, queries=part.outcomes_of(bands.choose(s.kind, s.queries, s.steps_H)), errors=None) for s in sets
-        ]
+        chosen = [part.outcomes_of(bands.choose(s.kind, s.queries, s.steps_H)) for s in sets]
+        sets += [replace(s, queries=queries, errors=None) for s, queries in zip(sets, chosen, strict=True)]
         if part.windows is not None:
             every_H = np.ones(part.windows.horizon, dtype=bool)
             windows = bands.choose(WINDOWS, part.windows, every_H)
@@ -232,54 +249,31 @@ def score(
     sets = [replace(batch, queries=batch.queries.of_subjects(part.own)) for batch in sets]
     answer_bytes = [(4 * model.members + (0 if s.errors else _BAND_BYTES)) * s.queries.horizon * outcomes for s in sets]
     most = [max(1, chunk_bytes // of_one) for of_one in answer_bytes]
-    for subjects, rows_of in subject_chunks(part.panel, [batch.queries for batch in sets], most):
-        panel = part.panel.take(subjects)
+    for rows_N, rows_of in subject_chunks(part.panel, [batch.queries for batch in sets], most):
+        panel = part.panel.take(rows_N)
         ask = _asker(panel, batch_size)
         for batch, rows in zip(sets, rows_of, strict=True):
             if not len(rows):
                 continue
             chunk = batch.queries.take(rows)
-            local = np.searchsorted(subjects, chunk.subject).astype(np.int32)
+            local = np.searchsorted(rows_N, chunk.subject).astype(np.int32)
             unanswered = replace(chunk, subject=local, outcomes=None, scored=None)  # no model sees the answers
             if batch.means_QHY is not None:
                 batch.means_QHY[rows] = ask(model, unanswered).mean(axis=0, dtype=np.float64)
-            elif batch.errors is None:
-                if bands is not None:
-                    bands.add(batch.kind, chunk, panel, unanswered, ask, batch.steps_H)
+            elif batch.errors is None and bands is not None:
+                bands.add(batch.kind, chunk, panel, unanswered, ask, batch.steps_H)
             else:
                 prediction = ask(model, unanswered)
-                for start in range(0, len(chunk), batch_size):
-                    some = slice(start, start + batch_size)
-                    how: Any = {"steps_H": batch.steps_H, "denominator_Y": denominator_Y}
-                    with _context(f"{model.method}, query set {batch.name}"):
-                        _add_errors(
-                            batch, prediction[:, some], chunk.take(some), part.panel, periods, weights, also, how
-                        )
+                try:
+                    for start in range(0, len(chunk), batch_size):
+                        some = slice(start, start + batch_size)
+                        batch.add(prediction[:, some], chunk.take(some), part.panel, how, periods, weights, also)
+                except CostarError as error:
+                    context = f"{model.method}, query set {batch.name}"
+                    error.where = f"{context}; {error.where}" if error.where else context
+                    raise
                 task.advance(len(chunk))
     return results
-
-
-def _add_errors(
-    batch: _ScoreBatch, prediction_RQHY: NDArray[np.float32], queries: Queries, panel: Panel,
-    periods: Periods | None, weights: StayWeights | None, also: dict[str, SquaredErrors], how: Any,  # noqa: ANN401 - as `SquaredErrors.add` has it
-) -> None:  # fmt: skip
-    """Add the errors of answers to those of their kind, to those without weights, and to those of their periods."""
-    errors = batch.errors
-    assert errors is not None  # noqa: S101 - asked where they are
-    weight_QH = None
-    if weights is not None and batch.kind == "factual":
-        weight_QH = weights.at(queries)
-        plain = errors.zeros_like(subjects=len(errors.count), weighed=False)
-        also.setdefault(f"unweighed/{batch.kind}", plain).add(prediction_RQHY, queries, **how)
-    errors.add(prediction_RQHY, queries, weight_QH=weight_QH, **how)
-    if periods is not None:
-        period_Q = periods.number(panel, queries)
-        dated = np.flatnonzero(period_Q >= 0)
-        some = replace(queries.take(dated), subject=period_Q[dated].astype(np.int32))
-        weight_QH = None if weight_QH is None else weight_QH[dated]
-        of_none = errors.zeros_like(subjects=len(periods.names), weighed=errors.weight is not None)
-        sums = also.setdefault(f"periods/sums/{batch.kind}", of_none)
-        sums.add(prediction_RQHY[:, dated], some, weight_QH=weight_QH, **how)
 
 
 def mean_predictions(
@@ -337,13 +331,3 @@ def subject_chunks(
         ends = ends_SN[:, stop - 1]
         yield asked[first:stop], [order[b:e] for order, b, e in zip(orders, begun, ends, strict=True)]
         first, begun = stop, ends
-
-
-@contextmanager
-def _context(context: str) -> Iterator[None]:
-    """Say which model and query set an error belongs to."""
-    try:
-        yield
-    except CostarError as error:
-        error.where = f"{context}; {error.where}" if error.where else context
-        raise

@@ -116,40 +116,30 @@ def plan_jobs(dataset: Dataset, candidates: Sequence[Candidate], setups: Sequenc
     missing: dict[str, str] = {}  # what is wrong, and its fix
     for setup in wanted:
         fitting = [candidate for candidate in candidates if candidate.domain == setup.trained]
-        problem = _why_not(dataset, setup, fitting)
-        if problem:
-            missing |= problem
+        cannot, panel = f"{setup.name} cannot be scored", dataset.panels.get(setup.test)
+        if not any(queries.scored is not None for queries in dataset.queries.get(setup.test, {}).values()):
+            longest = None if panel is None else int(panel.length.max()) - 1
+            if longest is None:
+                problem = f"{cannot}: the data set has no {setup.test} subjects"
+                missing[problem] = "make a data set that has them"
+            elif longest < dataset.horizon:
+                steps = f"{dataset.horizon + 1} steps that a question of {dataset.horizon} needs"
+                problem = f"{cannot}: no {setup.test} subject has the {steps}, the longest series has {longest + 1}"
+                missing[problem] = f"make the data set, and the models, with a horizon of at most {longest}"
+            else:
+                problem = f"{cannot}: the data set has no {setup.test} queries with answers"
+                missing[problem] = "make a data set whose test queries have answers"
             continue
-        _check_labels(setup, fitting)
+        if not fitting:
+            problem = f"{cannot}: no model was trained on the {setup.trained} domain"
+            missing[problem] = f"`costar finetune --domain {setup.trained}`"
+            continue
+        labels = [candidate.label for candidate in fitting]
+        if twice := sorted({label for label in labels if labels.count(label) > 1}):
+            raise UsageError(f"two models are called {twice[0]!r} in {setup.name}", fix="give them different names")
         jobs += [Job(setup, candidate) for candidate in fitting]
     if missing and (setups is not None or not jobs):
         first, *more = missing
         where = "--setup" if setups is not None else None
         raise MismatchError(first, where=where, fix="; ".join(dict.fromkeys(missing.values())), details=more)
     return jobs
-
-
-def _why_not(dataset: Dataset, setup: Setup, fitting: Sequence[Candidate]) -> dict[str, str]:
-    """Return why a set-up cannot be scored, with the fix; nothing if it can."""
-    cannot = f"{setup.name} cannot be scored"
-    if not any(queries.scored is not None for queries in dataset.queries.get(setup.test, {}).values()):
-        longest = int(dataset.panels[setup.test].length.max()) - 1 if setup.test in dataset.panels else None
-        if longest is None:
-            return {f"{cannot}: the data set has no {setup.test} subjects": "make a data set that has them"}
-        if longest < dataset.horizon:
-            steps = f"{dataset.horizon + 1} steps that a question of {dataset.horizon} needs"
-            fix = f"make the data set, and the models, with a horizon of at most {longest}"
-            return {f"{cannot}: no {setup.test} subject has the {steps}, the longest series has {longest + 1}": fix}
-        fix = "make a data set whose test queries have answers"
-        return {f"{cannot}: the data set has no {setup.test} queries with answers": fix}
-    if not fitting:
-        fix = f"`costar finetune --domain {setup.trained}`"
-        return {f"{cannot}: no model was trained on the {setup.trained} domain": fix}
-    return {}
-
-
-def _check_labels(setup: Setup, fitting: Sequence[Candidate]) -> None:
-    labels = [candidate.label for candidate in fitting]
-    twice = sorted({label for label in labels if labels.count(label) > 1})
-    if twice:
-        raise UsageError(f"two models are called {twice[0]!r} in {setup.name}", fix="give them different names")
