@@ -1,27 +1,20 @@
-"""What verbs do with a data set: make it or see that it is up to date, describe it, write it as tables."""
+"""How verbs make a data set, or see that it is up to date."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from costar_cli.api.outputs import check_outputs, check_page, check_places, digest_of
+from costar_cli.api.outputs import check_places, digest_of
 from costar_cli.cli.hints import next_command, other_than
-from costar_cli.cli.session import Session, read_kind
-from costar_cli.config.choices import FormatName
-from costar_cli.errors import CostarError, MismatchError, StorageError
-from costar_cli.reporting.output import Output
+from costar_cli.cli.session import Session
 
 if TYPE_CHECKING:
     from costar_cli.data import Dataset
     from costar_cli.data.base import DataSource
-    from costar_cli.data.report import DataReport
-    from costar_cli.files import Artifact
-    from costar_cli.inference.overlap import Overlap
 
-__all__ = ["check_described", "make_dataset", "make_source", "read_inputs", "run_export", "run_report"]
+__all__ = ["make_dataset", "make_source", "read_inputs"]
 
 
 def read_inputs(
@@ -135,101 +128,3 @@ def make_source(
             session.out.wrote(role, path, kind=source.export.form)
         build = partial(called(source.make), settings, reporter, world)
     make_dataset(session, out, build, config=plan.config, overwrite=overwrite, parents=parents)
-
-
-TERMINAL = Path("-")
-
-
-def run_report(out: Output, file: Path, target: Path) -> dict[str, Any]:
-    """Describe a data set in tables on stdout (`-`), or in a page; return the numbers."""
-    from costar_cli.data.report import describe_dataset
-    from costar_cli.inference.overlap import describe_overlap
-
-    dataset = _dataset(file)
-    report, overlap = describe_dataset(dataset), describe_overlap(dataset)
-    if target == TERMINAL:
-        _show(out, report, overlap)
-    else:
-        from costar_cli.files import write_bytes
-        from costar_cli.report.pages import report_page
-
-        write_bytes(target, report_page(report, overlap).encode())
-        out.wrote("report", target, kind="html")
-    return {**report.to_json(), "overlap": overlap.to_json()}
-
-
-def check_described(
-    file: Path, kind: str, report: Path | None, export: Path | None, form: FormatName, *, overwrite: bool
-) -> None:
-    """See, before any work, that the page and the tables about a file can be written, and replace nothing.
-
-    Raises:
-        ArtifactError: tables are asked for of what is no data set.
-        MismatchError: an output is the file, or what it was made from, or exists and may not be replaced.
-        StorageError: an output is no regular file, or the folder of the page does not exist, or that of tables is none.
-        UsageError: the page and a table have the same name.
-    """
-    page, tables = None if report == TERMINAL else report, list[tuple[str, Path]]()
-    if export is not None:
-        from costar_cli.data.table.export import export_files
-
-        scores = "an evaluation holds scores alone: `costar evaluate --predictions FILE` writes what they are of"
-        header = read_kind("dataset", file, fix=scores if kind == "evaluation" else "")
-        if export.exists() and not export.is_dir():
-            raise StorageError(f"`{export}` is no folder", where="--export", fix="choose another name")
-        files = export_files(export, form)
-        if _is_schema_of(header, files["schema"]):
-            problem = f"`{files['schema']}` is the schema behind the data set that is read"
-            raise MismatchError(problem, where="--export", fix="choose another folder")
-        tables = [("--export", path) for path in files.values()]
-    read = [("data set" if kind == "dataset" else kind, file)]
-    check_places([("--report", page), *tables], read=read)
-    there = [(flag, path) for flag, path in tables if path.exists()]  # the folder of the others may be made
-    check_outputs([("--report", page), *there], read=(), overwrite=overwrite)
-    check_page(page, flag="--report")
-
-
-def _is_schema_of(header: "Artifact", path: Path) -> bool:
-    """Return whether a file says, in whatever words, what the schema said by which a table became a data set."""
-    from costar_cli.data.table import table_config
-    from costar_cli.data.table.schema_file import read_schema
-
-    config = header.meta.get("config")
-    if not isinstance(config, Mapping) or not path.is_file():
-        return False
-    with suppress(CostarError, OSError):
-        said = table_config(read_schema(path, accept_guesses=True), None)
-        return said.items() <= config.items()
-    return False
-
-
-def run_export(out: Output, file: Path, folder: Path, form: FormatName, *, overwrite: bool) -> list[str]:
-    """Write a data set as tables with a schema that reads them back; return the paths."""
-    from costar_cli.data.table.export import export_dataset
-
-    paths = export_dataset(_dataset(file), folder, form, overwrite=overwrite)
-    for path in paths:
-        out.wrote(path.stem, path, kind=path.suffix.removeprefix("."))
-    known = [path for path in paths if path.stem == "queries"]
-    schema = next(path for path in paths if path.stem == "schema")
-    out.next(next_command({}, "ingest table", str(paths[0]), schema=schema, queries=known))
-    return [str(path) for path in paths]
-
-
-def _dataset(file: Path) -> "Dataset":
-    from costar_cli.data.store import read_dataset
-
-    read_kind("dataset", file)
-    return read_dataset(file, truth=False)
-
-
-def _show(out: Output, report: "DataReport", overlap: "Overlap") -> None:
-    from costar_cli.report.pages import report_tables
-
-    for i, table in enumerate(report_tables(report, overlap)):
-        out.text(*[""] * bool(i))
-        out.table(table.headers, table.rows, title=table.title)
-    if report.findings:
-        out.text("")
-        rows = [[finding.severity, str(finding)] for finding in report.findings]
-        out.table(["findings", ""], rows)

@@ -1,22 +1,31 @@
-"""`costar inspect`: what a file holds, where it comes from, how it was made."""
+"""`costar inspect`: what a file holds, where it comes from, how it was made; its page, a model's card, its tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from json import dumps as json_text
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from costar_cli.cli.card import run_card
-from costar_cli.cli.dataset import check_described, run_export, run_report
+from costar_cli.api.outputs import check_outputs, check_page, check_places
+from costar_cli.cli.hints import next_command
 from costar_cli.cli.options import DataReportOpt, JsonFlag, OverwriteFlag, QuietFlag, WorkspaceOpt
 from costar_cli.cli.session import open_output, read_kind
 from costar_cli.cli.training import show_parts
 from costar_cli.cli.workspace import DEFAULT_WORKSPACE, Workspace
 from costar_cli.config.choices import FormatName
 from costar_cli.diagnostics import Diagnostic
+from costar_cli.errors import ArtifactError, CostarError, MismatchError, StorageError, UsageError
 from costar_cli.reporting import plain, warnings_of
 from costar_cli.reporting.output import Output
+
+if TYPE_CHECKING:
+    from costar_cli.data import Dataset
+    from costar_cli.data.report import DataReport
+    from costar_cli.files import Artifact
+    from costar_cli.inference.overlap import Overlap
+
 
 MOST_LEVELS = 6  # of a treatment that are shown in its cell
 LEARNT = {"what": "what", "typical": "typical", "subjects": "90 % of subjects", "carry_over": "carry-over"}
@@ -250,3 +259,152 @@ def _tree(arrays: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         shape = " x ".join(f"{size:,}" for size in array["shape"]) or "scalar"
         yield f"{'  ' * len(groups)}{leaf}  {array['dtype']}  {shape}  {array['bytes']:,} bytes"
         above = groups
+
+
+def run_card(out: Output, file: Path, target: Path) -> dict[str, Any]:
+    """Write the card of a model; return the digests of what it shows beside the model's file.
+
+    Raises:
+        UsageError: the card is asked for on the terminal.
+        ArtifactError: the file does not describe a model as costar does.
+    """
+    if target == TERMINAL:
+        raise UsageError("a model card is a page", where="--report", fix="name a file: `--report card.html`")
+    check_places([("--report", target)], read=[("artifact", path) for path in file.parent.glob("*.h5")])
+    check_page(target, flag="--report")
+    from costar_cli.data.report import describe_dataset
+    from costar_cli.data.store import read_dataset
+    from costar_cli.evaluation import read_evaluation
+    from costar_cli.files import describe, write_bytes
+    from costar_cli.report.pages.card import model_card
+
+    content = describe(file)
+    data, evaluations = None, {}
+    for path, header in _beside(file):
+        if header.kind == "dataset" and header.digest == content["parents"].get("dataset") and data is None:
+            out.read("dataset", path, header.digest)
+            dataset = read_dataset(path, truth=False)
+            data = describe_dataset(dataset) if dataset.digest == header.digest else None  # replaced meanwhile
+        elif header.kind == "evaluation" and content["digest"] in header.parents.values():
+            out.read(path.stem, path, header.digest, "evaluation")
+            evaluations[header.digest] = read_evaluation(path, errors=False)
+    try:
+        page = model_card(content, data, evaluations)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        what = str(error).splitlines()[0]
+        fix = "`costar inspect FILE --json` shows what it holds"
+        raise ArtifactError(
+            "the file does not describe its model as costar does", where=f"{file}: {what}", fix=fix
+        ) from error
+    write_bytes(target, page.encode())
+    out.wrote("report", target, kind="html")
+    return {"dataset": data.digest if data else None, "evaluations": list(evaluations)}
+
+
+def _beside(file: Path) -> "Iterator[tuple[Path, Artifact]]":
+    """Yield the artifacts in the folder of a file, as far as they can be read."""
+    from costar_cli.files import read_header
+
+    for path in sorted(file.parent.glob("*.h5")):
+        try:
+            yield path, read_header(path)
+        except (CostarError, OSError):
+            continue
+
+
+TERMINAL = Path("-")
+
+
+def run_report(out: Output, file: Path, target: Path) -> dict[str, Any]:
+    """Describe a data set in tables on stdout (`-`), or in a page; return the numbers."""
+    from costar_cli.data.report import describe_dataset
+    from costar_cli.inference.overlap import describe_overlap
+
+    dataset = _dataset(file)
+    report, overlap = describe_dataset(dataset), describe_overlap(dataset)
+    if target == TERMINAL:
+        _show(out, report, overlap)
+    else:
+        from costar_cli.files import write_bytes
+        from costar_cli.report.pages import report_page
+
+        write_bytes(target, report_page(report, overlap).encode())
+        out.wrote("report", target, kind="html")
+    return {**report.to_json(), "overlap": overlap.to_json()}
+
+
+def check_described(
+    file: Path, kind: str, report: Path | None, export: Path | None, form: FormatName, *, overwrite: bool
+) -> None:
+    """See, before any work, that the page and the tables about a file can be written, and replace nothing.
+
+    Raises:
+        ArtifactError: tables are asked for of what is no data set.
+        MismatchError: an output is the file, or what it was made from, or exists and may not be replaced.
+        StorageError: an output is no regular file, or the folder of the page does not exist, or that of tables is none.
+        UsageError: the page and a table have the same name.
+    """
+    page, tables = None if report == TERMINAL else report, list[tuple[str, Path]]()
+    if export is not None:
+        from costar_cli.data.table.export import export_files
+
+        scores = "an evaluation holds scores alone: `costar evaluate --predictions FILE` writes what they are of"
+        header = read_kind("dataset", file, fix=scores if kind == "evaluation" else "")
+        if export.exists() and not export.is_dir():
+            raise StorageError(f"`{export}` is no folder", where="--export", fix="choose another name")
+        files = export_files(export, form)
+        if _is_schema_of(header, files["schema"]):
+            problem = f"`{files['schema']}` is the schema behind the data set that is read"
+            raise MismatchError(problem, where="--export", fix="choose another folder")
+        tables = [("--export", path) for path in files.values()]
+    read = [("data set" if kind == "dataset" else kind, file)]
+    check_places([("--report", page), *tables], read=read)
+    there = [(flag, path) for flag, path in tables if path.exists()]  # the folder of the others may be made
+    check_outputs([("--report", page), *there], read=(), overwrite=overwrite)
+    check_page(page, flag="--report")
+
+
+def _is_schema_of(header: "Artifact", path: Path) -> bool:
+    """Return whether a file says, in whatever words, what the schema said by which a table became a data set."""
+    from costar_cli.data.table import table_config
+    from costar_cli.data.table.schema_file import read_schema
+
+    config = header.meta.get("config")
+    if not isinstance(config, Mapping) or not path.is_file():
+        return False
+    with suppress(CostarError, OSError):
+        said = table_config(read_schema(path, accept_guesses=True), None)
+        return said.items() <= config.items()
+    return False
+
+
+def run_export(out: Output, file: Path, folder: Path, form: FormatName, *, overwrite: bool) -> list[str]:
+    """Write a data set as tables with a schema that reads them back; return the paths."""
+    from costar_cli.data.table.export import export_dataset
+
+    paths = export_dataset(_dataset(file), folder, form, overwrite=overwrite)
+    for path in paths:
+        out.wrote(path.stem, path, kind=path.suffix.removeprefix("."))
+    known = [path for path in paths if path.stem == "queries"]
+    schema = next(path for path in paths if path.stem == "schema")
+    out.next(next_command({}, "ingest table", str(paths[0]), schema=schema, queries=known))
+    return [str(path) for path in paths]
+
+
+def _dataset(file: Path) -> "Dataset":
+    from costar_cli.data.store import read_dataset
+
+    read_kind("dataset", file)
+    return read_dataset(file, truth=False)
+
+
+def _show(out: Output, report: "DataReport", overlap: "Overlap") -> None:
+    from costar_cli.report.pages import report_tables
+
+    for i, table in enumerate(report_tables(report, overlap)):
+        out.text(*[""] * bool(i))
+        out.table(table.headers, table.rows, title=table.title)
+    if report.findings:
+        out.text("")
+        rows = [[finding.severity, str(finding)] for finding in report.findings]
+        out.table(["findings", ""], rows)

@@ -1,14 +1,20 @@
 """`costar merge`: the parts of a benchmark, or of a table of answers, as one."""
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from costar_cli.api.outputs import check_places
 from costar_cli.cli.options import JsonFlag, QuietFlag
 from costar_cli.cli.session import open_output
-from costar_cli.errors import UsageError
+from costar_cli.errors import ArtifactError, MismatchError, UsageError
 from costar_cli.reporting.progress import OutputReporter
+
+if TYPE_CHECKING:
+    from costar_cli.files.shards import Shard
+    from costar_cli.reporting import Reporter
 
 
 def merge(
@@ -28,12 +34,8 @@ def merge(
     """
     out = open_output(ctx, json=json, quiet=quiet)
     if whole.suffix.lower() == ".parquet" and not whole.is_dir():
-        from costar_cli.cli.merging import merge_answers
-
         merged, place = merge_answers(whole), "file"
     elif whole.suffix.lower() == ".h5" and not whole.is_dir():
-        from costar_cli.cli.merging import merge_evaluation
-
         merged, place = merge_evaluation(whole, OutputReporter(out)), "file"
     elif whole.is_file():
         fix = "give the folder of a benchmark, FILE.parquet of answers, or an evaluation's FILE.h5"
@@ -44,3 +46,111 @@ def merge(
         merged, place = merge_shards(whole), "folder"
     out.text(f"{len(merged)} files merged into {whole}")
     out.done({place: str(whole), "merged": [str(path) for path in merged]}, status="done" if merged else "up_to_date")
+
+
+def merge_answers(path: Path) -> Sequence[Path]:
+    """Write the rows of all parts of a Parquet table, part behind part, to `path`; return the parts.
+
+    They are scanned, not held in memory. Nothing is written where `path` has these answers already; none is returned.
+
+    Raises:
+        UsageError: not all parts are there.
+        ArtifactError: a part is no regular file, damaged, or cannot be read.
+        MismatchError: a part is not the one that its name says; they answer different questions, or are not costar's;
+            another table is at `path`; a part was replaced while it was read.
+        StorageError: the folder is read-only or full, or `path` is no regular file.
+    """
+    from costar_cli.files.parts import check_readable, unchanged
+    from costar_cli.files.shards import check_parts
+    from costar_cli.files.tables import QUESTION, SHARD, metadata_of, table_file
+
+    fix = f"`costar whatif --subjects ... --shard I/N --csv {path}`, or `costar evaluate --predictions`, makes them"
+    parts = _parts_of(path, fix)
+    with unchanged(list(parts.values())) as check:
+        check_readable(list(parts.values()), fix=fix)
+        noted = {shard: metadata_of(part) for shard, part in parts.items()}
+        asked = {shard: facts.get(QUESTION) for shard, facts in noted.items()}
+        question = _shared(parts, asked, "do not answer one question", fix="data, models, plans and options")
+        check_parts(parts, {shard: facts.get(SHARD) for shard, facts in noted.items()}, fix=fix)
+        if _is_there(path, question, _question_of, "table"):
+            return []
+        with table_file(path, metadata={QUESTION: question}, check=check) as table:
+            for part in parts.values():
+                table.take(part)
+    return list(parts.values())
+
+
+def merge_evaluation(path: Path, reporter: "Reporter") -> Sequence[Path]:
+    """Write the evaluation that all parts of the test subjects make to `path`; return the parts.
+
+    Nothing is written where `path` is this evaluation already; none is returned.
+
+    Raises:
+        UsageError: not all parts are there.
+        ArtifactError: a part is damaged, incomplete, or none of an evaluation.
+        MismatchError: a part is not the one that its name says; they are of different evaluations; something else is
+            at `path`.
+        StorageError: the folder is read-only or full, or `path` is no regular file.
+    """
+    from costar_cli.evaluation.report import write_evaluation
+    from costar_cli.evaluation.scores import Scores
+    from costar_cli.files.shards import check_parts
+
+    fix = "`costar evaluate --shard I/N` makes them"
+    paths = _parts_of(path, fix)
+    parts = {shard: Scores.read(part) for shard, part in paths.items()}
+    made = {shard: str(part.whole["fingerprint"]) for shard, part in parts.items()}
+    fingerprint = _shared(paths, made, "are not of one evaluation", fix="data, models and options")
+    check_parts(paths, {shard: part.shard for shard, part in parts.items()}, fix=fix)
+    if _is_there(path, fingerprint, _fingerprint_of, "file"):
+        return []
+    first, *_ = parts.values()
+    report = Scores.merge({paths[shard]: part for shard, part in parts.items()}, reporter)
+    told: Any = {"parents": first.parents, "fingerprint": fingerprint, "config": first.whole["config"]}
+    write_evaluation(path, report, **told)
+    return list(paths.values())
+
+
+def _parts_of(path: Path, fix: str) -> "Mapping[Shard, Path]":
+    from costar_cli.files.shards import find_parts
+
+    parts = find_parts(path.parent, f"{path.stem}.", path.suffix, what=f"`{path.name}`", fix=fix)
+    check_places([("WHOLE", path)], read=[("part", part) for part in parts.values()])
+    return parts
+
+
+def _shared(parts: "Mapping[Shard, Path]", said: "Mapping[Shard, str | None]", problem: str, *, fix: str) -> str:
+    """Return what all parts say that they are of; a `MismatchError` names those that say something else, or nothing."""
+    first, *_ = said.values()
+    odd = [str(parts[shard]) for shard, of in said.items() if of is None or of != first]
+    if first is None or odd:
+        where = ", ".join(dict.fromkeys([str(next(iter(parts.values()))), *odd[:5]]))
+        raise MismatchError(f"the parts {problem}", where=where, fix=f"make all parts with the same {fix}")
+    return first
+
+
+def _is_there(path: Path, of: str, known: Callable[[Path], str | None], what: str) -> bool:
+    """Whether the whole is at `path` already; anything else there is a `MismatchError`."""
+    if not path.exists():
+        return False
+    if known(path) != of:
+        raise MismatchError(f"`{path}` exists, and is another {what} or damaged", where=str(path), fix="remove it")
+    return True
+
+
+def _question_of(path: Path) -> str | None:
+    from costar_cli.files.checksums import is_sealed
+    from costar_cli.files.tables import QUESTION, SHARD, metadata_of
+
+    facts = metadata_of(path) if is_sealed(path) else {}
+    return None if SHARD in facts else facts.get(QUESTION)
+
+
+def _fingerprint_of(path: Path) -> str | None:
+    from costar_cli.files import read_header
+
+    try:
+        header = read_header(path)
+    except ArtifactError:
+        return None
+    return str(header.meta.get("fingerprint")) if header.kind == "evaluation" else None

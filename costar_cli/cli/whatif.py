@@ -12,12 +12,11 @@ import typer
 
 from costar_cli.api.outputs import Files, check_artifact_name, check_outputs, check_page
 from costar_cli.cli import options
-from costar_cli.cli.answers import show_answers, show_cohort, show_sweep
+from costar_cli.cli.answers import bounds_of, sensitivity_plot, show_answers, show_cohort, show_sensitivity, show_sweep
 from costar_cli.cli.averages import show_average_sweep, show_averages
 from costar_cli.cli.defaults import ModelChoice
 from costar_cli.cli.model import load_models, name_models
 from costar_cli.cli.options import FILES, expanded
-from costar_cli.cli.sensitivity import bounds_of, sensitivity_plot, show_sensitivity
 from costar_cli.cli.session import RunFlags, Session
 from costar_cli.config.requests import WhatIfRequest
 from costar_cli.errors import UsageError

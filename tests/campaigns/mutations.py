@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 
-from costar_cli.cli.merging import merge_answers
+from costar_cli.cli.merge import merge_answers
 from costar_cli.errors import ArtifactError, MismatchError
 from costar_cli.files import read_artifact, verify_artifact
 from costar_cli.files.checksums import is_sealed
