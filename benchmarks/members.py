@@ -8,7 +8,7 @@ A pretraining step (batch 64 per member) and a fine-tuning step (batch 32 per me
 patients, T = 59: one step of a group of R members against R steps of one member each, in turns, on the device at hand.
 A GPU is waited for before each clock reading.
 
-`--graphs` adds steps that are replayed as CUDA graphs (setting `runtime.graphs`, decision 145), of the group and of one
+`--graphs` adds steps that are replayed as CUDA graphs (setting `runtime.graphs`), of the group and of one
 member, and sets it for the verbs of `--protocol`, too. Goals on a GPU, for five members: a step of the group in less
 than 1.5 times the time of one member's, and the whole protocol in less than ten minutes. An H200 meets the first for
 fine-tuning without graphs and misses the others (docs/scale.md). `python -m pytest tests/train -m gpu` there shows

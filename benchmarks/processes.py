@@ -3,8 +3,8 @@
     python -m benchmarks.processes [--json] [--out FILE] [--quick] [--members 4] [--processes 2] [--repeats 3]
 
 COSTAR's pretraining and its supervised stage from scratch, a few epochs on simulated tumour patients, in processes that
-`torchrun` starts, on one thread each. The ways take turns: members divided among processes (decision 150); all
-processes sharing each member's batches, as where members are fewer (decision 115); one process with as many threads,
+`torchrun` starts, on one thread each. The ways take turns: members divided among processes; all
+processes sharing each member's batches, as where members are fewer; one process with as many threads,
 and with one, while the others wait. Seconds on the clock are of the slowest process, processor seconds of all together.
 """
 

@@ -1,4 +1,4 @@
-"""Members divided among processes: each trains its own, and all meet about once a second (decision 150).
+"""Members divided among processes: each trains its own, and all meet about once a second.
 
 Members have nothing in common, so a process computes its own ones as it would alone, to the bit. When the processes
 meet, they say which epochs have ended, whether a group is complete, and whether to stop. The first process then writes

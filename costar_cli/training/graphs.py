@@ -1,6 +1,7 @@
-"""Training steps as CUDA graphs: operators are recorded once, and launched together from then on (decision 145).
+"""Training steps as CUDA graphs: operators are recorded once, and launched together from then on.
 
-Small models wait for launches on a GPU: a step of a few thousand operators takes as long as Python needs to issue them.
+Small models wait for launches on a GPU: a step of a few thousand operators takes as long as Python needs to issue them
+(why no compilation: docs/adr/0038-no-compilation.md).
 A graph issues all of them at once, with the same memory at every replay. So whatever a step depends on stands in memory
 that is filled before: rows, random numbers (`ReplayedStream`), learning rate. What changes in a step changes in place.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("resource")
-SECONDS = "3"  # each: decision 147
+SECONDS = "3"  # each: a minute would double the time of the suite
 
 
 def test_campaigns_find_nothing() -> None:

@@ -70,7 +70,7 @@ def test_the_effect_of_a_dose_on_the_next_step_is_recovered_from_the_command_lin
     ("method", "words", "within"),
     [
         ("mixed", [], 0.05),
-        ("msm", [], 0.35),  # sums of doses, weighted: no carry-over of its own (decision 37)
+        ("msm", [], 0.35),  # sums of doses, weighted: no carry-over of its own
         ("growth", ["--preset", "quick", "--members", "1"], 0.25),
         ("costar", ["--preset", "quick", "--members", "1", "--from", "scratch"], 0.3),
         ("auto", ["--preset", "quick", "--members", "1", "--minutes", "2"], 0.1),

@@ -13,7 +13,8 @@ from tests.cli.cli_world import REPOSITORY
 from tests.docs.pages import FENCED, LINK, PAGES, README, REFERENCE, anchors, commands
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(REPOSITORY).as_posix())
-IN_CODE = re.compile(r"(?<![\w./])(?:[a-z_-]+/)+[\w*]+\.(?:py|md|toml|csv)\b")  # paths in docstrings, comments and text
+DECISIONS = sorted((REPOSITORY / "docs" / "adr").glob("[0-9]*.md"))
+IN_CODE = re.compile(r"(?<![\w./])(?:[a-z_-]+/)+[\w*-]+\.(?:py|md|toml|csv)\b")  # paths in code and text
 
 
 def flags() -> dict[str, set[str]]:
@@ -108,21 +109,20 @@ def test_pages_that_list_methods_name_each(method: str) -> None:
     assert any(re.search(rf"--method\s{method}(?![\w-])", text) for text in texts)
 
 
-def test_decisions_are_numbered_and_dated() -> None:
-    text = (REPOSITORY / "docs" / "decisions.md").read_text("utf-8")
-    records = re.findall(r"^## (\d+)\. .+\n\n(\d{4}-\d\d-\d\d)\n", text, re.MULTILINE)
-    numbers = [int(number) for number, _ in records]
-    assert numbers == sorted(set(numbers))
-    assert len(records) == len(re.findall(r"^## ", text, re.MULTILINE)) > 20
-    for part in ("Context", "Choice", "Consequence"):
-        assert text.count(f"**{part}.**") == len(records)
+def test_decisions_are_numbered_few_dated_and_complete() -> None:
+    numbers = [path.name[:5] for path in DECISIONS]
+    assert numbers == [f"{number:04}-" for number in range(1, len(DECISIONS) + 1)]
+    assert 20 < len(DECISIONS) <= 40  # a local reason is a comment beside its line
+    form = r"# .+\n\n\d{4}-\d\d-\d\d\n\n\*\*Context\.\*\* .+\n\n\*\*Choice\.\*\* .+\n\n\*\*Consequence\.\*\* .+\n"
+    wrong = [path.name for path in DECISIONS if not re.fullmatch(form, path.read_text("utf-8"), re.DOTALL)]
+    assert wrong == []
 
 
 def test_the_index_of_decisions_has_each_once_under_its_title() -> None:
-    text = (REPOSITORY / "docs" / "decisions.md").read_text("utf-8")
-    index = text.partition("\n## ")[0]
-    listed = re.findall(r"\[(\d+) ([^\]]+)\]\(#\1-", index)
-    assert sorted(listed, key=lambda entry: int(entry[0])) == re.findall(r"^## (\d+)\. (.+)$", text, re.MULTILINE)
+    index = (REPOSITORY / "docs" / "adr" / "README.md").read_text("utf-8")
+    listed = re.findall(r"^- \[(\d+)\]\((\1-.+\.md)\) (.+)$", index, re.MULTILINE)
+    titles = {path.name: path.read_text("utf-8").partition("\n")[0].removeprefix("# ") for path in DECISIONS}
+    assert sorted(listed) == [(name[:4], name, title) for name, title in titles.items()]
 
 
 def test_pictures_are_small_and_used() -> None:

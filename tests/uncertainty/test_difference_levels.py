@@ -1,4 +1,4 @@
-"""Which differences between plans have a level, and whether those that do keep it (spec BAND-7, decision 12)."""
+"""Which differences between plans have a level, and whether those that do keep it (spec BAND-7)."""
 
 from functools import cache
 from typing import Any

@@ -35,7 +35,7 @@ class LayerNorm(nn.Module):
         return functional.layer_norm(u, u.shape[-1:], self.gain * self.ratio, self.bias, EPSILON)
 
 
-ROWS = 4_096  # of the hidden layer, the widest array of an encoder, held at once on a CPU: measured (decision 52)
+ROWS = 4_096  # of the hidden layer, the widest array of an encoder, held at once on a CPU: measured
 
 
 class FeedForward(nn.Module):

@@ -61,7 +61,7 @@ def augment_with_statics(
 ENCODER, PREDICTOR = "encoder.", "predictor."
 PartName = Literal["train", "validation"]
 
-# A batch of more positions than LARGEST contrasts a random CAP of them: cost grows with the square (decision 108). The
+# A batch of more positions than LARGEST contrasts a random CAP of them: cost grows with the square. The
 # default batches of simulated data sets have at most 4,544 positions in training, and 18,176 in validation.
 LARGEST: Final[dict[PartName, int]] = {"train": 5_120, "validation": 20_480}
 CAP: Final = 4_096

@@ -7,7 +7,7 @@ row (which softmax ignores) the score of query t and key u is `s_u (s_t a_h + c_
 coefficients that depend on the parameters alone. Only elementwise work on the T x T probabilities remains.
 
 Why so: in this layer, tokens, queries, keys and values cost more to build than the attention itself, and most of that
-is memory traffic (decision 30). Later layers have vectors for tokens and take `over_time`.
+is memory traffic. Later layers have vectors for tokens and take `over_time`.
 
 That work is done a tile at a time, a few samples and a block of queries with the keys that they may see, in buffers
 that are used again for the next one.

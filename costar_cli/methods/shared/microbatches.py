@@ -2,9 +2,9 @@
 
 An operator on data that fit a cache is too small to be split over threads, and one on a whole batch waits for memory;
 so a core takes a microbatch through all operators. Too small ones lose more by waiting for the interpreter than the
-caches give (decisions 19, 52). Gradients are summed in the order of the microbatches: which core was faster has no say.
+caches give. Gradients are summed in the order of the microbatches: which core was faster has no say.
 A batch of many microbatches keeps what the backward pass needs of the first ones only, and computes it again for the
-others: large panels then take a fraction of the memory, and up to a third more time (decision 59).
+others: large panels then take a fraction of the memory, and up to a third more time.
 """
 
 import copy

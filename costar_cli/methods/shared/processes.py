@@ -1,6 +1,6 @@
-"""Several processes that train together, as `torchrun` starts them (decision 115).
+"""Several processes that train together, as `torchrun` starts them.
 
-Where there are as many members as processes, each trains some (`training/divided.py`, decision 150). Otherwise all of
+Where there are as many members as processes, each trains some (`training/divided.py`). Otherwise all of
 them take every step, with the same random numbers, and each computes its share of every batch's microbatches, forward
 and backward. What these give is gathered, and gradients are summed: what follows, a contrast over all positions among
 it, is that of one process. The first process alone writes and speaks.
