@@ -98,7 +98,7 @@ def _settings_used(content: Mapping[str, Any]) -> object:
 
 
 def _show_identity(out: Output, content: Mapping[str, Any]) -> None:
-    from costar_cli.files.lineage import making_text, makings_of
+    from costar_cli.files.digest import making_text, makings_of
 
     makings = makings_of(content["meta"])
     lines = {

@@ -139,8 +139,7 @@ def _is_there(path: Path, of: str, known: Callable[[Path], str | None], what: st
 
 
 def _question_of(path: Path) -> str | None:
-    from costar_cli.files.checksums import is_sealed
-    from costar_cli.files.tables import QUESTION, SHARD, metadata_of
+    from costar_cli.files.tables import QUESTION, SHARD, is_sealed, metadata_of
 
     facts = metadata_of(path) if is_sealed(path) else {}
     return None if SHARD in facts else facts.get(QUESTION)

@@ -126,7 +126,7 @@ def _store(session: Session, step: BuildStep, trained: "Trained", *, overwrite: 
 
 def _tell_why_digests_differ(session: Session, before: "Artifact", now: "Artifact") -> None:
     """Say what made another file of the same inputs and settings: threads, versions, or nothing that is promised."""
-    from costar_cli.files.lineage import making_differences, makings_of
+    from costar_cli.files.digest import making_differences, makings_of
 
     (*_, here), there = makings_of(now.meta), makings_of(before.meta)
     lines = making_differences(there, here)
@@ -140,7 +140,7 @@ def _tell_why_digests_differ(session: Session, before: "Artifact", now: "Artifac
 def _note_making(session: Session, artifact: "Artifact") -> None:
     """Note, of a file that is up to date, with what it was made where this run would use something else."""
     from costar_cli.config.models import RuntimeConfig
-    from costar_cli.files.lineage import known_threads, making_differences, making_here, makings_of
+    from costar_cli.files.digest import known_threads, making_differences, making_here, makings_of
 
     threads = known_threads(session.settings[RuntimeConfig].threads)
     here = {name: value for name, value in making_here("", threads or 0).items() if name != "device"}

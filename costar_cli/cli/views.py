@@ -91,7 +91,7 @@ def check_views(
     Raises:
         MismatchError: another file has the name of one, and may not be replaced.
     """
-    from costar_cli.files.lineage import shown_in
+    from costar_cli.files.digest import shown_in
 
     if overwrite:
         return
@@ -122,7 +122,7 @@ def write_views(
         write_bytes(files.csv, _table(report))
         session.out.wrote("csv", files.csv)
     if files.plots is not None and (again or not _are_drawn(files.figures, digest)):
-        from costar_cli.files.lineage import shown_in
+        from costar_cli.files.digest import shown_in
 
         drawn = set()
         for name, path in _draw(session, files.figures, inputs, report, digest):
@@ -180,7 +180,7 @@ def _table(report: "EvaluationReport") -> bytes:
 
 def _are_drawn(figures: Mapping[str, Path], digest: str) -> bool:
     """Return whether all figures are there that were drawn together, and they alone show an evaluation: of a digest."""
-    from costar_cli.files.lineage import drawn_with, shown_in
+    from costar_cli.files.digest import drawn_with, shown_in
 
     there = {name: path for name, path in figures.items() if path.exists()}
     drawn = drawn_with(there[LAST]) if LAST in there else frozenset()

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from costar_cli.data.dataset import Dataset, Domain, Location, Part, Split
     from costar_cli.data.panel import Panel
     from costar_cli.data.queries import Plans, Queries, as_plans
-    from costar_cli.data.scale import Scaler
     from costar_cli.data.schema import End, ErrorUnit, PanelSchema, TreatmentEncoding, TreatmentMode, Values, Variable
+    from costar_cli.data.transforms import Scaler
 
 __all__ = [
     "Dataset",
@@ -39,7 +39,7 @@ _HOMES = {
     **dict.fromkeys(("Dataset", "Domain", "Location", "Part", "Split"), "dataset"),
     **dict.fromkeys(("Plans", "Queries", "as_plans"), "queries"),
     "Panel": "panel",
-    "Scaler": "scale",
+    "Scaler": "transforms",
 }
 
 if not TYPE_CHECKING:  # type checkers know the names above, and that there are no others

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from costar_cli.data.panel import Panel
-from costar_cli.data.scale import Scaler, scaled
+from costar_cli.data.transforms import Scaler, scaled
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from costar_cli.config.lazy import importer
 
 if TYPE_CHECKING:
     from costar_cli.files.atomic import write_bytes
-    from costar_cli.files.digest import file_sha256
-    from costar_cli.files.lineage import fingerprint, flatten
+    from costar_cli.files.digest import file_sha256, fingerprint, flatten
     from costar_cli.files.read import Artifact, complete, describe, read_artifact, read_header, verify_artifact
     from costar_cli.files.spec import SCHEMA_VERSION
     from costar_cli.files.write import content_digest, write_artifact
@@ -30,7 +29,7 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(__all__, "read"),
-    **dict.fromkeys(("fingerprint", "flatten"), "lineage"),
+    **dict.fromkeys(("fingerprint", "flatten"), "digest"),
     **dict.fromkeys(("content_digest", "write_artifact"), "write"),
     "SCHEMA_VERSION": "spec",
     "file_sha256": "digest",

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from costar_cli.errors import ArtifactError, MismatchError, cut
-from costar_cli.files.checksums import is_sealed
 from costar_cli.files.sandbox import tried_by
-from costar_cli.files.tables import metadata_of, write_together
+from costar_cli.files.tables import is_sealed, metadata_of, write_together
 
 __all__ = ["check_readable", "unchanged"]
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from costar_cli.errors import MismatchError, storage_error
 from costar_cli.files.atomic import Sink, TempFile, interrupts_deferred, replacing, write_all
-from costar_cli.files.digest import array_sha256, dtype_tag, sha256, stored_array
+from costar_cli.files.digest import array_sha256, dtype_tag, sha256, software_versions, stored_array
 from costar_cli.files.header import HEADER_BYTES, Header, body_sha256
-from costar_cli.files.lineage import software_versions
 from costar_cli.files.read import Artifact, verify_artifact
 from costar_cli.files.spec import MAX_MANIFEST_BYTES, SCHEMA_VERSION, ArrayEntry, Manifest
 from costar_cli.files.structure import are_small, check_total, looks_like_bomb

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import STOPS, ArtifactError, MismatchError, SignalHandler
 from costar_cli.files import Artifact, read_artifact, read_header, write_artifact
-from costar_cli.files.lineage import Making, making_differences, makings_of
+from costar_cli.files.digest import Making, making_differences, makings_of
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.members import Params

@@ -16,7 +16,7 @@ from costar_cli.config.choices import SelectionName
 from costar_cli.data.transforms import OutcomeTransforms
 from costar_cli.errors import Termination, UsageError
 from costar_cli.files import Artifact
-from costar_cli.files.lineage import Making
+from costar_cli.files.digest import Making
 from costar_cli.methods.base import FinalStage, FitTask, Fitted, FittedModel, FittedPart, Stage
 from costar_cli.methods.registry import METHODS, Method
 from costar_cli.methods.shared.members import Params

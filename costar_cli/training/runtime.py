@@ -10,7 +10,7 @@ import torch
 from costar_cli.config.memory import GB, total_memory
 from costar_cli.config.models import RuntimeConfig
 from costar_cli.errors import DeviceError
-from costar_cli.files.lineage import Making, making_here
+from costar_cli.files.digest import Making, making_here
 from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.microbatches import keep_microbatches
 from costar_cli.reporting import Reporter

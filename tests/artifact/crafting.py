@@ -13,9 +13,9 @@ import pytest
 
 from costar_cli.errors import ArtifactError
 from costar_cli.files import Artifact, describe, read_artifact, read_header, verify_artifact, write_artifact
-from costar_cli.files.checksums import BLANK, WRITTEN, seal
 from costar_cli.files.digest import canonical_json, parse_json, sha256
 from costar_cli.files.header import HEADER_BYTES, body_sha256, read_file_header
+from costar_cli.files.tables import BLANK, WRITTEN, seal
 
 META = {"finished": [], "current": None, "fingerprint": "f"}
 

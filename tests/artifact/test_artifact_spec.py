@@ -83,6 +83,6 @@ def test_fingerprint_depends_on_kind_parents_config_and_version(monkeypatch):
         fingerprint("model", parents={"dataset": "a"}, config={"seed": 1, "x": [1, 2]}),
         fingerprint("model", parents={"dataset": "a", "encoder": "b"}, config={"seed": 2, "x": [1, 2]}),
     }
-    monkeypatch.setattr("costar_cli.files.lineage.VERSION", "99")
+    monkeypatch.setattr("costar_cli.files.digest.VERSION", "99")
     others.add(fingerprint("model", parents={"dataset": "a", "encoder": "b"}, config={"seed": 1, "x": [1, 2]}))
     assert len(others | {base}) == 5

@@ -9,8 +9,7 @@ import numpy as np
 from costar_cli.cli.merge import merge_answers
 from costar_cli.errors import ArtifactError, MismatchError
 from costar_cli.files import read_artifact, verify_artifact
-from costar_cli.files.checksums import is_sealed
-from costar_cli.files.tables import QUESTION, SHARD, table_file
+from costar_cli.files.tables import QUESTION, SHARD, is_sealed, table_file
 from tests.artifact.crafting import reseal, reseal_part, sample_arrays, tamper, write
 from tests.artifact.test_artifact_attacks import STRUCTURES
 from tests.artifact.test_artifact_large_groups import large_group

@@ -8,7 +8,7 @@ import pytest
 from cli_world import TINY_COHORT, Run
 
 from costar_cli import __version__
-from costar_cli.files import lineage, read_artifact, read_header, write_artifact
+from costar_cli.files import digest, read_artifact, read_header, write_artifact
 
 Call = Callable[..., Run]
 TRAIN = ["pretrain", "--epochs", 1, "--members", 1]
@@ -41,8 +41,8 @@ def test_an_up_to_date_file_of_other_threads_or_versions_stays_so_and_says_it(
     other = call(*TRAIN, "--threads", 2)
     assert other.out.startswith("up to date")
     assert "threads: was 1, now 2" in other.err
-    newer = {**lineage.software_versions(), "torch": "99.0"}
-    monkeypatch.setattr(lineage, "software_versions", lambda: newer)
+    newer = {**digest.software_versions(), "torch": "99.0"}
+    monkeypatch.setattr(digest, "software_versions", lambda: newer)
     later = call(*TRAIN, "--threads", 1)
     assert later.out.startswith("up to date")
     assert "now 99.0" in later.err

@@ -12,8 +12,7 @@ from cli_world import Run, assert_no_merge, run_process
 
 from costar_cli.errors import ExitCode
 from costar_cli.files import tables
-from costar_cli.files.checksums import is_sealed
-from costar_cli.files.tables import QUESTION, SHARD, table_file
+from costar_cli.files.tables import QUESTION, SHARD, is_sealed, table_file
 from tests.artifact.crafting import reseal_part
 
 Call = Callable[..., Run]

@@ -12,7 +12,7 @@ from costar_cli.cli.views import EvaluationFiles
 from costar_cli.errors import ExitCode
 from costar_cli.evaluation.report import read_evaluation
 from costar_cli.files import file_sha256, read_artifact, read_header, write_artifact
-from costar_cli.files.lineage import shown_in
+from costar_cli.files.digest import shown_in
 from costar_cli.report.figures.style import figure, save
 
 Call = Callable[..., Run]

@@ -11,8 +11,8 @@ from costar_cli.data import Part
 from costar_cli.data.check import check_dataset
 from costar_cli.data.findings import not_finite, panel_problems, query_problems
 from costar_cli.data.retail.m5 import RetailParts
-from costar_cli.data.retail.prices import PriceTreatment
 from costar_cli.data.retail.sequences import (
+    PriceTreatment,
     YearSequences,
     class_encoding,
     class_labels,

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costar_cli.data.retail.prices import PriceTreatment
-from costar_cli.data.retail.sequences import YearSequences
+from costar_cli.data.retail.sequences import PriceTreatment, YearSequences
 from costar_cli.data.retail.settings import M5Config
 from costar_cli.data.retail.truth import WorldSeed, m5_truth
 from costar_cli.data.store import read_dataset, write_dataset

@@ -9,9 +9,8 @@ from pydantic import ValidationError
 
 from costar_cli.data import Dataset, Queries
 from costar_cli.data.retail.m5 import simulate_m5
-from costar_cli.data.retail.queries import counterfactual_queries
 from costar_cli.data.retail.settings import RetailConfig
-from costar_cli.data.retail.truth import WorldSeed, m5_truth
+from costar_cli.data.retail.truth import WorldSeed, counterfactual_queries, m5_truth
 from costar_cli.data.store import read_dataset, write_dataset
 from costar_cli.errors import DataError, UsageError
 from costar_cli.evaluation.score import serving_sets, truth_of

@@ -7,9 +7,8 @@ import pytest
 
 from costar_cli.data import Dataset, Part, Scaler
 from costar_cli.data.findings import not_finite, panel_problems, query_problems
-from costar_cli.data.icu.semi_synthetic import MIMIC_SCHEMA, simulate_mimic
+from costar_cli.data.icu.semi_synthetic import MIMIC_SCHEMA, mimic_truth, simulate_mimic
 from costar_cli.data.icu.table import IcuTable
-from costar_cli.data.icu.truth import mimic_truth
 from costar_cli.errors import UsageError
 from costar_cli.reporting import NullReporter
 from tests.datasets.mimic_worlds import (

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from costar_cli.data.icu.schema import (
+from costar_cli.data.icu.table import (
     COVARIATE_VARIABLES,
     STATIC_VARIABLES,
     Imputation,

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from costar_cli.config.memory import Memory
-from costar_cli.data.table import TableInputs, files, ingest_table, memory_budget, scratch
-from costar_cli.data.table.memory_budget import PartSize
+from costar_cli.data.table import TableInputs, context, files, ingest_table, scratch
+from costar_cli.data.table.context import PartSize
 from costar_cli.errors import DataError
 from tests.datasets.table_worlds import COLUMNS, WATCH_MEMORY, Listener, make_schema, save, ward
 
@@ -21,7 +21,7 @@ from tests.datasets.table_worlds import COLUMNS, WATCH_MEMORY, Listener, make_sc
 def free(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Say how many bytes are free, however small the table is."""
     free = {"bytes": 0}
-    monkeypatch.setattr(memory_budget, "SMALL", 0)
+    monkeypatch.setattr(context, "SMALL", 0)
     monkeypatch.setattr(scratch, "free_memory", lambda: Memory(free["bytes"], "this container"))
     return free
 
@@ -64,10 +64,8 @@ def test_categories_and_levels_count_as_columns_once_they_are_known(
     texts = pl.Series([f"L{i % 40}" for i in range(len(frame))])
     frame, schema = frame.with_columns(texts.alias(column)), {"columns": {**COLUMNS, column: change}}
     needed: list[int] = []
-    original = memory_budget.MemoryBudget.needed.fget  # type: ignore[attr-defined]
-    monkeypatch.setattr(
-        memory_budget.MemoryBudget, "needed", property(lambda of: needed.append(original(of)) or needed[-1])
-    )
+    original = context.MemoryBudget.needed.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(context.MemoryBudget, "needed", property(lambda of: needed.append(original(of)) or needed[-1]))
     free["bytes"] = 2**40
     ingest_table(TableInputs([save(frame, tmp_path / "ward.csv")]), make_schema(**schema), Listener())
     narrow, *_, wide = needed
@@ -129,15 +127,15 @@ MEASURE = (
     WATCH_MEMORY
     + """
 import costar_cli
-from costar_cli.data.table.memory_budget import Room
+from costar_cli.data.table.context import MemoryBudget
 begun = {}
 
-usual = Room.__init__
+usual = MemoryBudget.__init__
 def init(room, *words, **more):
     usual(room, *words, **more)
     begun.update(room=room, held=anonymous())
     peak[0] = 0
-Room.__init__ = init
+MemoryBudget.__init__ = init
 costar_cli.read_table(sys.argv[1], schema=sys.argv[3])  # what is imported and set up once does not count
 threading.Thread(target=sample, daemon=True).start()
 costar_cli.read_table(sys.argv[2], schema=sys.argv[3])

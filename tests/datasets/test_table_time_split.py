@@ -9,12 +9,12 @@ import polars as pl
 import pytest
 
 from costar_cli.data import Dataset, Part
-from costar_cli.data.scale import Scaler
 from costar_cli.data.store import read_dataset
 from costar_cli.data.table import TableInputs, ingest_table
 from costar_cli.data.table.export import export_dataset
 from costar_cli.data.table.schema_file import read_schema
 from costar_cli.data.tensors import PanelTensors
+from costar_cli.data.transforms import Scaler
 from costar_cli.data.truncated import Stretches
 from costar_cli.data.windows import factual_windows
 from costar_cli.errors import DataError, UsageError

@@ -8,8 +8,7 @@ import pytest
 
 from costar_cli.data import Dataset, Part
 from costar_cli.data.tumor.settings import TumorConfig
-from costar_cli.data.tumor.simulate import simulate_tumor, tumor_truth
-from costar_cli.data.tumor.visits import VISIT_DAY
+from costar_cli.data.tumor.simulate import VISIT_DAY, simulate_tumor, tumor_truth
 from costar_cli.data.visits import elapsed
 from costar_cli.errors import UsageError
 from costar_cli.evaluation.limit import known_limit

@@ -8,7 +8,7 @@ import pytest
 
 from costar_cli.config.models import EvaluateConfig, FinetuneConfig
 from costar_cli.data import Dataset, Part
-from costar_cli.data.icu.truth import mimic_truth
+from costar_cli.data.icu.semi_synthetic import mimic_truth
 from costar_cli.data.linear.settings import LinearGaussianConfig
 from costar_cli.data.linear.simulate import simulate_linear
 from costar_cli.data.queries import rolling_origin

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costar_cli.data import Dataset, Panel, PanelSchema, Scaler, TreatmentEncoding, Variable
-from costar_cli.data.scale import scaled
 from costar_cli.data.tensors import PanelTensors
+from costar_cli.data.transforms import scaled
 from tests.property.strategies import panels, schemas
 
 DRUG = TreatmentEncoding(mode="multilabel", names=("drug",), levels=(("off", "on"),))

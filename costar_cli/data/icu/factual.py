@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 
 from costar_cli.data.dataset import Dataset, Part
 from costar_cli.data.icu.parts import choose_stays
-from costar_cli.data.icu.schema import (
+from costar_cli.data.icu.settings import MimicFactualConfig
+from costar_cli.data.icu.table import (
     COVARIATE_VARIABLES,
     STATIC_VARIABLES,
+    IcuTable,
     Imputation,
     encode_statics,
     warn_of_odd_labels,
 )
-from costar_cli.data.icu.settings import MimicFactualConfig
-from costar_cli.data.icu.table import IcuTable
 from costar_cli.data.panel import Panel
 from costar_cli.data.queries import Queries, rolling_origin
 from costar_cli.data.schema import ErrorUnit, PanelSchema, TreatmentEncoding, Variable

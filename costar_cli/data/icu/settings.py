@@ -101,9 +101,11 @@ MIMIC: Final = DataSource(
     summary="Simulate outcomes and treatments on ICU stays: young patients are the source, old ones the target.",
     settings=MimicConfig,
     make="costar_cli.data.icu.semi_synthetic:simulate_mimic",
-    truth="costar_cli.data.icu.truth:mimic_truth",
+    truth="costar_cli.data.icu.semi_synthetic:mimic_truth",
     limit=Limit(
-        predict="costar_cli.data.icu.truth:mimic_limit", label=KNOWS_HIDDEN_STATE, needs=("logit", "systematic")
+        predict="costar_cli.data.icu.semi_synthetic:mimic_limit",
+        label=KNOWS_HIDDEN_STATE,
+        needs=("logit", "systematic"),
     ),
     examples=("costar simulate mimic --stays 2000", "costar simulate mimic --mimic-extract all_hourly_data.h5"),
     panel="Patients",

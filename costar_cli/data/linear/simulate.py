@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import ValidationError
 
-from costar_cli.data.asked_plans import AskedPlans, simulated_truth
 from costar_cli.data.base import HIDDEN
-from costar_cli.data.dataset import Dataset, Part
+from costar_cli.data.dataset import AskedPlans, Dataset, Part, simulated_truth
 from costar_cli.data.dose import Dose
 from costar_cli.data.linear.settings import LinearGaussianConfig
 from costar_cli.data.panel import Panel

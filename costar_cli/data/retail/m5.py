@@ -1,6 +1,7 @@
 """M5 as a data set: the Kaggle files, or the embedded retail world with its counterfactuals (spec RETAIL-1 to 10)."""
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +14,14 @@ from costar_cli.data.dataset import Dataset, Domain, Part
 from costar_cli.data.findings import counted, shown
 from costar_cli.data.panel import Panel
 from costar_cli.data.queries import Queries, rolling_origin
-from costar_cli.data.retail.prices import PriceTreatment
-from costar_cli.data.retail.queries import counterfactual_queries, queries_of_doses
-from costar_cli.data.retail.sequences import YearSequences, fitted_edges, m5_schema, sequence_panel
+from costar_cli.data.retail.sequences import PriceTreatment, YearSequences, fitted_edges, m5_schema, sequence_panel
 from costar_cli.data.retail.settings import M5Config, RetailConfig
-from costar_cli.data.retail.truth import PlanAnswers, WorldSeed
+from costar_cli.data.retail.truth import PlanAnswers, WorldSeed, counterfactual_queries, queries_of_doses
 from costar_cli.data.retail.weekly import CATEGORY_IDS, WeeklySales
 from costar_cli.diagnostics import Diagnostic
-from costar_cli.errors import DataError
+from costar_cli.errors import DataError, MismatchError, StorageError, storing
 from costar_cli.reporting import Reporter
-from simulators.retail import PRICE_EDGES, PriceClasses, RetailWorld, simulate_retail
+from simulators.retail import PRICE_EDGES, PriceClasses, RetailWorld, simulate_retail, write_csv
 
 Ints = NDArray[np.int64]
 
@@ -218,3 +217,44 @@ def _shares(shuffled: Ints, test: float, val: float) -> tuple[Ints, Ints, Ints]:
 
 def _up(number: float) -> int:
     return max(1, math.ceil(number - 1e-9))
+
+
+NAMES = ("calendar.csv", "sell_prices.csv", "sales_train_evaluation.csv")
+
+
+def check_export(folder: Path, *, overwrite: bool) -> None:
+    """See, before any work, that the files can be written.
+
+    Raises:
+        StorageError: the path is no folder.
+        MismatchError: files exist and may not be replaced.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise StorageError("the path exists and is not a folder", where=f"--export {folder}", fix="choose another")
+    if (there := [name for name in NAMES if (folder / name).exists()]) and not overwrite:
+        raise MismatchError(
+            f"{shown(there)} exist" if len(there) > 1 else f"{shown(there)} exists",
+            where=f"--export {folder}",
+            fix="add --overwrite to replace them, or choose another folder",
+        )
+
+
+def export_csv(folder: Path, world: RetailWorld, reporter: Reporter) -> dict[str, Path]:
+    """Write the files of a world to a folder, which is made if need be, and return their paths by role.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    from costar_cli.files.atomic import scratch_folder  # noqa: PLC0415 - h5py
+
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with (
+            reporter.task("write the files of M5", total=len(NAMES), unit="file") as task,
+            scratch_folder(folder, "export") as beside,
+        ):
+            written = write_csv(world, beside)
+            for path in written:
+                os.replace(path, folder / path.name)
+                task.advance()
+    return {path.stem: folder / path.name for path in written}

@@ -18,7 +18,7 @@ from costar_cli.data.table.guess_roles import QUESTIONS, find_roles
 from costar_cli.data.table.profile import Facts, Sample, sample_of
 from costar_cli.data.table.schema import SERIES
 from costar_cli.data.table.schema_file import CHECK, toml_key, toml_row, toml_value
-from costar_cli.data.table.time_split import LEAST
+from costar_cli.data.table.splits import LEAST
 from costar_cli.data.table.written import DEFAULT_BLANK, Written, WrittenGuess, advice_on_marks
 
 LONGEST_REMARK: Final = 400

@@ -10,8 +10,8 @@ from typing import Final
 import polars as pl
 
 from costar_cli.data.findings import counted
+from costar_cli.data.table.ends import MOST, meeting
 from costar_cli.data.table.guess_keys import UNITS_US, Guess, Spacing, apart_of, ascends, ordered, score
-from costar_cli.data.table.intervals import MOST, meeting
 from costar_cli.data.table.profile import (
     CODE,
     STARTS,
@@ -26,7 +26,7 @@ from costar_cli.data.table.profile import (
     few,
     is_given,
 )
-from costar_cli.data.table.schema_time import MONDAY, parse_step
+from costar_cli.data.table.schema_column import MONDAY, parse_step
 from costar_cli.errors import DataError
 
 MOSTLY: Final = 0.95  # of rows with a next one, share that end where that begins, if the end is not called a stop

@@ -28,7 +28,7 @@ from costar_cli.data.table.profile import (
     is_given,
 )
 from costar_cli.data.table.schema import SERIES
-from costar_cli.data.table.schema_time import DAY, MONTHS, parse_step
+from costar_cli.data.table.schema_column import DAY, MONTHS, parse_step
 from costar_cli.data.table.treatments import MOST_LEVELS
 
 UNITS_US: Final = (("w", 7 * DAY), ("d", DAY), ("h", DAY // 24), ("min", 60 * 10**6))

@@ -31,7 +31,7 @@ from costar_cli.data.table.profile import (
     is_remedy,
     is_site,
 )
-from costar_cli.data.table.time_split import SPELT
+from costar_cli.data.table.splits import SPELT
 from costar_cli.data.table.treatments import MOST_LEVELS, guessed_levels
 
 MOST_CATEGORIES: Final = 20

@@ -14,20 +14,18 @@ from costar_cli.data.findings import counted, shown
 from costar_cli.data.panel import Panel
 from costar_cli.data.queries import Queries, rolling_origin
 from costar_cli.data.schema import ErrorUnit, PanelSchema, TreatmentEncoding
-from costar_cli.data.table.calendar_columns import calendar_columns
 from costar_cli.data.table.context import EncodingContext, Mask
-from costar_cli.data.table.ends import ends_of
+from costar_cli.data.table.ends import added_ends, ends_of
 from costar_cli.data.table.index import Ints, Keys
 from costar_cli.data.table.inputs import TableInputs, read_table
-from costar_cli.data.table.intervals import added_ends
 from costar_cli.data.table.known_queries import read_queries
 from costar_cli.data.table.preprocessing import KEY, to_json
 from costar_cli.data.table.schema import TableSchema
-from costar_cli.data.table.schema_time import MONTHS
+from costar_cli.data.table.schema_column import MONTHS
 from costar_cli.data.table.scratch import Scratch, told_of_memory
 from costar_cli.data.table.splits import assign_parts
 from costar_cli.data.table.treatments import encode_treatments
-from costar_cli.data.table.variables import Encoded, encode_variables
+from costar_cli.data.table.variables import Encoded, calendar_columns, encode_variables
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError, complaint
 from costar_cli.reporting import Reporter

@@ -13,13 +13,11 @@ import polars as pl
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.data.findings import counted, invalid, raise_errors, shown
 from costar_cli.data.schema import JOINT
-from costar_cli.data.table.bins import Bins
+from costar_cli.data.table.bins import Bins, EventLog
 from costar_cli.data.table.context import Table
-from costar_cli.data.table.ends import place_ends
-from costar_cli.data.table.events import EventLog
+from costar_cli.data.table.ends import WORDS, closed_by, place_ends, tell_of_unused
 from costar_cli.data.table.files import TableFile, open_files, without_rows
 from costar_cli.data.table.index import Ints, long_enough, number_subjects, read_keys, usable_rows
-from costar_cli.data.table.intervals import WORDS, closed_by, tell_of_unused
 from costar_cli.data.table.parse import As, Reading, Rows, as_read, read_rows, unreadable, unusable, wrong_values
 from costar_cli.data.table.schema import TableSchema
 from costar_cli.data.table.schema_column import ENDS, OF_STEPS

@@ -26,7 +26,7 @@ from costar_cli.data.table.inputs import TableInputs, check_columns, read_table
 from costar_cli.data.table.parse import Reading, as_read, wrong_values
 from costar_cli.data.table.preprocessing import KEY, Preprocessing
 from costar_cli.data.table.schema import TableSchema
-from costar_cli.data.table.schema_time import STEP_WORDS, TimeSchema
+from costar_cli.data.table.schema_column import STEP_WORDS, TimeSchema
 from costar_cli.data.table.scratch import NoRoomError, Scratch, told_of_memory
 from costar_cli.data.table.splits import DOMAINS, condition_readings, domains_of, has_target
 from costar_cli.data.table.variables import values_of

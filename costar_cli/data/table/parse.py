@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from costar_cli.data.findings import counted, invalid, raise_errors
 from costar_cli.data.table.files import TableFile, collected
-from costar_cli.data.table.periods import MONTH, format_of_period, of_format
-from costar_cli.data.table.schema_time import MONTHS, TimeSchema
+from costar_cli.data.table.schema_column import MONTHS, TimeSchema
 from costar_cli.data.table.scratch import MOST_VALUES_HELD, Scratch
-from costar_cli.data.table.written import PLAIN, Written, advice_on_marks
+from costar_cli.data.table.written import MONTH, PLAIN, Written, advice_on_marks, format_of_period, of_format
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import cut
 

@@ -11,16 +11,15 @@ from costar_cli.data.base import Possible
 from costar_cli.data.dataset import Dataset, Domain, Part
 from costar_cli.data.panel import Panel
 from costar_cli.data.registry import all_sources
-from costar_cli.data.scale import Scaler
 from costar_cli.data.schema import PanelSchema, Variable
 from costar_cli.data.table.context import EncodingContext, Learned
-from costar_cli.data.table.doses import dose_column
 from costar_cli.data.table.export import free_names
 from costar_cli.data.table.schema import DomainSchema, QueriesSchema, TableSchema
-from costar_cli.data.table.schema_column import ENDS, ColumnSchema
-from costar_cli.data.table.schema_time import TimeSchema
+from costar_cli.data.table.schema_column import ENDS, ColumnSchema, TimeSchema
 from costar_cli.data.table.splits import condition_readings, has_target
+from costar_cli.data.table.treatments import dose_column
 from costar_cli.data.table.variables import OTHER
+from costar_cli.data.transforms import Scaler
 from costar_cli.errors import ArtifactError, MismatchError
 
 if TYPE_CHECKING:

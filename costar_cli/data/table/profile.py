@@ -9,8 +9,8 @@ from typing import Final, cast
 import polars as pl
 
 from costar_cli.data.findings import shown
+from costar_cli.data.table.ends import PAIRS
 from costar_cli.data.table.files import TableFile, collected, separator_of
-from costar_cli.data.table.intervals import PAIRS
 from costar_cli.data.table.packed import COMPRESSED
 from costar_cli.data.table.parse import TEXTS, UNREADABLE, Reading, as_read
 from costar_cli.data.table.written import WrittenGuess, guess_written

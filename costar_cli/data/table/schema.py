@@ -9,8 +9,7 @@ from costar_cli.data.expression import Condition, parse_condition
 from costar_cli.data.levels import Scalar
 from costar_cli.data.registry import RESERVED_NAMES
 from costar_cli.data.schema import JOINT
-from costar_cli.data.table.schema_column import OF_STEPS, ColumnSchema, Line, Role, Section
-from costar_cli.data.table.schema_time import TimeSchema
+from costar_cli.data.table.schema_column import OF_STEPS, ColumnSchema, Line, Role, Section, TimeSchema
 from costar_cli.data.visits import AFTER, AT
 
 Moment = Annotated[int | float | str, BeforeValidator(lambda value: str(value) if isinstance(value, date) else value)]

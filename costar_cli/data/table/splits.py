@@ -1,6 +1,6 @@
 """Which part each subject is in: domain by a column or a condition, split by a column or a draw (polars)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -11,13 +11,181 @@ from costar_cli.data.dataset import Domain, Part, Split
 from costar_cli.data.expression import Column, Condition, Side, Use
 from costar_cli.data.findings import counted, invalid, raise_errors, shown
 from costar_cli.data.split import SPLITS, few_shot_subjects, split_domains
-from costar_cli.data.table.context import Table
-from costar_cli.data.table.index import Ints
-from costar_cli.data.table.parse import Reading
+from costar_cli.data.table.context import EncodingContext, Mask, Table, cell_times
+from costar_cli.data.table.index import Ints, Times
+from costar_cli.data.table.parse import Reading, wrong_values
 from costar_cli.data.table.schema import Fractions, TableSchema
-from costar_cli.data.table.time_split import SPELT, Spans, time_spans
+from costar_cli.data.table.schema_column import MONTHS
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError
 from costar_cli.reporting import Reporter
+
+Spans = Mapping[int, tuple[Ints, Ints]]  # by part: its first own step `[N]`, and its steps `[N]`, 0 for others
+SPELT: Final[Mapping[str, Split]] = {
+    "train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val",
+    "test": "test", "testing": "test",
+}  # fmt: skip
+TARGET_TRAIN: Final = Part.all().index(Part("target", "train"))
+NOBODYS, UNKNOWN = -1, -2  # rows that are history alone, and those of no split
+LEAST: Final = 2  # steps of a subject in a part: one to start from and one to predict
+
+
+def time_spans(
+    table: Table, schema: TableSchema, domain: NDArray[np.str_], seed: int, reporter: Reporter
+) -> tuple[Ints, Spans]:
+    """Return the last part of each subject, -1 for those of none, and what each part has of it.
+
+    A part begins with a subject's first step, as history, and ends before the moment at which the next part begins, or
+    where a column of splits says so.
+
+    Raises:
+        DataError: moments or rows in the wrong order; parts without a step to predict, naming rows.
+    """
+    when_M = cell_times(table, schema)
+    if schema.named("split"):
+        name = schema.named("split")[0]
+        spans, words = _spans_by_column(table, name, domain), {split: f"in rows of '{split}'" for split in SPLITS}
+        said, fix = f"split by time, as column '{name}' says", "give each split rows of subjects with two steps"
+    else:
+        spans, shown = _spans_by_moment(table, schema, domain, when_M)
+        words = {"train": f"before {shown[0]}", "val": f"from {shown[0]} to {shown[1]}", "test": f"from {shown[1]} on"}
+        said = f"split by time: train before {shown[0]}, val from there to {shown[1]}, test from there on"
+        fix = "choose other moments, or leave `val_from` and `test_from` out"
+    if schema.split.few_shot is not None:
+        steps_N = spans[TARGET_TRAIN][1]
+        members = np.flatnonzero(steps_N)
+        steps_N[members[~few_shot_subjects(len(members), schema.split.few_shot, [seed, 1])]] = 0
+    last = np.full(len(table.keys.subjects), -1, dtype=np.int64)
+    for number, (_, steps_N) in spans.items():
+        last[steps_N > 0] = number
+    raise_errors(_empty(table, schema, when_M, spans, domain, words, fix), what="[split]")
+    reporter.note(said)
+    if lost := int(((last < 0) & (domain != "")).sum()):
+        reporter.note(f"{counted(lost, 'subject')} left out: no part has two steps of theirs, or `few_shot`")
+    return last, spans
+
+
+def _spans_by_moment(
+    table: Table, schema: TableSchema, domain: NDArray[np.str_], when_M: Times
+) -> tuple[dict[int, tuple[Ints, Ints]], list[str]]:
+    """Return what each part has of each subject, and the moments at which val and test begin, as text."""
+    moments = _moments(schema, np.sort(when_M[(domain != "")[table.keys.subject]]))
+    shown = [moment_text(moment, schema) for moment in moments]
+    if moments[0] >= moments[1]:
+        problem = f"val begins at {shown[0]}, and test at {shown[1]}, not later"
+        raise_errors([invalid(problem, "[split]", "give `val_from` and `test_from`")], what="[split]")
+    n = len(table.keys.subjects)
+    ends_SN = [np.bincount(table.keys.subject[when_M < moment], minlength=n) for moment in moments]
+    ends_SN.append(table.keys.length)
+    begins_SN = [np.zeros(n, dtype=np.int64), *ends_SN[:-1]]
+    return _spans(begins_SN, ends_SN, domain), shown
+
+
+def _spans_by_column(table: Table, name: str, domain: NDArray[np.str_]) -> dict[int, tuple[Ints, Ints]]:
+    """Return what each part has of each subject, as a column says of each row; history where it says nothing.
+
+    Raises:
+        DataError: a row that is in no split, or whose split is before that of an earlier row of the subject.
+    """
+    texts, n = table.column(name), len(table.keys.subjects)
+    lowered = texts.str.to_lowercase()
+    places = [SPLITS.index(split) for split in SPELT.values()]
+    found = lowered.replace_strict(list(SPELT), places, default=UNKNOWN, return_dtype=pl.Int64)
+    at_M = np.where(texts.is_null().to_numpy(), NOBODYS, found.fill_null(NOBODYS).to_numpy())
+    subject = table.keys.subject
+    rank_M = np.maximum(at_M, 0) + len(SPLITS) * subject  # higher than all of the subject before
+    back_M = (at_M >= 0) & (rank_M < np.maximum.accumulate(rank_M))
+    findings = []
+    if (at_M == UNKNOWN).any():
+        findings.append(wrong_values(name, at_M == UNKNOWN, "in no split", table.place, f"use {', '.join(SPLITS)}"))
+    if back_M.any():
+        what = "in a split that an earlier row of the subject is behind"
+        findings.append(wrong_values(name, back_M, what, table.place, "train comes before val, val before test"))
+    raise_errors(findings, what="the splits")
+    begins_SN, ends_SN = ([np.zeros(n, dtype=np.int64) for _ in SPLITS] for _ in range(2))
+    for at in range(len(SPLITS)):
+        mine = np.flatnonzero(at_M == at)
+        ends_SN[at][subject[mine]] = table.keys.step[mine] + 1
+        begins_SN[at][subject[mine[::-1]]] = table.keys.step[mine[::-1]]
+    return _spans(begins_SN, ends_SN, domain)
+
+
+def _spans(
+    begins_SN: Sequence[Ints], ends_SN: Sequence[Ints], domain: NDArray[np.str_]
+) -> dict[int, tuple[Ints, Ints]]:
+    """Return the first own step and the steps of each part, of subjects with two steps and one of their own."""
+    spans = {}
+    for number, part in enumerate(Part.all()):
+        begin_N, end_N = (of[SPLITS.index(part.split)] for of in (begins_SN, ends_SN))
+        has_N = (domain == part.domain) & (end_N > begin_N) & (end_N >= LEAST)
+        spans[number] = begin_N, np.where(has_N, end_N, 0)
+    return spans
+
+
+def moment_text(moment: float, schema: TableSchema) -> str:
+    """Return a moment of the table's times as text."""
+    scale = schema.time.parsed.scale
+    if scale == "number":
+        return f"{moment:g}"
+    if scale == "month":
+        return str(np.datetime64(int(moment) - 1970 * MONTHS, "M"))
+    date = np.datetime64(int(moment), "us")
+    return str(date.astype("M8[D]") if date == date.astype("M8[D]") else date.astype("M8[s]")).replace("T", " ")
+
+
+def fix_of_constant(context: EncodingContext, other_M: Mask, otherwise: str) -> str:
+    """Return what to do about a column that never changes in source-train: it may where `other_M` holds, elsewhere.
+
+    Where it does so nowhere, that is `otherwise`.
+    """
+    other = np.flatnonzero(other_M)
+    if not len(other):
+        return otherwise
+    when = context.times
+    first = int(other[when[other].argmin()])
+    begin, place = moment_text(when[first], context.schema), context.table.place(first)
+    if context.spans is None:
+        fix = f"it does elsewhere, first in {place}: draw another split by `seed` in [split], give train a larger share"
+        return f"{fix}, or {otherwise}"
+    last = moment_text(when[context.train_cells].max(), context.schema)
+    named = context.schema.named("split")
+    more = f"put later rows into train by column '{named[0]}'" if named else "give a later `val_from` in [split]"
+    return f"train ends at {last}, and it changes at {begin}, first in {place}: {more}, or {otherwise}"
+
+
+def _moments(schema: TableSchema, in_order_M: Times) -> list[float]:
+    """Return when val and test begin: as given, else where the shares of the rows are reached."""
+    split, rows = schema.split, len(in_order_M)
+    shares = {"val_from": split.train, "test_from": split.train + split.val}
+    given = {key: getattr(split, key) for key in shares}
+    return [
+        in_order_M[min(int(share * rows), rows - 1)] if given[key] is None else schema.time.moment(given[key])
+        for key, share in shares.items()
+    ]
+
+
+def _empty(
+    table: Table,
+    schema: TableSchema,
+    when_M: Times,
+    spans: Spans,
+    domain: NDArray[np.str_],
+    words: Mapping[Split, str],
+    fix: str,
+) -> Iterator[Diagnostic]:
+    """Find parts that models need and that have no step to predict."""
+    domains: list[Domain] = ["source", "target"] if (domain == "target").any() else ["source"]
+    wanted = [Part("source", "train"), Part("source", "val"), *(Part(name, "test") for name in domains)]
+    cells = {name: np.flatnonzero((domain == name)[table.keys.subject]) for name in domains}
+    for part in wanted:
+        if spans[Part.all().index(part)][1].any():
+            continue
+        own = cells[part.domain]
+        ends = [int(own[pick(when_M[own])]) for pick in (np.argmin, np.argmax)]
+        first, last = (f"{moment_text(when_M[cell], schema)}, {table.place(cell)}," for cell in ends)
+        problem = f"{part} is empty: no subject has an outcome to predict {words[part.split]}"
+        yield invalid(problem, f"times run from {first} to {last[:-1]}", fix)
+
 
 DOMAINS: Final[tuple[Domain, Domain]] = ("source", "target")
 

@@ -1,6 +1,6 @@
 """Covariates, outcomes and statics as numbers: missing values filled, categories as 0/1 columns, masks beside them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal, TypeVar
@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.data.findings import invalid, shown
 from costar_cli.data.schema import Variable, transformed_unit
-from costar_cli.data.table.context import EncodingContext, Mask, Table
+from costar_cli.data.table.context import Column, EncodingContext, Mask, Table
 from costar_cli.data.table.index import Ints
-from costar_cli.data.table.memory_budget import Column
 from costar_cli.data.table.parse import wrong_values
-from costar_cli.data.table.schema_column import ColumnSchema
-from costar_cli.data.table.time_split import fix_of_constant
+from costar_cli.data.table.schema_column import MONTHS, ColumnSchema
+from costar_cli.data.table.splits import fix_of_constant
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import cut, key_path
 
@@ -274,3 +273,32 @@ def _ordered(labels: Iterable[object]) -> list[str]:
         return sorted(texts, key=lambda text: (float(text), text))
     except ValueError:
         return sorted(texts)
+
+
+WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+HOURS: Final = 24
+
+
+def calendar_columns(context: EncodingContext) -> Iterator[Encoded]:
+    """Yield the columns per cell `[M]` that `calendar` in `[time]` asks for, by the clocks of its `zone`."""
+    clock = context.schema.time
+    if not clock.calendar:
+        return
+    when_M = context.times
+    if clock.parsed.scale == "month":
+        month_M, day_M, hour_M = when_M % MONTHS, np.zeros(len(when_M)), np.zeros(len(when_M))
+    else:
+        local = pl.Series(when_M.astype(np.int64)).cast(pl.Datetime("us"))
+        if clock.zone:
+            local = local.dt.replace_time_zone("UTC").dt.convert_time_zone(clock.zone)
+        month_M, day_M = local.dt.month().to_numpy() - 1, local.dt.weekday().to_numpy() - 1
+        hour_M = local.dt.hour().to_numpy() + local.dt.minute().to_numpy() / 60
+    if "weekday" in clock.calendar:
+        for number, name in enumerate(WEEKDAYS):
+            variable = Variable(name=f"weekday={name}", kind="binary", standardize=False)
+            yield Encoded(variable, (day_M == number).astype(np.float32))
+    for name, value_M, period in (("month", month_M, MONTHS), ("hour", hour_M, HOURS)):
+        if name in clock.calendar:
+            turn_M = 2 * np.pi * value_M / period
+            for wave, values in (("sine", np.sin(turn_M)), ("cosine", np.cos(turn_M))):
+                yield Encoded(Variable(name=f"{name}, {wave}", standardize=False), values.astype(np.float32))

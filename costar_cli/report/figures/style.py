@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from costar_cli.data.report import DECADES
 from costar_cli.errors import UsageError, storing
 from costar_cli.files import write_bytes
-from costar_cli.files.lineage import SHOWN, TOGETHER
+from costar_cli.files.digest import SHOWN, TOGETHER
 
 Format = Literal["png", "svg", "pdf"]
 FORMATS: Final[tuple[Format, ...]] = ("png", "svg", "pdf")

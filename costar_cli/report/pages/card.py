@@ -10,7 +10,7 @@ from costar_cli.data.report import DataReport
 from costar_cli.data.schema import labelled, steps_of
 from costar_cli.data.support import Support
 from costar_cli.evaluation import EvaluationReport, PerStep, ReportRow
-from costar_cli.files.lineage import making_text, makings_of
+from costar_cli.files.digest import making_text, makings_of
 from costar_cli.inference import Reactions
 from costar_cli.methods.registry import METHODS
 from costar_cli.report.pages.data import report_tables

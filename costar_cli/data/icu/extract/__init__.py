@@ -1,6 +1,6 @@
 """Files of MIMIC-Extract (`all_hourly_data.h5`), read and written with pandas and PyTables (spec ICU-1).
 
-pandas stores texts in such files as pickled objects; `unpickle.py` admits arrays and texts alone.
+pandas stores texts in such files as pickled objects; `store.py` admits arrays and texts alone.
 """
 
 from costar_cli.data.icu.extract.read import check_extract, read_checked, read_extract

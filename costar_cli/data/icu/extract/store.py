@@ -1,18 +1,20 @@
 """The tables of a file, the names that MIMIC-Extract gives them, and how to open one."""
 
+import io
+import pickle  # noqa: TID251 - the one place: what PyTables unpickles must pass here
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data.findings import shown
-from costar_cli.data.icu.extract.unpickle import arrays_and_texts_only
 from costar_cli.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -124,3 +126,53 @@ def read_level(frame: "pd.DataFrame", path: Path, key: str, name: str) -> NDArra
     if not np.issubdtype(values.dtype, np.integer):
         raise refuse(f"'{name}' in the index of {key} is {values.dtype}, not whole numbers", path)
     return np.asarray(values, dtype=np.int64)
+
+
+ADMITTED: Final = {
+    "numpy": {"ndarray", "dtype"},
+    "numpy.core.multiarray": {"_reconstruct", "scalar"},
+    "numpy._core.multiarray": {"_reconstruct", "scalar"},
+    "numpy.core.numeric": {"_frombuffer"},
+    "numpy._core.numeric": {"_frombuffer"},
+    "pandas.core.indexes.frozen": {"FrozenList"},
+    "_codecs": {"encode"},  # how old pickles keep bytes
+}
+READERS: Final = ("tables.atom.pickle", "tables.attributeset.pickle")
+
+
+class _Refusing(pickle.Unpickler):
+    """Makes what `ADMITTED` names, and lists what else a pickle asks for."""
+
+    def __init__(self, data: bytes, refused: list[str], **options: Any) -> None:  # noqa: ANN401 - as `pickle.loads`
+        super().__init__(io.BytesIO(data), **options)
+        self._refused = refused
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - a class or a function
+        """Return what a pickle asks for by name, if it is admitted."""
+        if name in ADMITTED.get(module, ()):
+            return super().find_class(module, name)
+        self._refused.append(f"{module}.{name}")
+        raise pickle.UnpicklingError(f"{module}.{name} is not admitted")
+
+
+class _PickleModule:
+    """The module `pickle` but for `loads`."""
+
+    def __init__(self, refused: list[str]) -> None:
+        self._refused = refused
+
+    def loads(self, data: bytes, **options: Any) -> Any:  # noqa: ANN401 - as `pickle.loads`
+        """Return arrays and texts."""
+        return _Refusing(data, self._refused, **options).load()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - anything of the module
+        return getattr(pickle, name)
+
+
+@contextmanager
+def arrays_and_texts_only() -> Iterator[list[str]]:
+    """Let PyTables unpickle arrays and texts alone; yield the list of what else files ask for, which is not made."""
+    refused: list[str] = []
+    module = _PickleModule(refused)
+    with patch(READERS[0], module), patch(READERS[1], module):
+        yield refused
