@@ -45,6 +45,8 @@ class BoostingMethod(ReadsModels):
         panels = train, task.panels[task.validation]
         seen = [Histories(panel, task.scaler, task.schema.treatments, forms, config.lags) for panel in panels]
         sides = [_Side(panel, histories) for panel, histories in zip(panels, seen, strict=True)]
+        # Log loss for boosting alone: its excess over the truth's fell from 0.053 to 0.012 on five data sets
+        # (benchmarks/binary.py). Networks would need another head, selection error and bands.
         binary = [outcome.kind == "binary" for outcome in task.schema.outcomes]
         grown = [
             [_forest(task, config, sides, h, outcome) for outcome in range(len(forms))] for h in range(task.horizon)

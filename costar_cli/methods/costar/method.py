@@ -50,6 +50,7 @@ class CostarMethod(ReadsModels):
             shape=shape,
             treatments=task.schema.treatments,
             start_R=_learned(start.params) if start else None,
+            # A last batch of three subjects would weigh as much as one of 64; in few-shot every subject is precious.
             drop_last=task.domain == "source",
             name=task.stage_name("finetune"),
         )

@@ -152,6 +152,8 @@ class SteppedPredictor(OutcomePredictor):
         return super().plan_codes(plan_MHA) + self.step_codes[: plan_MHA.shape[1]]
 
 
+# The paper's autoregressive row rests on a decoder of which the first step alone was trained; its text suggests teacher
+# forcing. Parameters are the same, so both are decoders of `finetune.decoder`, stored with the model.
 class AutoregressivePredictor(OutcomePredictor):
     """Steps in order: a third code is a causal convolution over the outcomes `(0, y_{t+1}, .., y_{t+h})` before a step.
 
@@ -212,6 +214,8 @@ class AutoregressivePredictor(OutcomePredictor):
         return torch.stack(outcomes, dim=1)
 
 
+# A plan of zeros has the same code at every step, so that an untreated course would be flat: hence `stepped` for binary
+# treatments. The paper's parameter count on ICU data has no room for it, nor has `--preset paper` there.
 DEFAULT_DECODER: Final[DecoderName] = "non_autoregressive"
 
 _HEADS: Final[Mapping[DecoderName, type[OutcomePredictor]]] = {

@@ -52,6 +52,7 @@ def augment_with_statics(
 
     Statics share the coins of the series. Their jitter is that of the first step at every step.
     """
+    # Jitter per step would make a static something that moves, and the mean over steps would average it away.
     n_features = history_BTS.shape[-1]
     statics_BTV = statics_BV[:, None].expand(-1, history_BTS.shape[1], -1)
     all_BTF = augment(torch.cat([history_BTS, statics_BTV], dim=-1), config, stream)

@@ -119,11 +119,14 @@ class _Fit:
         law, found = self._likeliest(series, laws)
         n_links = self.source.x_NTX.shape[-1] + len(self.sd_Y) - 1
         if self.config.covariates != "none" and n_links:
+            # Covariates that act are forecast: held at their last value, they would hide what earlier treatment does
+            # through them.
             law, found = self._likeliest(series, (law, replace(law, linked=True)))
         of_habits = self._likeliest(series, (law, replace(law, habits=self.source.habits())))
         return (law, found) if of_habits[0] == law else of_habits
 
     def _may_be_relative(self, outcome: int) -> tuple[bool, float]:
+        # Zeros from which an outcome returns rule out relative change: no share of zero is a change.
         return may_be_relative(self.source.y_NTY[..., outcome], self.source.seen_NTY[..., outcome])
 
     def _likeliest(self, series: Series, laws: Sequence[GrowthTransition]) -> tuple[GrowthTransition, Effects | None]:

@@ -84,6 +84,8 @@ class Known:
         learnt = self.posterior.effects
         links = ((0, 0), (0, len(learnt.mean) - learnt.n_random), (0, 0))
         own_QPZ = np.pad(self.factor_QZZ, links)
+        # Counted, since without it 90 % intervals of average effects covered 16 % in the linear system. Decays count as
+        # known: with them, linearised, intervals covered 99 %, as the decay of a dose without effect may be anything.
         if learnt.open is None:
             return own_QPZ
         moves_UPP, of_Q = self.moves()

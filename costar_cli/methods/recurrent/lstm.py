@@ -99,6 +99,7 @@ def _recurrence(gates_RTBG: Tensor, weight_RGD: Tensor, *rest: Tensor | None) ->
     return result
 
 
+# Masks between steps rule out the framework's fused LSTM.
 class _Recurrence(torch.autograd.Function):
     """One layer over all steps, with its backward pass: a loop of a few operations per step in either direction.
 

@@ -76,6 +76,7 @@ class RecurrentModel(NetworkModel[Histories]):
         treatment of the step know no more: at an origin that treatment is the plan's.
         """
 
+        # Not the state after the step: RMSN and G-Net read a_t with x_t and y_t, and a plan may begin with another a_t.
         def read(passed: Passed) -> Tensor:
             return torch.stack([*passed.done.hidden, *passed.done.cell], dim=-2)[0].flatten(-2)
 

@@ -108,6 +108,8 @@ class MsmModel(LinearModel):
         intercept, history, plan = (
             self.params[f"outcome.{name}"].double().numpy() for name in ("intercept", "history", "plan")
         )
+        # Doses get the total effect of a plan right and its timing wrong, as in the paper. The released code also
+        # copies the prediction of step 1 to step 0, and asks later steps from an origin one step later: not here.
         if self.meta["plan"] == "steps":
             return intercept, history, unpacked_plan(plan, self.horizon)
         given_HJ = np.tri(self.horizon)  # plan step j counts in step h if j <= h

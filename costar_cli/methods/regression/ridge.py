@@ -98,6 +98,8 @@ class RidgeMethod(ReadsModels):
             step_moments(task.panels[part], seen, task.horizon, apart=masked) for part, seen in features.items()
         )
         steps = [
+            # A regression has no weights to start from: few-shot penalises the distance from the source's instead of
+            # from zero. With hardly any data it is the source's model, with many the target's own.
             _fit_step(train[h], validation[h], None if start is None else _Prior.of(start, h), h)
             for h in range(task.horizon)
         ]

@@ -86,6 +86,7 @@ def describe_weights(raw_M: Floats, clipped_M: Floats) -> Mapping[str, float]:
 
 def log_likelihood(logits: Tensor, treatment: Tensor) -> Tensor:
     """Return the log-likelihood `[...]` of treatments `[...,da]`, each column an independent binary."""
+    # The reference divides P(a = 1) by P(a = 1) whatever was given (E-12): no weight for those without the treatment.
     return -functional.binary_cross_entropy_with_logits(logits, treatment, reduction="none").sum(dim=-1)
 
 

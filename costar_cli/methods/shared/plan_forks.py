@@ -31,6 +31,8 @@ class Fork(NamedTuple):
 
 def forks(history_Q: Tensor, plan_QHA: Tensor) -> Iterator[Fork]:
     """Yield the courses of every step of the plans; queries that share a history or a beginning stand side by side."""
+    # Neighbours alone are compared: sorting queries to find all that begin alike costs more than the steps it saves
+    # here. 4,096 plans of six steps are 5,460 steps instead of 24,576.
     differs_QH = (plan_QHA[1:] != plan_QHA[:-1]).any(dim=2) | (history_Q[1:] != history_Q[:-1])[:, None]
     begins_QH = torch.cat([differs_QH.new_ones(1, plan_QHA.shape[1]), differs_QH.cumsum(dim=1) > 0])
     before_Q = history_Q

@@ -22,6 +22,7 @@ class RelativeTables(nn.Module):
 
     def __init__(self, rows: int, head_width: int) -> None:
         super().__init__()
+        # The specification gives no initial values for these tables; Xavier is common, and was not tuned.
         self.key = nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, head_width)))
         self.value = nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, head_width)))
 

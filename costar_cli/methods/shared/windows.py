@@ -193,6 +193,7 @@ class OriginRows:
 
     def __init__(self, panel: PanelTensors, steps: int, encoded_RNTD: Tensor) -> None:
         self.panel, self.steps, self.encoded_RNTD = panel, steps, encoded_RNTD
+        # Starts end at L - P - 1, as in the specification, which leaves the last whole window of a series out.
         windows_N = (panel.length_N - 1 - steps - 1).clamp(min=0)
         if not int(windows_N.sum()):
             raise DataError(

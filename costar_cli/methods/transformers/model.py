@@ -28,6 +28,8 @@ MOST_PLANS = 16  # side by side; a history with more plans is asked more than on
 Indices = NDArray[np.int64]
 
 
+# One origin per batch: relative distances are the same for all, and no key is masked. Kept are the inputs of blocks,
+# four times smaller than keys and values, once per history and never per query.
 class OriginBatch(NamedTuple):
     """Histories `[M]` that end at one origin, and the rows `[M,G]` of their queries.
 

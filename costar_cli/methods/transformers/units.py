@@ -140,6 +140,8 @@ class Attention(nn.Module):
         units, batch = queries_UBTD.shape[:2]
         o_BUhTn = o_MTn.view(batch, units, self.heads, *o_MTn.shape[1:])
         if hidden_BUT is not None:
+            # A softmax over nothing but hidden keys is uniform over all of them, in later blocks over steps that know
+            # the future.
             o_BUhTn = o_BUhTn * (1 - hidden_BUT[:, :, :1])[..., None, None].to(o_BUhTn.dtype)
         return self.finish(o_BUhTn.permute(1, 0, 3, 2, 4), queries_UBTD)
 
