@@ -33,6 +33,7 @@ RIDGES: Final = (3.0, 30.0, 100.0)  # penalties; the one that predicts other sub
 CHUNK: Final = 4_000_000  # numbers of histories that are formed at once: 32 MB, some times over
 MOST_FITTED: Final = 8  # data sets and domains whose regressions are kept
 
+# Not by the panel's identity, since each verb reads its data anew, and not in a file, which could be out of date.
 _FITTED: Final[dict[str, tuple[Floats, Floats]]] = {}  # by the digest of what they were fitted to
 
 

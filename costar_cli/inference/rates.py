@@ -37,6 +37,8 @@ def fit_rates(
         subject_M: whose steps they are.
         ridges: penalties, of which each end has the one that predicts the subjects of odd number best.
     """
+    # Not a column of the regression: in the step in which somebody dies its length is the time until the death, which
+    # tells that death comes. A complementary log-log is right where deaths are found at planned visits alone.
     with one_thread("blas"):
         mean_P, axes_PK = whitening(columns_MP)
         white_MK = (columns_MP - mean_P) @ axes_PK

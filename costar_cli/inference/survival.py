@@ -74,6 +74,8 @@ class Hazards:
         moments_4Z = _moments_of_logs(panel, floor_Y)
         blank = cls(schema, scaler, floor_Y, moments_4Z, np.zeros((0, 0, 0)), np.zeros(ends), np.zeros((ends, 0)))
         courses = blank._courses(panel, risk.queries, nothing_ahead(panel, risk.queries))
+        # The level, not means over 1, 5 and 15 steps: data tell these apart by tiny differences, and along predicted
+        # courses the differences are large. Log loss of recovery on held-out tumours fell from 0.0061 to 0.0051 a step.
         course_MSY = courses.outcome_QHSY[:, 0]
         ended_M = risk.ended_ME.any(axis=1)
         before_KSY = np.quantile(course_MSY[ended_M] if ended_M.any() else course_MSY, BEFORE_ENDS, axis=0)
@@ -172,6 +174,7 @@ class Hazards:
         columns_MP = self._columns(
             self._courses(panel, risk.queries, nothing_ahead(panel, risk.queries)), risk.queries
         )[:, 0]
+        # With the source's hazards alone, survival of .54 was predicted where .28 was true; moved, .25.
         time_QH, open_M = self.time(risk.queries.plan), np.ones(len(columns_MP), dtype=bool)
         intercept_E = self.intercept_E.copy()
         for e in np.flatnonzero(self._which(terminal=True)):
@@ -310,6 +313,8 @@ class Hazards:
         found_QHE = _probabilities(logit_QHE, time_QH)
         if self.errors is None or logit_QHE.shape[1] < 2:
             return found_QHE
+        # At the mean course alone, 193 deaths were predicted two to four steps ahead on pygformula's sample data where
+        # 260 came; now 247. A factor per step that makes sums agree says nothing of plans that move covariates.
         later, steps = np.s_[:, 1:], logit_QHE.shape[1] - 1
         mean_QHY, time_QH = mean_QHY[later], None if time_QH is None else time_QH[later]
         rest_QHE = logit_QHE[later] - self._of_outcomes(mean_QHY)[..., which_E]
@@ -341,6 +346,8 @@ class Hazards:
 
     def _logs_ahead(self, predicted_QHY: Floats, before_QZ: Floats) -> Floats:
         """Return logarithms of predictions `[Q,H,Z]` that change from step to step as those of series that go on do."""
+        # Models predict 0 or below for tumours that shrink, whose logarithm is that of an extinct one: hazards
+        # were 0 or 1.
         logs_QHZ, (low_Z, high_Z) = _logs(predicted_QHY, self.floor_Y), self.moments_4Z[2:]
         for h in range(logs_QHZ.shape[1]):
             logs_QHZ[:, h] = np.clip(logs_QHZ[:, h], before_QZ + low_Z, before_QZ + high_Z)

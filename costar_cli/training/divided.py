@@ -3,7 +3,8 @@
 Members have nothing in common, so a process computes its own ones as it would alone, to the bit. When the processes
 meet, they say which epochs have ended, whether a group is complete, and whether to stop. The first process then writes
 the run state of all of them, which looks as if one process had trained one group after another: any number of
-processes continues it, in this way or by shares of each batch.
+processes continues it, in this way or by shares of each batch. A file of state per process would need no meetings to
+save, but rules about which file knows more after a run with another number of processes.
 """
 
 import time
