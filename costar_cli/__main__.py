@@ -31,6 +31,8 @@ def run() -> int:
     without a word. So the command runs in a child then, and the process that was started tells how it ended.
     """
     _open_what_is_closed()
+    # Not without a limit: a second process would stand between users and their signals. Not a child that reads the
+    # table first: it would read everything twice and not see what runs out later.
     limits = [limit for limit, _ in own_limits()]
     return _in_child(run_here, min(limits)) if limits else run_here()
 

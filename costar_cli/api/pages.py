@@ -75,6 +75,8 @@ def _refuse_artifact(target: Path) -> None:
     raise MismatchError(f"`{target}` is an artifact, and no page", where=WHERE, fix="choose another name")
 
 
+# A function, not a method `to_html` of reports: these are made below the pages and may not import them. `inspect` does
+# not call it: it prints the numbers beside the page, and makes cards of models that cannot be loaded.
 def html_of(
     what: object,
     *,

@@ -98,12 +98,15 @@ def indications(panel: Panel, schema: PanelSchema) -> list[Indication]:
 def _indications(facts: "_Facts", schema: PanelSchema) -> Iterator[Indication]:
     for k, treatment in enumerate(schema.treatments.all_names):
         for y, variable in enumerate(schema.outcomes):
+            # Where treatment begins, among those never treated: later on, randomised arms differ because treatment
+            # works.
             risk = ~facts.ever_MK[:, k] & facts.known_MY[:, y]
             starts = facts.given_MK[risk, k]
             begun, not_begun = (len(np.unique(facts.group_M[risk][starts == said])) for said in (True, False))
             if min(begun, not_begun) < FEWEST:
                 continue
             before = _difference(*facts.before(k, y, risk))
+            # A regression's effect, not the model's: a single network or a closed form has no interval for its own.
             effect = _difference(*facts.after(k, y, facts.known_MY[:, y] & facts.next_known_MY[:, y]))
             if before and effect:
                 yield Indication(treatment, variable.name, variable.unit, before, effect, begun)

@@ -324,6 +324,7 @@ def _edges(values: Floats) -> Floats:
     if low == high:
         low, high = low - 0.5, high + 0.5
     bins = int(np.clip(np.sqrt(len(values)) / 1.5, FEWEST_BINS, MOST_BINS))
+    # The outcome decides, not a setting: even bins would put all decades but the last into the first few.
     spaced = np.geomspace if high >= DECADES * low > 0 else np.linspace
     return spaced(low, high, bins + 1)
 

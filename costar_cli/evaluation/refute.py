@@ -296,6 +296,8 @@ class _Run:
         if found.upper is not None and found.upper <= LEAST_GAIN:
             return replace(found, verdict="pass")
         if found.lower is not None and found.lower > LEAST_GAIN:
+            # A policy that reacts to outcomes makes tomorrow's treatment tell of today's outcome, so that this gain is
+            # no failure. Correcting it by a model of the policy helps nothing: given the history, both tell the same.
             return replace(found, verdict="inconclusive", note=ABOUT_REACTION)
         return self._explained(found)
 

@@ -55,6 +55,8 @@ class TumorVisits:
     @classmethod
     def of(cls, factual: TumorFactual, day_NK: Ints) -> Self:
         """Return what of a daily simulation is seen on some days."""
+        # Treatment is given, and the policy looks, at visits alone. Leaving out days of a daily simulation would leave
+        # treatments unrecorded and diameters unseen: hidden confounding.
         ended_N = factual.died | factual.recovered
         until_N = np.where(ended_N, factual.length, factual.n_steps)  # days before the first visit that shows the end
         inside_NK = day_NK < factual.n_steps

@@ -308,6 +308,8 @@ class RayPool:
             held.callback(self._ray.shutdown)
             require_capacity(self._ray, {"CPU": cores, "GPU": gpus})
             self._held = held.pop_all()
+        # Files are no objects of Ray: a killed job would begin anew instead of where it saved, and files would exist
+        # twice. Ray's own retries are off, since the parent begins such a job once more itself.
         self._run: Any = self._ray.remote(max_retries=0, num_cpus=cores, num_gpus=gpus)(_run)
         self._inbox = self._ray.remote(num_cpus=0)(_Inbox).remote()
         self._shared = self._ray.put((there, make, _installation(there)))

@@ -238,6 +238,7 @@ def queries_of_doses(
 
     So models of classes and of doses are asked the same, up to the six digits of a dose.
     """
+    # Not random prices: errors would be another number than those of classes, for no reason of the methods.
     classes, encoding = answers.prices.classes, answers.prices.encoding
     by_class = replace(answers, prices=PriceTreatment(classes, class_encoding(classes.edges)))
 

@@ -135,6 +135,7 @@ class EventsSchema(Section):
 class StaticsSchema(Section):
     """How the file of statics belongs to the table."""
 
+    # Not a path: it would be an input that no digest knows, and wrong on another machine.
     on: Line | None = Field(
         None, description="Column of both files by which `--statics` is joined, such as a store; by default the subject"
     )

@@ -184,6 +184,8 @@ class ColumnSchema(Section):
     def binned(self) -> Aggregate:
         """Return what the rows of a step become: what is measured is that before anything is given."""
         of_treatments: Aggregate = "sum" if self.kind == "continuous" else "max"
+        # The first measurement: a mean or the last is measured after some of what the same step gave, so that to a
+        # model a treatment would act on the past.
         return self.aggregate or (of_treatments if self.role == "treatment" else "first")
 
     @property

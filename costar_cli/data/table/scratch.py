@@ -130,6 +130,8 @@ class Scratch:
         except OSError as error:
             raise self._refusal(error) from error
         with for_polars(path) as source:
+            # Mapping the file instead saves nothing: polars 2.1 copies what it maps. Encoding in batches of subjects
+            # would read each column twice, as means, levels and messages are about all rows.
             return pl.scan_ipc(source)
 
     def _refusal(self, error: OSError) -> StorageError:
