@@ -13,6 +13,7 @@ on all of its methods, on more data.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -142,44 +143,47 @@ class MethodCase:
         """Return outcomes `[R,Q,H,Y]`."""
         return self.model.rollout(panel or self.panel, queries)
 
+    @cached_property
+    def expected(self) -> NDArray[np.float32]:
+        """Outcomes `[R,Q,H,Y]` of the queries that `ask()` draws."""
+        return self.answer(self.ask())
+
     def with_another_treatment(self) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.float32]]]:
         """Yield each step of plans, their answers `[R,Q,H,Y]`, and those with another treatment at that step."""
         queries = self.ask()
-        expected = self.answer(queries)
         for step in range(self.model.horizon):
             plan = queries.plan.copy()
             plan[:, step] = self.other(plan[:, step])
-            yield step, expected, self.answer(replace(queries, plan=plan))
+            yield step, self.expected, self.answer(replace(queries, plan=plan))
 
 
 def nothing_after_the_origin_changes_a_prediction(case: MethodCase) -> None:
     """Other series, treatments, masks and lengths after a query's origin leave its answer alone."""
-    queries, rng = case.ask(), np.random.default_rng(1)
-    expected = case.answer(queries)
-    for row in range(0, len(queries), 5):
-        one = queries.take(slice(row, row + 1))
-        subject, origin = int(one.subject[0]), int(one.origin[0])
-        after = slice(origin + 1, None)
-        outcomes, covariates = case.panel.outcomes.copy(), case.panel.covariates.copy()
-        observed = case.panel.observed_outcomes.copy()
-        observed[subject, after] ^= True
-        for series in (outcomes, covariates):
-            series[subject, after] = rng.normal(size=series[subject, after].shape) * 100
-        treatments, length = case.panel.treatments.copy(), case.panel.length.copy()
-        treatments[subject, origin:] = case.treatments(rng, case.panel.n_steps - origin)
-        changed = replace(
-            case.panel, outcomes=outcomes, covariates=covariates, treatments=treatments, outcome_observed=observed
-        )
-        length[subject] = origin + 1
-        for panel in (changed, replace(changed, length=length)):
-            _close(case.answer(one, panel), expected[:, row : row + 1])
+    queries, rng, panel = case.ask(), np.random.default_rng(1), case.panel
+    subjects, rows = np.unique(queries.subject, return_index=True)  # one query of each, as a panel has one future each
+    asked, origin_N1 = queries.take(rows), np.full((panel.n_subjects, 1), panel.n_steps)
+    origin_N1[subjects, 0] = asked.origin
+    after_NT = np.arange(panel.n_steps) > origin_N1
+    outcomes, covariates, treatments = panel.outcomes.copy(), panel.covariates.copy(), panel.treatments.copy()
+    for series in (outcomes, covariates):
+        series[after_NT] = rng.normal(size=series[after_NT].shape) * 100
+    from_NT = np.arange(panel.n_steps) >= origin_N1
+    treatments[from_NT] = case.treatments(rng, int(from_NT.sum()))
+    changed = replace(
+        panel, outcomes=outcomes, covariates=covariates, treatments=treatments,
+        outcome_observed=panel.observed_outcomes ^ after_NT[..., None],
+    )  # fmt: skip
+    length = panel.length.copy()
+    length[subjects] = asked.origin + 1
+    for other in (changed, replace(changed, length=length)):
+        _close(case.answer(asked, other), case.expected[:, rows])
 
 
 def the_history_changes_predictions(case: MethodCase) -> None:
     """Other outcomes up to the origin give other answers, to every query."""
     queries = case.ask()
     changed = replace(case.panel, outcomes=case.panel.outcomes + case.panel.outcomes.std())
-    difference = np.abs(case.answer(queries) - case.answer(queries, changed))
+    difference = np.abs(case.expected - case.answer(queries, changed))
     _require(difference.max(axis=(0, 2, 3)).min() > 1e-6, "some answers do not depend on the history")
 
 
@@ -191,15 +195,13 @@ def a_treatment_changes_no_step_before_it_acts(case: MethodCase) -> None:
 
 def padding_changes_no_prediction(case: MethodCase) -> None:
     """Steps after the end of all series leave answers alone."""
-    queries = case.ask()
-    _close(case.answer(queries, padded(case.panel)), case.answer(queries))
+    _close(case.answer(case.ask(), padded(case.panel)), case.expected)
 
 
 def what_was_observed_and_what_was_filled_are_the_same_history(case: MethodCase) -> None:
     """The mask of observed outcomes is for training; a history holds what was filled in, too."""
-    queries = case.ask()
     everything = replace(case.panel, outcome_observed=None)
-    _require(np.array_equal(case.answer(queries, everything), case.answer(queries)), "the mask changes answers")
+    _require(np.array_equal(case.answer(case.ask(), everything), case.expected), "the mask changes answers")
 
 
 def a_panel_encoded_once_answers_any_queries_as_a_rollout_does(case: MethodCase) -> None:
@@ -207,7 +209,7 @@ def a_panel_encoded_once_answers_any_queries_as_a_rollout_does(case: MethodCase)
     model, queries = case.model, case.ask()
     states = model.encode(case.panel)
     first = model.answer(states, queries)
-    _close(first, case.answer(queries))
+    _close(first, case.expected)
     _close(model.answer(states, case.ask(seed=1), batch_size=5), case.answer(case.ask(seed=1)))
     _require(np.array_equal(model.answer(states, queries), first), "answers change the encoded panel")
     subjects, local = np.unique(queries.subject, return_inverse=True)
@@ -217,8 +219,7 @@ def a_panel_encoded_once_answers_any_queries_as_a_rollout_does(case: MethodCase)
 
 def answers_do_not_depend_on_company_or_batch_size(case: MethodCase) -> None:
     """A query has the same answer alone, among others, and in any batch."""
-    queries = case.ask()
-    expected = case.answer(queries)
+    queries, expected = case.ask(), case.expected
     _close(case.model.rollout(case.panel, queries, batch_size=3), expected)
     alone = np.concatenate([case.answer(queries.take(slice(i, i + 1))) for i in range(5)], axis=1)
     _close(alone, expected[:, :5])
@@ -227,7 +228,7 @@ def answers_do_not_depend_on_company_or_batch_size(case: MethodCase) -> None:
 def short_plans_give_the_first_steps_and_long_ones_are_refused(case: MethodCase) -> None:
     """A plan's first steps have the same answers as a plan of their own; one beyond the horizon is a UsageError."""
     queries = case.ask()
-    _close(case.answer(replace(queries, plan=queries.plan[:, :2])), case.answer(queries)[:, :, :2])
+    _close(case.answer(replace(queries, plan=queries.plan[:, :2])), case.expected[:, :, :2])
     try:
         case.answer(replace(queries, plan=np.concatenate([queries.plan, queries.plan], axis=1)))
     except UsageError as error:
@@ -238,9 +239,8 @@ def short_plans_give_the_first_steps_and_long_ones_are_refused(case: MethodCase)
 
 def predictions_are_finite_and_complete(case: MethodCase) -> None:
     """Answers are numbers, one for every member, query, step and outcome."""
-    queries = case.ask()
-    shape = (case.model.members, len(queries), case.model.horizon, case.panel.outcomes.shape[-1])
-    answers = case.answer(queries)
+    shape = (case.model.members, len(case.ask()), case.model.horizon, case.panel.outcomes.shape[-1])
+    answers = case.expected
     _require(answers.shape == shape, f"answers have shape {answers.shape}, not {shape}")
     _require(bool(np.isfinite(answers).all()), "some answers are not finite")
 
