@@ -1,8 +1,8 @@
-"""Three kinds of data, every method and variant fitted to them, and questions to the models."""
+"""Kinds of data, every method and variant fitted to them, and questions to the models."""
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -38,7 +38,6 @@ __all__ = [
     "without_compiler",
     "without_dropout",
     "world",
-    "worlds_of",
 ]
 
 # COSTAR with other choices: settings of the encoder, settings of the fit.
@@ -86,19 +85,19 @@ def registered(name: str) -> Method:
     return METHODS[name.partition(",")[0]]
 
 
-def worlds_of(name: str) -> list[str]:
-    """The data that a method is fitted to; of the linear system only the lack of statics is its own."""
-    return ["tumor", "linear", "ward"] if name in METHODS else ["tumor", "ward"]
-
-
 @cache
 def world(name: str) -> Dataset:
-    """Classes of treatments and a static, or a binary treatment and covariates, or everything at once: a ward."""
+    """Classes of treatments alone, or a binary treatment and covariates, or everything at once: a ward."""
     if name == "tumor":
-        return simulate_tumor(TumorConfig(**SIZES, horizon=3, seed=3), NullReporter())
+        return without_statics(simulate_tumor(TumorConfig(**SIZES, horizon=3, seed=3), NullReporter()))
     if name == "linear":
         return simulate_linear(LinearGaussianConfig(**SIZES, horizon=3, seed=3), NullReporter())
     return ward()
+
+
+def without_statics(dataset: Dataset) -> Dataset:
+    panels = {part: replace(panel, statics=panel.statics[:, :0]) for part, panel in dataset.panels.items()}
+    return replace(dataset, schema=dataset.schema.model_copy(update={"statics": ()}), panels=panels)
 
 
 def ward() -> Dataset:

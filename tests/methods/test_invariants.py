@@ -1,4 +1,4 @@
-"""The invariants of docs/concepts.md about predictions, for every method and variant on three kinds of data."""
+"""The invariants of docs/concepts.md about predictions, for every method and variant on two kinds of data."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,6 @@ from tests.methods.invariant_worlds import (
     trained,
     without_compiler,
     world,
-    worlds_of,
 )
 
 __all__ = ["without_compiler"]
@@ -31,7 +30,7 @@ NOTHING_TO_ENCODE = PLAN_BLIND
 MAY_FIND_NO_EFFECT = {("boosting", "ward")}  # the ward has no law, and a tree asks about what helps alone
 
 
-@pytest.fixture(scope="module", params=[(data, name) for name in NAMES for data in worlds_of(name)], ids="-".join)
+@pytest.fixture(scope="module", params=[(data, name) for name in NAMES for data in ("tumor", "ward")], ids="-".join)
 def case(request) -> Case:
     data, method = request.param
     dataset = world(data)
@@ -67,7 +66,7 @@ def test_a_stored_model_answers_like_the_one_that_was_stored(case: Case, tmp_pat
     )
     loaded = load_model(tmp_path / "model.h5")
     assert loaded.method == registered(case.name).name
-    assert np.array_equal(loaded.rollout(case.panel, case.ask()), case.answer(case.ask()))
+    assert np.array_equal(loaded.rollout(case.panel, case.ask()), case.expected)
 
 
 def test_representations_cover_every_subject_and_step() -> None:
@@ -124,6 +123,8 @@ def test_a_file_of_a_closed_form_with_any_array_of_another_shape_is_refused(name
         for other in (values[..., :-1], values[None], values.astype(np.bool_), None):
             if (other is None and key.startswith("params/columns.")) or key.endswith(".open"):
                 continue  # files of older versions lack them
+            if other is not None and (other.shape, other.dtype) == (values.shape, values.dtype):
+                continue  # nothing can be cut from what is empty
             arrays = {k: v for k, v in {**made.arrays, key: other}.items() if v is not None}
             with pytest.raises(ArtifactError, match="incomplete or damaged"):
                 model_of(Artifact("model", arrays, made.meta))
