@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from costar_cli.files.shards import Shard
     from costar_cli.methods.base import FittedModel
 
-__all__ = ["EvaluationInputs", "make_report", "plan_report", "run_evaluate", "run_part"]
-
 
 class EvaluationInputs:
     """The data set and the models: headers of their files, and what is in them, loaded when it is first needed.
@@ -112,7 +110,8 @@ def run_evaluate(
     gates = parse_gates(fail_if)
     inputs = EvaluationInputs(session, files.data, files.models)
     inputs.require_fitting()
-    check_gates(gates, inputs.named(setups), inputs.data.meta["horizon"])
+    if gates:
+        check_gates(gates, inputs.named(setups), inputs.data.meta["horizon"])
     step = plan_report(session, inputs, files.report, setups)
     files.check(session.read_by(), overwrite=overwrite)
     if files.search is not None:
@@ -152,7 +151,7 @@ def run_evaluate(
     if files.predictions is not None:
         write_predictions(session, files.predictions, inputs, setups)
     session.out.keep(result)
-    verdicts = judge_gates(gates, report, inputs.names_by_digest)
+    verdicts = judge_gates(gates, report, inputs.names_by_digest) if gates else []
     if verdicts:
         rows = [[one.expression, one.truth, one.model, number(one.value), one.shown] for one in verdicts]
         session.out.table(["gate", "queries", "model", "value", "verdict"], rows)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from costar_cli.questions.search import SearchRequest
     from costar_cli.questions.search.regret import Regret
 
-__all__ = ["RegretQuestion", "check_regrets", "make_regrets"]
-
 
 @dataclass(frozen=True)
 class RegretQuestion:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from costar_cli.methods.base import FittedModel
     from costar_cli.report.figures.learning import LearningCurve
 
-__all__ = ["FIGURES", "EvaluationFiles", "check_views", "write_predictions", "write_views"]
-
 LAST: Final = "rmse"  # is drawn last, and names all: where it shows an evaluation, no run was killed before the others
 FIGURES: Final = ("reliability", "pit", "natural_course", "learning", "trajectories", "representations", LAST)
 REPLACE: Final = "add --overwrite to replace it, or choose another"
@@ -121,16 +119,23 @@ def write_views(
 
         write_bytes(files.csv, _table(report))
         session.out.wrote("csv", files.csv)
-    if files.plots is not None and (again or not _are_drawn(files.figures, digest)):
-        from costar_cli.files.digest import shown_in
+    if files.plots is None:
+        return
+    from costar_cli.files.digest import drawn_with, shown_in
 
-        drawn = set()
-        for name, path in _draw(session, files.figures, inputs, report, digest):
-            session.out.wrote(name, path, kind="plot")
-            drawn.add(name)
-        for name, path in files.figures.items():
-            if name not in drawn and path.exists() and shown_in(path) is not None:
-                path.unlink()  # of another evaluation, whose models could be drawn so
+    # all figures that were drawn together are there, and they alone show an evaluation: of the digest
+    there = {name: path for name, path in files.figures.items() if path.exists()}
+    together = drawn_with(there[LAST]) if LAST in there else frozenset()
+    shows = all(shown_in(path) == (digest if name in together else None) for name, path in there.items())
+    if not again and LAST in together and together <= there.keys() and shows:
+        return
+    drawn = set()
+    for name, path in _draw(session, files.figures, inputs, report, digest):
+        session.out.wrote(name, path, kind="plot")
+        drawn.add(name)
+    for name, path in files.figures.items():
+        if name not in drawn and path.exists() and shown_in(path) is not None:
+            path.unlink()  # of another evaluation, whose models could be drawn so
 
 
 def write_predictions(
@@ -178,19 +183,6 @@ def _table(report: "EvaluationReport") -> bytes:
     return as_wanted(report.to_csv()).encode()
 
 
-def _are_drawn(figures: Mapping[str, Path], digest: str) -> bool:
-    """Return whether all figures are there that were drawn together, and they alone show an evaluation: of a digest."""
-    from costar_cli.files.digest import drawn_with, shown_in
-
-    there = {name: path for name, path in figures.items() if path.exists()}
-    drawn = drawn_with(there[LAST]) if LAST in there else frozenset()
-    return (
-        LAST in drawn
-        and drawn <= there.keys()
-        and all(shown_in(path) == (digest if name in drawn else None) for name, path in there.items())
-    )
-
-
 def _draw(
     session: Session,
     figures: Mapping[str, Path],
@@ -200,6 +192,7 @@ def _draw(
 ) -> Iterator[tuple[str, Path]]:
     """Draw what can be drawn; yield each figure's name and file as it is done. The last one tells them all."""
     from costar_cli.report.figures.calibration import plot_pit, plot_reliability
+    from costar_cli.report.figures.learning import plot_learning
     from costar_cli.report.figures.natural import plot_natural
     from costar_cli.report.figures.rmse import plot_rmse
     from costar_cli.report.figures.style import showing
@@ -210,7 +203,7 @@ def _draw(
     more |= {"natural_course": plot_natural} if report.natural else {}
     draw: dict[str, Callable[[Path], Path]] = {
         **{name: partial(plot, report) for name, plot in more.items()},
-        "learning": lambda path: _learning(models, session.workspace.encoder, path),
+        "learning": lambda path: plot_learning(_curves(models, session.workspace.encoder), path),
         "trajectories": lambda path: _trajectories(first, dataset, path),
         "representations": lambda path: _representations(called, first, dataset, path),
         LAST: partial(plot_rmse, report),
@@ -227,12 +220,6 @@ def _draw(
                 drawn.append(name)
                 yield name, path
             task.advance()
-
-
-def _learning(models: "Mapping[str, FittedModel]", encoder: Path, path: Path) -> Path:
-    from costar_cli.report.figures.learning import plot_learning
-
-    return plot_learning(_curves(models, encoder), path)
 
 
 def _curves(models: Mapping[str, "FittedModel"], encoder: Path) -> list["LearningCurve"]:

@@ -16,19 +16,6 @@ from numpy.typing import NDArray
 from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, average_over_steps
 from costar_cli.inference.resampling import FEWEST_UNITS, weights
 
-__all__ = [
-    "ENOUGH_UNITS",
-    "INTERVAL_KIND",
-    "Interval",
-    "PairedDifference",
-    "bootstrap_interval",
-    "caution_about_units",
-    "paired_difference",
-    "paired_differences",
-    "standard_error",
-    "too_few_units",
-]
-
 INTERVAL_KIND = (
     "symmetric studentised bootstrap of the logarithm of the mean RMSE over members, over test subjects or their "
     "clusters; excludes training variability"

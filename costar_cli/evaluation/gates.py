@@ -1,8 +1,9 @@
 """Gates of `costar evaluate --fail-if`: conditions on numbers of an evaluation under which it fails."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
+from itertools import product
 from operator import ge, gt, le, lt
 from typing import Any, Final
 
@@ -14,8 +15,6 @@ from costar_cli.evaluation.rows import ReportRow
 from costar_cli.evaluation.setups import SETUPS
 from costar_cli.evaluation.sums import REPORTED
 from costar_cli.methods.registry import LAST_VALUE, METHODS
-
-__all__ = ["Gate", "Verdict", "check_gates", "judge_gates", "names_of_model", "parse_gates", "require_passed"]
 
 WHERE: Final = "--fail-if"
 FORM: Final = "write SET-UP.METHOD.NUMBER, one of < <= > >=, and a value: `zero-shot.costar.average > 1.1`"
@@ -102,25 +101,26 @@ def check_gates(gates: Sequence[Gate], models: Mapping[str, Set[str]], horizon: 
         UsageError: names that there are none of, all of them, with what there is.
     """
     numbers = ["average", "ratio", *(f"tau{h + 1}" for h in range(horizon)), *LEVELS]
-    wrong = [f"{gate.expression}: {what}" for gate in gates for what in _unknown(gate, models, numbers)]
+    wrong = []
+    for gate in gates:
+        known = models[gate.setup] if gate.setup in models else frozenset().union(*models.values())
+        if gate.setup not in SETUPS:
+            near = did_you_mean(gate.setup, SETUPS, lead=", ")
+            wrong.append(f"{gate.expression}: unknown set-up {gate.setup!r}{near}")
+        elif gate.setup not in models:
+            wrong.append(f"{gate.expression}: {gate.setup} is not scored")
+        if gate.model not in known:
+            what = "model of the method" if gate.model in METHODS else "model"
+            near = "" if gate.model in METHODS else did_you_mean(gate.model, known, lead=", ")
+            place = gate.setup if gate.setup in models else "any set-up"
+            wrong.append(f"{gate.expression}: no {what} {gate.model!r} in {place}{near}")
+        if gate.number not in numbers:
+            near = did_you_mean(gate.number, numbers, lead=", ")
+            wrong.append(f"{gate.expression}: unknown number {gate.number!r}{near}")
     if wrong:
         named = "; ".join(f"{setup}: {', '.join(sorted(names))}" for setup, names in models.items())
         fix = f"set-ups and methods here are {named}; numbers are {', '.join(numbers)}"
         raise UsageError.of(wrong, f"{len(wrong)} names in the gates are unknown", where=WHERE, fix=fix)
-
-
-def _unknown(gate: Gate, models: Mapping[str, Set[str]], numbers: Sequence[str]) -> Iterator[str]:
-    if gate.setup not in SETUPS:
-        yield f"unknown set-up {gate.setup!r}{did_you_mean(gate.setup, SETUPS, lead=', ')}"
-    elif gate.setup not in models:
-        yield f"{gate.setup} is not scored"
-    known = models[gate.setup] if gate.setup in models else frozenset().union(*models.values())
-    if gate.model not in known:
-        what = "model of the method" if gate.model in METHODS else "model"
-        near = "" if gate.model in METHODS else did_you_mean(gate.model, known, lead=", ")
-        yield f"no {what} {gate.model!r} in {gate.setup if gate.setup in models else 'any set-up'}{near}"
-    if gate.number not in numbers:
-        yield f"unknown number {gate.number!r}{did_you_mean(gate.number, numbers, lead=', ')}"
 
 
 def names_of_model(method: str, files: Iterable[str]) -> set[str]:
@@ -139,47 +139,36 @@ def judge_gates(gates: Sequence[Gate], report: EvaluationReport, files: Mapping[
     Raises:
         UsageError: a gate is about no row.
     """
-    rows = [(row, names) for row in report.rows if (names := _names(row, files))]
+    rows: list[tuple[ReportRow, Set[str], Set[str]]] = []  # with what gates may call them, and the files of the model
+    for row in report.rows:
+        if row.provenance is not None:
+            own = files.get(row.provenance.model_digest, set())
+            # of equal files the one that the row is called by, where it is
+            own = {name for name in own if row.label == name or row.label.startswith(f"{name} (")} or own
+            rows.append((row, names_of_model(row.provenance.method, own), own))
+        elif row.is_last_value:  # neither the limit nor published rows have names
+            rows.append((row, {LAST_VALUE}, set()))
     models: dict[str, set[str]] = {}
-    for row, names in rows:
+    for row, names, _ in rows:
         models.setdefault(row.setup, set()).update(names)
     check_gates(gates, models, report.horizon)
-    return [
-        _verdict(gate, row, report, _file_of(row, gate, files))
-        for gate in gates
-        for row, names in rows
-        if gate.setup == row.setup and gate.model in names
-    ]
-
-
-def _names(row: ReportRow, files: Mapping[str, Set[str]]) -> set[str]:
-    """Return what gates may call a row: none for the limit and for published ones."""
-    if row.provenance is None:
-        return {LAST_VALUE} if row.is_last_value else set()
-    return names_of_model(row.provenance.method, _files_of(row, files))
-
-
-def _files_of(row: ReportRow, files: Mapping[str, Set[str]]) -> Set[str]:
-    """Return the files of a row's model; of equal ones the one that the row is called by, where it is."""
-    own = files.get(row.provenance.model_digest, set()) if row.provenance else set()
-    return {name for name in own if row.label == name or row.label.startswith(f"{name} (")} or own
-
-
-def _file_of(row: ReportRow, gate: Gate, files: Mapping[str, Set[str]]) -> str | None:
-    own = _files_of(row, files)
-    return gate.model if gate.model in own else min(own, default=None)
-
-
-def _verdict(gate: Gate, row: ReportRow, report: EvaluationReport, file: str | None) -> Verdict:
-    value, why_none = _value(gate.number, row, report)
-    value = None if value is None else known(value)
-    fails = value is None or gate.fails(value)
-    reason = why_none if value is None else None
-    verdict = "failed" if fails else "passed"
-    return Verdict(
-        gate.expression, row.setup, row.label, row.provenance.method if row.provenance else LAST_VALUE, file,
-        gate.number, gate.operator, gate.bound, row.truth, value, verdict, reason,
-    )  # fmt: skip
+    verdicts = []
+    for gate, (row, names, own) in product(gates, rows):
+        if gate.setup != row.setup or gate.model not in names:
+            continue
+        number, why_none = _value(gate.number, row, report)
+        value = None if number is None else known(number)
+        method = row.provenance.method if row.provenance else LAST_VALUE
+        file = gate.model if gate.model in own else min(own, default=None)
+        verdict = "failed" if value is None or gate.fails(value) else "passed"
+        reason = why_none if value is None else None
+        verdicts.append(
+            Verdict(
+                gate.expression, row.setup, row.label, method, file, gate.number, gate.operator, gate.bound,
+                row.truth, value, verdict, reason,
+            )
+        )  # fmt: skip
+    return verdicts
 
 
 def _value(number: str, row: ReportRow, report: EvaluationReport) -> tuple[float | None, str]:
@@ -188,18 +177,15 @@ def _value(number: str, row: ReportRow, report: EvaluationReport) -> tuple[float
         ratio = report.ratio_to_limit(row)
         return (ratio.average, "the error has no ratio") if ratio else (None, "no limit is known for these data")
     if number in LEVELS:
-        return _coverage(row, LEVELS[number])
-    missing = "nothing is scored there"
-    return (row.mean.average if number == "average" else row.mean.steps[int(number[3:]) - 1]), missing
-
-
-def _coverage(row: ReportRow, level: str) -> tuple[float | None, str]:
-    if (scores := row.calibration.get(level)) is None:
-        return None, "the model is not calibrated"
-    if row.bands is not None and min(row.bands.answers[:AVERAGED_STEPS], default=0):
-        why = f"cannot be judged: too few calibration subjects for a {float(level):.0%} band"
-        return scores.coverage.average, why
-    return scores.coverage.average, "no answer to cover"
+        level = LEVELS[number]
+        if level not in row.calibration:
+            return None, "the model is not calibrated"
+        why_none = "no answer to cover"
+        if row.bands is not None and min(row.bands.answers[:AVERAGED_STEPS], default=0):
+            why_none = f"cannot be judged: too few calibration subjects for a {float(level):.0%} band"
+        return row.calibration[level].coverage.average, why_none
+    step = None if number == "average" else int(number[3:]) - 1
+    return row.mean.at(step), "nothing is scored there"
 
 
 def require_passed(verdicts: Sequence[Verdict]) -> None:

@@ -16,8 +16,6 @@ from costar_cli.evaluation.metrics import SquaredErrors, Truth
 from costar_cli.evaluation.score import TestPart, score
 from costar_cli.reporting import Reporter, Task
 
-__all__ = ["known_limit", "score_limit"]
-
 # Computed when errors are, not stored with the data: files of older versions have the row, too.
 _KEPT: Final = 8  # scored parts that are remembered: those of a few data sets
 _scored: dict[tuple[object, ...], dict[Truth, SquaredErrors]] = {}

@@ -10,11 +10,11 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.config.choices import SetupName
 from costar_cli.data import Panel, Queries
 from costar_cli.data.queries import rolling_origin
 from costar_cli.data.schema import Variable
 from costar_cli.evaluation.metrics import known
-from costar_cli.evaluation.setups import SetupName
 from costar_cli.evaluation.sums import Sums
 from costar_cli.inference.resampling import FEWEST_UNITS, moved_means
 

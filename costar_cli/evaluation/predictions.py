@@ -15,8 +15,6 @@ from costar_cli.questions.answers import ModelAnswers
 from costar_cli.questions.rows import Columns, tidy_columns
 from costar_cli.questions.subjects import Cohort, names_of
 
-__all__ = ["predicted_rows"]
-
 MOST_QUERIES = 16_384  # answered at once: their predictions and lights take some hundred MB
 
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.config.choices import SetupName
 from costar_cli.data.schema import PanelSchema
 from costar_cli.evaluation.dropout import StayWeights
 from costar_cli.evaluation.score import TestPart, mean_predictions
-from costar_cli.evaluation.setups import SetupName
 from costar_cli.evaluation.sums import Sums
 from costar_cli.inference import Survival
 from costar_cli.inference.rates import expected_ends, loss_of_rates

@@ -206,7 +206,11 @@ def refute(
         run.fit_whole()
         for repetition in range(1, config.refits + 1):
             run.repeat(repetition)
-    return [*run.of_refit(windows), *run.of_effects(), *_of_plans(model, windows, asked), run.of_gain()]
+    # whether the model itself reads what acts only after the answers
+    plan, record = later_changes(model, windows, asked, model.scaler.outcomes[1])
+    later = {"later steps of the plan": plan, "what is recorded after the origin": record}
+    of_plans = [Finding.exact(FUTURE, name, moved, margin=ROUNDING) for name, moved in later.items()]
+    return [*run.of_refit(windows), *run.of_effects(), *of_plans, run.of_gain()]
 
 
 @dataclass
@@ -330,13 +334,6 @@ class _Run:
 
     def _rng(self, repetition: int, world: str = "") -> np.random.Generator:
         return np.random.default_rng([self.seed, repetition, *world.encode()])
-
-
-def _of_plans(model: FittedModel, windows: FactualWindows, asked: Sequence[Contrast]) -> list[Finding]:
-    """Return whether the model itself reads what acts only after the answers."""
-    plan, record = later_changes(model, windows, asked, model.scaler.outcomes[1])
-    named = {"later steps of the plan": plan, "what is recorded after the origin": record}
-    return [Finding.exact(FUTURE, name, moved, margin=ROUNDING) for name, moved in named.items()]
 
 
 def _windows(data: Dataset, part: Part) -> FactualWindows:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
+from costar_cli.config.choices import SetupName
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import ArtifactError
 from costar_cli.evaluation.bootstrap import INTERVAL_KIND
@@ -27,7 +28,6 @@ from costar_cli.evaluation.rows import (
     document_of,
     errors_in_words,
 )
-from costar_cli.evaluation.setups import SetupName
 from costar_cli.evaluation.sums import COUNTS, ERRORS, columns_of
 from costar_cli.files import Artifact, read_artifact, write_artifact
 from costar_cli.files.frames import FrameName, frame_name, make_frame

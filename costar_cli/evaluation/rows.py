@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, Self
 
+from costar_cli.config.choices import SetupName
 from costar_cli.evaluation.bootstrap import Interval
 from costar_cli.evaluation.calibrated import BandDetails, Calibrated, LevelScores, LightScores
 from costar_cli.evaluation.metrics import (
@@ -16,7 +17,6 @@ from costar_cli.evaluation.metrics import (
     average_over_steps,
 )
 from costar_cli.evaluation.published import PublishedRow
-from costar_cli.evaluation.setups import SetupName
 from costar_cli.evaluation.sums import REPORTED
 from costar_cli.methods.registry import LAST_VALUE, METHODS
 

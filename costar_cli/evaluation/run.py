@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.config.choices import SetupName
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.data import Dataset, Part, Queries
 from costar_cli.data.base import Limit
@@ -25,7 +26,7 @@ from costar_cli.evaluation.report import EvaluationReport
 from costar_cli.evaluation.rows import Basis, Provenance, ReportRow, Unit
 from costar_cli.evaluation.score import TestPart, score
 from costar_cli.evaluation.scores import Scored, Scores
-from costar_cli.evaluation.setups import Candidate, Job, Setup, SetupName, plan_jobs
+from costar_cli.evaluation.setups import Candidate, Job, Setup, plan_jobs
 from costar_cli.evaluation.sums import Sums, cut
 from costar_cli.files.shards import WHOLE, Shard
 from costar_cli.inference import calibration_of, facts_of, support_of, survival_of
@@ -33,8 +34,6 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.regression.naive import LastValue
 from costar_cli.reporting import NullReporter, Reporter, Task, warnings_of
-
-__all__ = ["run_evaluation", "score_models"]
 
 
 def run_evaluation(

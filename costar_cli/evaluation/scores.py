@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
+from costar_cli.config.choices import SetupName
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.data import PanelSchema
 from costar_cli.diagnostics import Diagnostic
@@ -22,7 +23,6 @@ from costar_cli.evaluation.natural import natural_course
 from costar_cli.evaluation.probabilities import Event, answers_of_binary, event_score
 from costar_cli.evaluation.report import EvaluationReport
 from costar_cli.evaluation.rows import Basis, Provenance, ReportRow, Unit, document_of
-from costar_cli.evaluation.setups import SetupName
 from costar_cli.evaluation.sums import Sums, check_sums, columns_of, kinds_of, merged
 from costar_cli.files import Artifact, fingerprint, read_artifact, write_artifact
 from costar_cli.reporting import Reporter

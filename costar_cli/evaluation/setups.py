@@ -9,8 +9,6 @@ from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 
-__all__ = ["SETUPS", "Candidate", "Job", "Setup", "SetupName", "named_candidates", "plan_jobs"]
-
 
 def with_target_sign(label: str, unlabelled_target_subjects: int) -> str:
     """Return a label, marked where target histories were learned from without labels (spec COSTAR-31)."""

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.data import Dataset, Panel, PanelSchema, Plans, Queries, Values, Variable, as_plans
+from costar_cli.data import Dataset, Panel, PanelSchema, Plans, Values, Variable, as_plans
 from costar_cli.data.windows import FactualWindows
 from costar_cli.errors import TrainingError
 from costar_cli.methods.base import FittedModel
@@ -204,15 +204,10 @@ def later_changes(
             if (plan[..., step:, :] == other[..., step:, :]).all():
                 continue
             whole = _predict(model, windows, plan) if whole is None else whole
-            changed = _predict(model, windows, np.concatenate([plan[..., :step, :], other[..., step:, :]], axis=-2))
-            moved = max(moved, float((np.abs(changed - whole)[:, :step] / sd_Y).max()))
+            other_end = _predict(model, windows, np.concatenate([plan[..., :step, :], other[..., step:, :]], axis=-2))
+            moved = max(moved, float((np.abs(other_end - whole)[:, :step] / sd_Y).max()))
     before = _finite(model.rollout(windows.panel, windows.asked))
-    after = _finite(model.rollout(*_without_future(windows)))
-    return moved, float((np.abs(after - before) / sd_Y).max())
-
-
-def _without_future(windows: FactualWindows) -> tuple[Panel, Queries]:
-    """Return the questions asked of subjects whose series hold other values after the origins: one row per question."""
+    # the same questions of subjects whose series hold other values after the origins: a row of the panel for each
     queries = windows.asked
     panel = windows.panel.take(queries.subject.astype(np.int64))
     later_QT1 = (np.arange(panel.n_steps) > queries.origin[:, None])[..., None]
@@ -223,7 +218,9 @@ def _without_future(windows: FactualWindows) -> tuple[Panel, Queries]:
         outcomes=np.where(later_QT1, panel.outcomes[::-1], panel.outcomes),
         treatments=np.where(given_QT1, panel.treatments[::-1], panel.treatments),
     )
-    return changed, replace(queries, subject=np.arange(len(queries), dtype=np.int32))
+    asked_again = replace(queries, subject=np.arange(len(queries), dtype=np.int32))
+    after = _finite(model.rollout(changed, asked_again))
+    return moved, float((np.abs(after - before) / sd_Y).max())
 
 
 def _predict(model: FittedModel, windows: FactualWindows, plan: Plans) -> Floats:

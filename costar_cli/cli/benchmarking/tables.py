@@ -9,11 +9,12 @@ import numpy as np
 
 from costar_cli.cli.benchmarking.methods import BenchmarkMethod, in_order
 from costar_cli.cli.benchmarking.statistics import Comparison, Floats, compare, gain_percent
+from costar_cli.config.choices import SetupName
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, Truth
 from costar_cli.evaluation.published import paper_truth, published_row, read_published
 from costar_cli.evaluation.rows import Basis, ReportRow, with_budget_sign
-from costar_cli.evaluation.setups import SETUPS, SetupName, with_target_sign
+from costar_cli.evaluation.setups import SETUPS, with_target_sign
 from costar_cli.methods.registry import REFERENCE
 from costar_cli.reporting import NullReporter, Reporter
 

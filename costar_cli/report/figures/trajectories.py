@@ -73,18 +73,31 @@ def choose_examples(
     Raises:
         DataError: no subject has two plans from one origin.
     """
-    groups = _groups(queries, plans)
+    key = queries.subject.astype(np.int64) * 2**16 + queries.origin
+    order = np.argsort(key, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(key[order])) + 1)  # of queries that share subject and origin
+    most = max((len(rows) for rows in groups), default=0)
+    groups = [rows for rows in groups if len(rows) >= max(2, min(plans, most))]
     if not groups:
         raise DataError("no subject has two plans from one origin to compare")
-    long_enough = np.array([queries.origin[rows[0]] >= _FEWEST_STEPS for rows in groups])
-    telling = long_enough & _largest(np.array([_spread(queries, rows) for rows in groups]), long_enough, 0.1)
-    visible = telling & _largest(np.array([_visible(panel, queries, rows) for rows in groups]), telling, 0.2)
-    random = np.random.default_rng(seed).random(len(groups))
+    spread_G, shown_G = np.zeros((2, len(groups)))  # of the plans' last answers, and of the history in a figure
+    for g, rows in enumerate(groups):
+        stop = int(queries.origin[rows[0]]) + 1
+        shown_G[g] = np.ptp(panel.outcomes[queries.subject[rows[0]], max(0, stop - HISTORY_STEPS) : stop, 0])
+        if queries.outcomes is not None:
+            spread_G[g] = np.ptp(queries.outcomes[rows, -1, 0])
+    long_enough_G = np.array([queries.origin[rows[0]] >= _FEWEST_STEPS for rows in groups])
+    telling_G = long_enough_G & _largest(spread_G, long_enough_G, 0.1)
+    visible_G = telling_G & _largest(spread_G / (shown_G + 1e-9), telling_G, 0.2)
+    random_G = np.random.default_rng(seed).random(len(groups))
     chosen: dict[int, NDArray[np.int64]] = {}
-    for g in np.lexsort((random, ~long_enough, ~telling, ~visible)):
+    for g in np.lexsort((random_G, ~long_enough_G, ~telling_G, ~visible_G)):
         chosen.setdefault(int(queries.subject[groups[g][0]]), groups[g])
-    picked = list(chosen.values())[:subjects]
-    return [_example(model, panel, queries.take(_some(rows, plans))) for rows in picked]
+    examples = []
+    for rows in list(chosen.values())[:subjects]:
+        spaced = np.linspace(0, len(rows) - 1, min(plans, len(rows))).round().astype(np.int64)
+        examples.append(_example(model, panel, queries.take(rows[np.unique(spaced)])))
+    return examples
 
 
 def describe_plan(schema: PanelSchema, plan_HA: NDArray[np.number], origin: int) -> str:
@@ -118,36 +131,10 @@ def _in_words(steps: Sequence[int]) -> str:
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
 
 
-def _groups(queries: Queries, plans: int) -> list[NDArray[np.int64]]:
-    """Return the rows of queries that share subject and origin, where there are at least two (up to `plans`)."""
-    key = queries.subject.astype(np.int64) * 2**16 + queries.origin
-    order = np.argsort(key, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(key[order])) + 1)
-    most = max((len(rows) for rows in groups), default=0)
-    return [rows for rows in groups if len(rows) >= max(2, min(plans, most))]
-
-
 def _largest(values: NDArray[np.float64], among: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
     """Return which values belong to the largest share of those among some."""
     least = np.quantile(values[among], 1 - share) if among.any() else np.inf
     return values >= least
-
-
-def _spread(queries: Queries, rows: NDArray[np.int64]) -> float:
-    """Return how far the last answers of the plans lie apart."""
-    return 0.0 if queries.outcomes is None else float(np.ptp(queries.outcomes[rows, -1, 0]))
-
-
-def _visible(panel: Panel, queries: Queries, rows: NDArray[np.int64]) -> float:
-    """Return the spread as a share of the range of the history that a figure shows."""
-    stop = int(queries.origin[rows[0]]) + 1
-    history = panel.outcomes[queries.subject[rows[0]], max(0, stop - HISTORY_STEPS) : stop, 0]
-    return _spread(queries, rows) / (float(np.ptp(history)) + 1e-9)
-
-
-def _some(rows: NDArray[np.int64], plans: int) -> NDArray[np.int64]:
-    """Return `plans` rows spread evenly over the group, in its order."""
-    return rows[np.unique(np.linspace(0, len(rows) - 1, min(plans, len(rows))).round().astype(np.int64))]
 
 
 def _example(model: FittedModel, panel: Panel, queries: Queries) -> Example:
