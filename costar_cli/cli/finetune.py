@@ -7,7 +7,7 @@ import typer
 
 from costar_cli.cli import options
 from costar_cli.cli.model import FinetuneFiles, combination, run_finetune
-from costar_cli.cli.options import FILES, TRAINING, expanded, setting
+from costar_cli.cli.options import EXPERT, FILES, expanded, setting
 from costar_cli.cli.session import TrainingFlags
 from costar_cli.cli.workspace import Workspace
 from costar_cli.config.choices import DomainName, InitName, StepWeights
@@ -37,7 +37,7 @@ def finetune(
     out: options.OutOpt = None,
     parts: options.PartsOpt = None,
     minutes: options.MinutesOpt = None,
-    step_weights: Annotated[StepWeights | None, setting("--step-weights", panel=TRAINING)] = None,
+    step_weights: Annotated[StepWeights | None, setting("--step-weights", panel=EXPERT)] = None,
 ) -> None:
     """Fit a method to labelled subjects.
 

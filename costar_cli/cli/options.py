@@ -104,6 +104,7 @@ def _option_of(name: str, annotation: object, default: object) -> tuple[object, 
 
 
 FILES, SETTINGS, TRAINING, MACHINE, MESSAGES = "Files", "Settings", "Training", "Machine", "Messages"
+EXPERT = "Expert settings"  # which no page needs to explain: their help says what they are
 
 WorkspaceOpt = Annotated[
     Path,
@@ -177,9 +178,9 @@ HorizonOpt = Annotated[
 ]
 
 EpochsOpt = Annotated[int | None, setting("--epochs", panel=TRAINING)]
-PatienceOpt = Annotated[int | None, setting("--patience", panel=TRAINING)]
-BatchSizeOpt = Annotated[int | None, setting("--batch-size", panel=TRAINING)]
-LearningRateOpt = Annotated[float | None, setting("--learning-rate", panel=TRAINING)]
+PatienceOpt = Annotated[int | None, setting("--patience", panel=EXPERT)]
+BatchSizeOpt = Annotated[int | None, setting("--batch-size", panel=EXPERT)]
+LearningRateOpt = Annotated[float | None, setting("--learning-rate", panel=EXPERT)]
 METHOD_NAMES = OneOf(lambda: [*METHODS, AUTO])
 MethodOpt = Annotated[
     str,

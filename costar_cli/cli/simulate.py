@@ -13,7 +13,7 @@ import typer
 
 from costar_cli.cli import options
 from costar_cli.cli.dataset import make_source
-from costar_cli.cli.options import FILES
+from costar_cli.cli.options import EXPERT, FILES
 from costar_cli.cli.session import open_session
 from costar_cli.cli.verb import VerbApp, VerbGroup, say_which
 from costar_cli.cli.workspace import DEFAULT_WORKSPACE
@@ -109,7 +109,12 @@ def _parameters(source: "DataSource") -> Iterator[inspect.Parameter]:
         if kind is not None:
             extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
             flag = str(extra.get("flag") or (f"{_flag(name)}/--no-{_flag(name)[2:]}" if kind is bool else _flag(name)))
-            option = typer.Option(flag, metavar=metavar, help=field.description, rich_help_panel=source.panel)
+            option = typer.Option(
+                flag,
+                metavar=metavar,
+                help=field.description,
+                rich_help_panel=EXPERT if extra.get("expert") else source.panel,
+            )
             yield _parameter(name, SHARED.get(name, Annotated[kind | None, option]), None)
     for files in (source.input if source.make else None, source.export):
         if files:

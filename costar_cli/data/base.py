@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from costar_cli.config.models import Config, WithAdditions, settings_problems
 from costar_cli.reporting import Reporter
@@ -43,6 +43,9 @@ def called(reference: str | Callable[..., Any]) -> Callable[..., Any]:
     module, _, name = reference.partition(":")
     function: Callable[..., Any] = getattr(import_module(module), name)
     return function
+
+
+EXPERT: Final[dict[str, JsonValue]] = {"expert": True}  # of a setting that the help shows among expert settings
 
 
 class DropsConfounder(WithAdditions, Config):

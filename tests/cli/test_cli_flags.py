@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -6,7 +7,8 @@ import typer
 from cli_world import environment
 
 from costar_cli.cli.app import app
-from costar_cli.cli.verb import described
+from costar_cli.cli.options import EXPERT
+from costar_cli.cli.verb import EXAMPLES, described
 from costar_cli.data.base import OPTIONS_OF_VERBS
 from costar_cli.data.registry import all_sources, sources
 from costar_cli.methods.registry import METHODS
@@ -35,6 +37,28 @@ def all_flags() -> list[str]:
 def test_a_new_flag_is_a_decision() -> None:
     """Update flags.txt, docs/cli.md and CHANGELOG.md in the same change as a flag."""
     assert FLAGS.read_text().splitlines() == all_flags()
+
+
+def test_every_flag_is_in_a_page_or_an_example_or_among_expert_settings(repository: Path) -> None:
+    """docs/cli.md, which lists all of them, does not count."""
+    pages = [page for page in repository.glob("docs/**/*.md") if page.name != "cli.md" and "adr" not in page.parts]
+    files = [
+        repository / "README.md",
+        *pages,
+        *repository.glob("examples/**/*.sh"),
+        *repository.glob("examples/**/*.py"),
+    ]
+    text = "".join(file.read_text() for file in files) + str(EXAMPLES)
+    todo, silent = [("costar", typer.main.get_command(app))], []
+    while todo:
+        path, command = todo.pop()
+        todo += [(f"{path} {name}", inner) for name, inner in getattr(command, "commands", {}).items()]
+        for parameter in command.params:
+            flags = [flag for flag in (*parameter.opts, *parameter.secondary_opts) if flag.startswith("--")]
+            shown = any(re.search(rf"{re.escape(flag)}(?![\w-])", text) for flag in flags)
+            if flags and not shown and getattr(parameter, "rich_help_panel", None) != EXPERT:
+                silent.append(f"{path} {flags[0]}")
+    assert silent == []
 
 
 def test_names_that_mean_something_already_are_reserved() -> None:

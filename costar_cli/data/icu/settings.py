@@ -5,7 +5,7 @@ from typing import ClassVar, Final, Self
 from pydantic import Field, model_validator
 
 from costar_cli.config.models import Config, WithAdditions
-from costar_cli.data.base import KNOWS_HIDDEN_STATE, DataSource, Export, InputFile, Limit, Protocol
+from costar_cli.data.base import EXPERT, KNOWS_HIDDEN_STATE, DataSource, Export, InputFile, Limit, Protocol
 
 
 class IcuConfig(WithAdditions, Config):
@@ -17,13 +17,21 @@ class IcuConfig(WithAdditions, Config):
     target_above: float = Field(85.0, ge=0, le=200, description="Target patients are older than this")
     target_to: float | None = Field(None, ge=0, le=200, description="Target patients are at most this old")
     age_cap: float = Field(
-        91.4, gt=0, le=200, description="Ages above this are set to it: MIMIC-III shifts ages above 89 to about 300"
+        91.4,
+        gt=0,
+        le=200,
+        description="Ages above this are set to it: MIMIC-III shifts ages above 89 to about 300",
+        json_schema_extra=EXPERT,
     )
     min_hours: int = Field(20, ge=2, le=10_000, description="Minimum length of a stay; shorter ones are excluded")
     hours: int = Field(100, ge=3, le=1_000, description="Hours kept from the start of each stay")
     horizon: int = Field(11, ge=2, le=100, description="Hours predicted from an origin (the paper's tau = 1..11)")
-    source_val: float = Field(0.10, gt=0, lt=1, description="Share of the source patients for validation")
-    source_test: float = Field(0.10, gt=0, lt=1, description="Share of the source patients for testing")
+    source_val: float = Field(
+        0.10, gt=0, lt=1, description="Share of the source patients for validation", json_schema_extra=EXPERT
+    )
+    source_test: float = Field(
+        0.10, gt=0, lt=1, description="Share of the source patients for testing", json_schema_extra=EXPERT
+    )
     target_val: float = Field(0.10, gt=0, lt=1, description="Share of the target patients for validation")
     target_test: float = Field(0.50, gt=0, lt=1, description="Share of the target patients for testing")
     few_shot: float = Field(
@@ -58,7 +66,9 @@ class MimicConfig(IcuConfig):
     """Outcomes and treatments simulated on ICU covariates (spec ICU-6 to 16)."""
 
     stays: int = Field(36_000, ge=1, le=99_999, description="ICU stays of the embedded cohort, all ages")
-    plans_per_origin: int = Field(10, ge=1, le=1_000, description="Treatment sequences per origin")
+    plans_per_origin: int = Field(
+        10, ge=1, le=1_000, description="Treatment sequences per origin", json_schema_extra=EXPERT
+    )
     # Uncentred functions are nearly constant over patients, an offset with an sd of about 4: with some seeds it alone
     # makes a treatment certain, and what is measured is the seed. The preset `paper` keeps the offsets.
     center: bool = Field(True, description="Centre the random functions, so that treatments stay uncertain")
@@ -70,8 +80,12 @@ class MimicFactualConfig(IcuConfig):
     min_hours: int = Field(30, ge=2, le=10_000, description="Minimum length of a stay; shorter ones are excluded")
     hours: int = Field(60, ge=3, le=1_000, description="Hours kept from the start of each stay")
     horizon: int = Field(6, ge=2, le=100, description="Hours predicted from an origin (tau = 1..6)")
-    source_val: float = Field(0.15, gt=0, lt=1, description="Share of the source patients for validation")
-    source_test: float = Field(0.15, gt=0, lt=1, description="Share of the source patients for testing")
+    source_val: float = Field(
+        0.15, gt=0, lt=1, description="Share of the source patients for validation", json_schema_extra=EXPERT
+    )
+    source_test: float = Field(
+        0.15, gt=0, lt=1, description="Share of the source patients for testing", json_schema_extra=EXPERT
+    )
     transfer: bool = Field(True, description="Split source and target by age; otherwise all patients are the source")
     patients: int = Field(5_000, ge=1, description="Maximum number of patients, drawn at random")
 

@@ -4,7 +4,7 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from costar_cli.data.base import DataSource, DropsConfounder, Limit
+from costar_cli.data.base import EXPERT, DataSource, DropsConfounder, Limit
 
 
 class LinearGaussianConfig(DropsConfounder):
@@ -27,8 +27,12 @@ class LinearGaussianConfig(DropsConfounder):
     target_test: int = Field(300, ge=1, le=1_000_000, description="Target subjects for testing")
     steps: int = Field(30, ge=3, le=1_000, description="Steps simulated per subject")
     horizon: int = Field(6, ge=2, le=100, description="Steps predicted from an origin")
-    origins: int = Field(6, ge=1, le=1_000, description="Origins with counterfactual queries per test subject")
-    random_plans: int = Field(2, ge=0, le=100, description="Plans per origin with random treatment at each step")
+    origins: int = Field(
+        6, ge=1, le=1_000, description="Origins with counterfactual queries per test subject", json_schema_extra=EXPERT
+    )
+    random_plans: int = Field(
+        2, ge=0, le=100, description="Plans per origin with random treatment at each step", json_schema_extra=EXPERT
+    )
     seed: int = Field(10, ge=0, lt=2**63, description="Seed of the simulation")
 
 

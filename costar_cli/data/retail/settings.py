@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from costar_cli.config.models import Config, WithAdditions
-from costar_cli.data.base import KNOWS_HIDDEN_STATE, DataSource, Export, InputFile, Limit, Protocol
+from costar_cli.data.base import EXPERT, KNOWS_HIDDEN_STATE, DataSource, Export, InputFile, Limit, Protocol
 
 CategoryName = Literal["FOODS", "HOBBIES", "HOUSEHOLD"]
 
@@ -28,19 +28,33 @@ class M5Config(WithAdditions, Config):
     )
     horizon: int = Field(6, ge=2, le=39, description="Weeks predicted from an origin (the paper's tau = 1..6)")
     # The published split tests the source on the items that stopped the training; here these are other items.
-    source_test: float = Field(0.10, gt=0, lt=1, description="Share of the source items for testing")
-    source_val: float = Field(0.10, gt=0, lt=1, description="Share of the remaining source items for validation")
+    source_test: float = Field(
+        0.10, gt=0, lt=1, description="Share of the source items for testing", json_schema_extra=EXPERT
+    )
+    source_val: float = Field(
+        0.10, gt=0, lt=1, description="Share of the remaining source items for validation", json_schema_extra=EXPERT
+    )
     target_test: float = Field(0.50, gt=0, lt=1, description="Share of the target items for testing")
     target_val: float = Field(0.20, gt=0, lt=1, description="Share of the remaining target items for validation")
     few_shot: float = Field(0.10, gt=0, lt=1, description="Share of all target items for few-shot training")
     train_items: int | None = Field(None, ge=1, description="Maximum source items for training")
-    val_items: int | None = Field(None, ge=1, description="Maximum source items for validation")
-    test_items: int | None = Field(None, ge=1, description="Maximum source items for testing")
-    target_train_items: int | None = Field(None, ge=1, description="Maximum target items for few-shot training")
-    target_val_items: int | None = Field(None, ge=1, description="Maximum target items for few-shot validation")
-    target_test_items: int | None = Field(None, ge=1, description="Maximum target items for testing")
+    val_items: int | None = Field(
+        None, ge=1, description="Maximum source items for validation", json_schema_extra=EXPERT
+    )
+    test_items: int | None = Field(None, ge=1, description="Maximum source items for testing", json_schema_extra=EXPERT)
+    target_train_items: int | None = Field(
+        None, ge=1, description="Maximum target items for few-shot training", json_schema_extra=EXPERT
+    )
+    target_val_items: int | None = Field(
+        None, ge=1, description="Maximum target items for few-shot validation", json_schema_extra=EXPERT
+    )
+    target_test_items: int | None = Field(
+        None, ge=1, description="Maximum target items for testing", json_schema_extra=EXPERT
+    )
     seed: int = Field(10, ge=0, lt=2**63, description="Seed of the splits by item, and of what is simulated")
-    few_shot_seed: int | None = Field(None, ge=0, lt=2**63, description="Seed of the few-shot draw (default: `seed`)")
+    few_shot_seed: int | None = Field(
+        None, ge=0, lt=2**63, description="Seed of the few-shot draw (default: `seed`)", json_schema_extra=EXPERT
+    )
 
     @model_validator(mode="after")
     def _two_domains(self) -> Self:
@@ -56,10 +70,18 @@ class RetailConfig(M5Config):
     confounding: Annotated[float, Field(ge=0, le=10)] | Literal["observed"] = Field(1.0, description=CONFOUNDING)
     # Drawn, not enumerated: 20 other classes at 46 origins of 26,000 subjects are 24 million questions of one week. The
     # factual class is left out of `one_step`, so that factual and counterfactual rows do not overlap.
-    origins: int = Field(8, ge=1, le=60, description="Origins with counterfactual queries per test sequence")
-    classes: int = Field(5, ge=1, le=20, description="Counterfactual price classes per origin")
-    random_plans: int = Field(4, ge=0, le=100, description="Plans per origin with a random price class each week")
-    constant_plans: int = Field(2, ge=0, le=20, description="Plans per origin with a constant price class")
+    origins: int = Field(
+        8, ge=1, le=60, description="Origins with counterfactual queries per test sequence", json_schema_extra=EXPERT
+    )
+    classes: int = Field(
+        5, ge=1, le=20, description="Counterfactual price classes per origin", json_schema_extra=EXPERT
+    )
+    random_plans: int = Field(
+        4, ge=0, le=100, description="Plans per origin with a random price class each week", json_schema_extra=EXPERT
+    )
+    constant_plans: int = Field(
+        2, ge=0, le=20, description="Plans per origin with a constant price class", json_schema_extra=EXPERT
+    )
 
     @model_validator(mode="after")
     def _some_plans(self) -> Self:
