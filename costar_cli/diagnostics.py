@@ -166,7 +166,7 @@ WARNINGS: Final = {  # a result may be wrong
     "worse-on-validation": f"{WORSE_THAN_LAST_VALUE} on validation ({{errors}})",
     "encoder-differs":
         "the encoder to be trained from scratch differs in shape from the workspace's pretrained one ({differences}): "
-        "use the `pretrain.encoder` settings of `pretrain` for a fair comparison",
+        "use the `[pretrain.encoder]` settings of `pretrain` for a fair comparison",
     "run-state-unreadable": "ignoring an unreadable run state: {problem}",
     "process-failed": "{problem}",
     "digest-differs":

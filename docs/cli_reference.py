@@ -88,6 +88,7 @@ Under `--json` stdout holds exactly one JSON document, also on failure, with the
 | `result` | what the verb found; null on failure, but what other cells found where some cells of a `benchmark` failed |
 | `next` | commands to try next |
 | `warnings` | what may make the result wrong |
+| `diagnostics` | warnings and notes, each with `code`, `severity`, `subject`, `text`, `fix` ([codes](diagnostics.md)) |
 | `error` | null, or `type`, `exit_code`, `problem`, `where`, `fix`, `details` |
 
 The JSON Schema (draft 2020-12) of all documents, `result` included, ships in the package:

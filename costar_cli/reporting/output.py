@@ -155,7 +155,8 @@ class Output:
         if self.json and not self.finished:
             name = "error" if error else str(self._document["verb"]).replace(" ", ".")
             schema = {"name": f"costar.{name}", "version": DOCUMENT_VERSION}
-            document = {"schema": schema, **self._document, "status": status, "warnings": self.warnings, "error": error}
+            document = {"schema": schema, **self._document, "status": status, "warnings": self.warnings}
+            document |= {"diagnostics": [one.to_json() for one in dict.fromkeys(self.diagnostics)], "error": error}
             if result is not None:
                 document["result"] = result
             _write(sys.stdout, dump_json(document) + "\n")

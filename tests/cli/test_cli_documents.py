@@ -28,7 +28,7 @@ ADDED = {"updates", "ended_by", "stages", "no_interval", "plans_in_words", "unsu
          "limit", "refutations", "calibration", "bands", "factual", "unlabelled_target_subjects", "levels",
          "coverage_90", "precision", "practice", "support", "reason", "lights", "gates", "search",
          "natural_course", "rules", "date", "periods", "survival", "probabilities", "doses", "sweep",
-         "dropout", "unweighted", "ensemble", "mean_at_end", "answers_per_step", "reactions",
+         "dropout", "unweighted", "ensemble", "diagnostics", "mean_at_end", "answers_per_step", "reactions",
          "difference_interval_kind", "se"}  # fmt: skip
 
 

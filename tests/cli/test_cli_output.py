@@ -64,6 +64,10 @@ def test_json_is_one_document_with_everything(capsys: pytest.CaptureFixture[str]
         "result": {"value": 1.5},
         "next": ["costar next"],
         "warnings": ["a warning"],
+        "diagnostics": [
+            {"code": "recorded", "severity": "warning", "subject": "", "text": "a warning", "fix": ""},
+            {"code": "odd", "severity": "note", "subject": "the subject", "text": "another note", "fix": "do this"},
+        ],
         "error": None,
     }
     assert err == "warning: a warning\n"

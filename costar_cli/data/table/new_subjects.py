@@ -348,5 +348,7 @@ def _beyond(context: EncodingContext, like: Preprocessing) -> Iterator[Diagnosti
         far = (values < low - width) | (values > high + width) | ((values < 0) & (low >= 0))
         if far.any():
             first = f"{values[far][0]:g}{unit}, in {place(int(far.argmax()))}"
-            many, code = counted(int(far.sum()), "value"), "values-far-from-training"
-            yield Diagnostic.of(code, name, values=many, low=low, high=high, unit=unit, first=first)
+            many = counted(int(far.sum()), "value")
+            yield Diagnostic.of(
+                "values-far-from-training", name, values=many, low=low, high=high, unit=unit, first=first
+            )
