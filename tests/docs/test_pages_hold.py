@@ -74,7 +74,7 @@ def test_files_that_code_names_exist() -> None:
     missing = [
         f"{file.relative_to(REPOSITORY).as_posix()}: {name}"
         for folder in folders
-        for file in sorted(folder.rglob("*.py"))
+        for file in sorted([*folder.rglob("*.py"), *folder.rglob("*.toml")])
         for name in IN_CODE.findall(file.read_text("utf-8"))
         if not any(list(base.glob(name)) for base in (REPOSITORY, REPOSITORY / "costar_cli", file.parent))
     ]

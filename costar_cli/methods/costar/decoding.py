@@ -200,6 +200,7 @@ class RolledDecoder(Decoder):
         rolled_R, at = cast("Sequence[StructuredDecoder]", heads), (asked.subject_U, asked.origin_U)
         assert states.unit_NTY is not None  # noqa: S101 - this decoder's states have both
         assert states.exposure_RNTJ is not None  # noqa: S101
+        # Unlike in training, members are one array: for arrays of this size calls cost more than caches save.
         one, z_RUD, rates = rolled_R[0], states.z_RNTD[:, *at], Rates.of_members(rolled_R)
         theta_RUYP = torch.stack([head.theta(z_UD) for head, z_UD in zip(rolled_R, z_RUD, strict=True)])
         start = theta_RUYP, states.y_NTY[at], states.unit_NTY[at], states.exposure_RNTJ[:, *at]

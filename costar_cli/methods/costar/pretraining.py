@@ -62,8 +62,8 @@ def augment_with_statics(
 ENCODER, PREDICTOR = "encoder.", "predictor."
 PartName = Literal["train", "validation"]
 
-# A batch of more positions than LARGEST contrasts a random CAP of them: cost grows with the square. The
-# default batches of simulated data sets have at most 4,544 positions in training, and 18,176 in validation.
+# A batch of more positions than LARGEST contrasts a random CAP of them: cost grows with the square. The default
+# batches of simulated data sets have at most 4,544 positions in training, and 18,176 in validation.
 LARGEST: Final[dict[PartName, int]] = {"train": 5_120, "validation": 20_480}
 CAP: Final = 4_096
 
@@ -312,6 +312,7 @@ class PretrainStage(PlainStage):
         chosen_RM = _drawn(active_RN, slots, streams)
         counts_RM = active_RN.gather(1, chosen_RM)
         if self.config.max_contrast is None:
+            # Where this applies, a pretext that draws after the contrast has other random numbers than without graphs.
             most = torch.where(active_RN.sum(dim=1).max() > largest, CAP, slots)
             counts_RM = counts_RM & (torch.arange(slots, device=active_RN.device) < most)
         return chosen_RM, counts_RM
