@@ -52,7 +52,13 @@ def outliers(dataset: Dataset) -> list[Diagnostic]:
     for field, variables in (("covariates", dataset.schema.covariates), ("outcomes", dataset.schema.outcomes),
                              ("statics", dataset.schema.statics)):  # fmt: skip
         for i, variable in enumerate(variables):
-            centre, sd = _robust_scale(_values(source, field, i))
+            # The median, and the sd that the median distance of other values from it has under a normal law
+            values = _values(source, field, i)
+            values = values[np.isfinite(values)]
+            centre = float(np.median(values)) if len(values) else 0.0
+            distances = np.abs(values - centre)
+            distances = distances[distances > 0]
+            sd = 1.4826 * float(np.median(distances)) if len(distances) else np.inf
             for part, panel in dataset.panels.items():
                 far = np.abs(_values(panel, field, i) - centre) > FAR * sd
                 if far.any():
@@ -67,15 +73,6 @@ def _values(panel: Panel, field: str, i: int) -> NDArray[np.float64]:
         return values
     seen = panel.observed_outcomes if field == "outcomes" else panel.observed_covariates
     return np.where(seen[..., i], values, np.nan)
-
-
-def _robust_scale(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the median, and the sd that the median distance of other values from it has under a normal law."""
-    values = values[np.isfinite(values)]
-    centre = float(np.median(values)) if len(values) else 0.0
-    distances = np.abs(values - centre)
-    distances = distances[distances > 0]
-    return centre, 1.4826 * float(np.median(distances)) if len(distances) else np.inf
 
 
 def _outlier(
@@ -94,7 +91,26 @@ def _training_part(part: Part, panel: Panel, dataset: Dataset) -> list[Diagnosti
     findings = list(_lengths(part, panel, dataset.horizon))
     findings += _treatments(part, panel, dataset.schema)
     if part.domain == "source":  # the domain that fixes the scale and the encoder
-        findings += _constants(part, panel, dataset.schema)
+        schema = dataset.schema
+        observed = panel.observed
+        seen = [panel.outcomes[panel.observed_outcomes[..., i], i] for i in range(len(schema.outcomes))]
+        constant = [v.name for v, values in zip(schema.outcomes, seen, strict=True) if (values == values[:1]).all()]
+        if constant:
+            findings.append(Diagnostic.of("outcomes-constant", part, names=shown(constant)))
+        elif still := _still(panel, schema):
+            findings.append(Diagnostic.of("outcomes-constant-by-subject", part, names=shown(still)))
+        known = np.where(panel.observed_covariates, panel.covariates, np.nan)[observed]
+        same_X = np.nanmax(known, axis=0, initial=-np.inf) <= np.nanmin(known, axis=0, initial=np.inf)
+        if constant := [v.name for v, same in zip(schema.covariates, same_X, strict=True) if same]:
+            findings.append(Diagnostic.of("covariates-constant", part, names=shown(constant)))
+        if panel.n_subjects > 1 and (
+            constant := [
+                v.name
+                for v, same in zip(schema.statics, (panel.statics == panel.statics[:1]).all(axis=0), strict=True)
+                if same
+            ]
+        ):
+            findings.append(Diagnostic.of("statics-constant", part, names=shown(constant)))
         findings += _overlap(part, panel, dataset.schema)
     return findings
 
@@ -127,22 +143,6 @@ def _targets(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Diagnost
             yield Diagnostic.of("outcome-partly-observed", part, outcome=outcome.name, percent=100 * share[i])
 
 
-def _constants(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Diagnostic]:
-    observed = panel.observed
-    seen = [panel.outcomes[panel.observed_outcomes[..., i], i] for i in range(len(schema.outcomes))]
-    constant = [v.name for v, values in zip(schema.outcomes, seen, strict=True) if (values == values[:1]).all()]
-    if constant:
-        yield Diagnostic.of("outcomes-constant", part, names=shown(constant))
-    elif still := _still(panel, schema):
-        yield Diagnostic.of("outcomes-constant-by-subject", part, names=shown(still))
-    known = np.where(panel.observed_covariates, panel.covariates, np.nan)[observed]
-    same_X = np.nanmax(known, axis=0, initial=-np.inf) <= np.nanmin(known, axis=0, initial=np.inf)
-    if constant := [v.name for v, same in zip(schema.covariates, same_X, strict=True) if same]:
-        yield Diagnostic.of("covariates-constant", part, names=shown(constant))
-    if panel.n_subjects > 1 and (constant := _constant(panel.statics, schema.statics)):
-        yield Diagnostic.of("statics-constant", part, names=shown(constant))
-
-
 def _still(panel: Panel, schema: PanelSchema) -> list[str]:
     """Return the outcomes that have one value per subject, though some subject was observed twice."""
     seen_NTY = panel.observed_outcomes
@@ -150,10 +150,6 @@ def _still(panel: Panel, schema: PanelSchema) -> list[str]:
     high_NY = np.where(seen_NTY, panel.outcomes, -np.inf).max(axis=1)
     still_Y = (high_NY <= low_NY).all(axis=0) & (seen_NTY.sum(axis=1) > 1).any(axis=0)
     return [v.name for v, still in zip(schema.outcomes, still_Y, strict=True) if still]
-
-
-def _constant(values: NDArray[np.float32], variables: tuple[Variable, ...]) -> list[str]:
-    return [v.name for v, same in zip(variables, (values == values[:1]).all(axis=0), strict=True) if same]
 
 
 def _treatments(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Diagnostic]:

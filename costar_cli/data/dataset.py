@@ -76,7 +76,14 @@ class Dataset:
     def __post_init__(self) -> None:
         if not self.panels:
             raise DataError("the data set has no subjects")
-        if twice := _in_several_parts(list(self.panels.values())):
+        # The ids of subjects with an outcome that is to be predicted in two parts, or twice in one
+        panels = list(self.panels.values())
+        begin = [np.zeros_like(panel.length) if panel.since is None else panel.since for panel in panels]
+        ids, begins = np.concatenate([panel.subject_id for panel in panels]), np.concatenate(begin)
+        order = np.lexsort((begins, ids))
+        ids, begins, ends = ids[order], begins[order], np.concatenate([panel.length for panel in panels])[order]
+        shared = (ids[1:] == ids[:-1]) & (begins[1:] < ends[:-1])
+        if twice := [int(number) for number in np.unique(ids[1:][shared])]:
             raise DataError(f"subject ids are not unique in the data set: {', '.join(map(str, twice[:5]))}")
         named = {
             pair
@@ -199,16 +206,6 @@ class Dataset:
             return f"choose from {shown}"
         ranges = (f"{part}: {p.subject_id.min()} to {p.subject_id.max()}" for part, p in filled.items())
         return f"choose from {'; '.join(ranges)}"
-
-
-def _in_several_parts(panels: Sequence[Panel]) -> list[int]:
-    """Return the ids of subjects with an outcome that is to be predicted in two parts, or twice in one."""
-    begin = [np.zeros_like(panel.length) if panel.since is None else panel.since for panel in panels]
-    ids, begins = np.concatenate([panel.subject_id for panel in panels]), np.concatenate(begin)
-    order = np.lexsort((begins, ids))
-    ids, begins, ends = ids[order], begins[order], np.concatenate([panel.length for panel in panels])[order]
-    shared = (ids[1:] == ids[:-1]) & (begins[1:] < ends[:-1])
-    return [int(number) for number in np.unique(ids[1:][shared])]
 
 
 def _whole_number(text: str) -> int | None:

@@ -304,6 +304,11 @@ def _summaries(
     edges = _edges(np.concatenate([values for values, _, _ in some.values()])) if some else np.zeros(0)
     for domain, (values, observed, step) in some.items():
         inside = np.clip(values, edges[0], edges[-1])  # the outermost bins also hold the tails
+        order = np.argsort(step, kind="stable")
+        count = np.bincount(step)
+        groups = np.split(values[order], np.cumsum(count)[:-1])
+        quartiles = [np.quantile(g, (0.25, 0.5, 0.75)) if len(g) >= FEWEST else (None,) * 3 for g in groups]
+        lines = [tuple(None if q is None else float(q) for q in line) for line in zip(*quartiles, strict=True)]
         yield OutcomeSummary(
             outcome=name,
             unit=unit,
@@ -314,7 +319,7 @@ def _summaries(
             quantiles=tuple(float(q) for q in np.quantile(values, QUANTILES)),
             edges=tuple(edges.tolist()),
             counts=tuple(np.histogram(inside, edges)[0].tolist()),
-            course=_course(values, step),
+            course=CourseOfOutcome(*lines),
         )
 
 
@@ -327,15 +332,6 @@ def _edges(values: Floats) -> Floats:
     # The outcome decides, not a setting: even bins would put all decades but the last into the first few.
     spaced = np.geomspace if high >= DECADES * low > 0 else np.linspace
     return spaced(low, high, bins + 1)
-
-
-def _course(values: Floats, step: NDArray[np.int64]) -> CourseOfOutcome:
-    order = np.argsort(step, kind="stable")
-    count = np.bincount(step)
-    groups = np.split(values[order], np.cumsum(count)[:-1])
-    quartiles = [np.quantile(g, (0.25, 0.5, 0.75)) if len(g) >= FEWEST else (None,) * 3 for g in groups]
-    lines = [tuple(None if q is None else float(q) for q in line) for line in zip(*quartiles, strict=True)]
-    return CourseOfOutcome(*lines)
 
 
 def _shifts(schema: PanelSchema, domains: Mapping[Domain, _Pooled]) -> Iterator[Shift]:

@@ -86,12 +86,17 @@ class Support:
         given = decisions.given
         after = given[:-1] & (decisions.subject[1:] == decisions.subject[:-1])[:, None]
         rows = np.unique(decisions.values, axis=0)
+        # The steps after the first at which nobody has an outcome, of those before the last that somebody has
+        has_TY, there_T = panel.targets.any(axis=0), panel.observed.sum(axis=0)
+        later_TY = np.flip(np.logical_or.accumulate(np.flip(has_TY, axis=0), axis=0), axis=0)
+        lacks_TY = ~has_TY & later_TY & (there_T >= FEWEST)[:, None]
+        lacks_TY[:1] = False  # no answer is at the first step
         return cls(
             frozenset(tuple(row) for row in rows.tolist()) if len(rows) <= MOST_KEPT else None,
             _counts(~given),
             _counts(after & ~given[1:]),
             _counts(after & given[1:]),
-            _unmeasured(panel),
+            (tuple(tuple(np.flatnonzero(lacks_T).tolist()) for lacks_T in lacks_TY.T) if lacks_TY.any() else ()),
         )
 
     @classmethod
@@ -214,15 +219,6 @@ def never_together(lacks: Sequence[UnseenTreatment], who: str) -> str:
     whats = [lack.what for lack in lacks if lack.kind == "apart"]
     which = f"combination {shown(whats)} was" if len(whats) == 1 else f"combinations {shown(whats)} were"
     return f"the {which} never given together to {who}, though each treatment alone or with others was" if whats else ""
-
-
-def _unmeasured(panel: Panel) -> tuple[tuple[int, ...], ...]:
-    """Return the steps after the first at which nobody has an outcome, of those before the last that somebody has."""
-    has_TY, there_T = panel.targets.any(axis=0), panel.observed.sum(axis=0)
-    later_TY = np.flip(np.logical_or.accumulate(np.flip(has_TY, axis=0), axis=0), axis=0)
-    lacks_TY = ~has_TY & later_TY & (there_T >= FEWEST)[:, None]
-    lacks_TY[:1] = False  # no answer is at the first step
-    return tuple(tuple(np.flatnonzero(lacks_T).tolist()) for lacks_T in lacks_TY.T) if lacks_TY.any() else ()
 
 
 def _wanted(row: Sequence[int]) -> Given:

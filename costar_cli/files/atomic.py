@@ -68,7 +68,13 @@ def replacing(target: Path) -> Iterator[TempFile]:
                 os.replace(path, target)
         if OPEN_FILES_ARE_BUSY:
             os.replace(path, target)
-    _sync_folder(target.parent)
+    folder = target.parent
+    with suppress(OSError):  # some file systems cannot sync a folder; the file is complete either way
+        fd = os.open(folder, os.O_RDONLY | FOLDER)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 @contextmanager
@@ -111,7 +117,20 @@ def write_bytes(path: Path, data: bytes) -> None:
 def _temporary(folder: Path, name: str) -> Iterator[Path]:
     """Yield the path of a temporary file; neither it nor its pieces outlive the context, whenever Ctrl-C comes."""
     stem = f".{cut_bytes(name, MOST_NAME_BYTES)}."
-    _remove_abandoned(folder, stem)
+    with suppress(OSError):  # a folder that may be written but not listed
+        ours = [path for path in folder.iterdir() if path.name.startswith(stem) and len(path.name) == len(stem) + 12]
+        for path in ours:
+            if path.suffix == ".tmp":
+                with suppress(OSError):
+                    fd = os.open(path, os.O_RDWR | NO_LINK)
+                    try:
+                        _lock(fd)
+                    finally:
+                        os.close(fd)
+                    path.unlink()
+        for path in ours:
+            if path.suffix == PIECES and not path.with_suffix(".tmp").exists():
+                shutil.rmtree(path, ignore_errors=True)
     path = folder / f"{stem}{secrets.token_hex(4)}.tmp"
     try:
         yield path
@@ -132,18 +151,6 @@ def _remove_folder(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove_abandoned(folder: Path, stem: str) -> None:
-    with suppress(OSError):  # a folder that may be written but not listed
-        ours = [path for path in folder.iterdir() if path.name.startswith(stem) and len(path.name) == len(stem) + 12]
-        for path in ours:
-            if path.suffix == ".tmp":
-                with suppress(OSError):
-                    _remove_unless_locked(path)
-        for path in ours:
-            if path.suffix == PIECES and not path.with_suffix(".tmp").exists():
-                shutil.rmtree(path, ignore_errors=True)
-
-
 @contextmanager
 def _created(path: Path) -> Iterator[int]:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
@@ -161,24 +168,6 @@ def _lock(fd: int) -> None:
         import fcntl  # noqa: PLC0415 - POSIX alone has it
 
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _remove_unless_locked(path: Path) -> None:
-    fd = os.open(path, os.O_RDWR | NO_LINK)
-    try:
-        _lock(fd)
-    finally:
-        os.close(fd)
-    path.unlink()
-
-
-def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # some file systems cannot sync a folder; the file is complete either way
-        fd = os.open(folder, os.O_RDONLY | FOLDER)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 class Sink(io.RawIOBase):

@@ -108,24 +108,20 @@ def _plain(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - JSON is anyt
     if depth >= MAX_JSON_DEPTH:
         raise ValueError(f": nested deeper than {MAX_JSON_DEPTH} levels")
     if isinstance(value, Mapping):
-        return _plain_members(value, depth)
+        members = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise ValueError(f": the key {key!r} is not a string")
+            try:
+                members[str(_plain(key))] = _plain(item, depth + 1)
+            except UnicodeEncodeError:
+                raise ValueError(f"/{key!a}: not Unicode text") from None
+            except ValueError as error:
+                raise ValueError(f"/{key}{error}") from None
+        return members
     if isinstance(value, list | tuple):
         return [_plain(item, depth + 1) for item in value]
     raise ValueError(f": {type(value).__name__} is not JSON")
-
-
-def _plain_members(value: Mapping[Any, object], depth: int) -> dict[str, Any]:
-    members = {}
-    for key, item in value.items():
-        if not isinstance(key, str):
-            raise ValueError(f": the key {key!r} is not a string")
-        try:
-            members[str(_plain(key))] = _plain(item, depth + 1)
-        except UnicodeEncodeError:
-            raise ValueError(f"/{key!a}: not Unicode text") from None
-        except ValueError as error:
-            raise ValueError(f"/{key}{error}") from None
-    return members
 
 
 def _refuse_constant(name: str) -> NoReturn:

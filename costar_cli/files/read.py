@@ -72,7 +72,17 @@ def open_artifact(path: Path, *, kind: str | None = None) -> Iterator[OpenArtifa
         found = survey(file["/"].id, path, header.kind)
         manifest = _read_manifest(found.pop("manifest", None), header, path)
         members = {name.removeprefix("arrays/"): member for name, member in found.items()}
-        _check_members(manifest, found, members, path)
+        expected = {f"arrays/{name}" for name in manifest.arrays}
+        details = [f"/{name}: missing" for name in sorted(expected - set(found))]
+        details += [f"/{name}: not in the manifest" for name in sorted(set(found) - expected)]
+        for name, entry in manifest.arrays.items():
+            if (member := members.get(name)) is None:
+                continue
+            if (member.tag, list(member.shape)) != (stored_tag(entry.dtype), entry.shape):
+                details.append(f"/arrays/{name}: {member.tag} {member.shape}, not {entry.dtype} {tuple(entry.shape)}")
+        if details:
+            kind = manifest.kind
+            raise damaged("the arrays differ from the manifest", path, "arrays", kind=kind, details=details[:20])
         yield OpenArtifact(header, manifest, members)
 
 
@@ -98,20 +108,6 @@ def _read_manifest(member: Member | None, header: Header, path: Path) -> Manifes
     return manifest
 
 
-def _check_members(manifest: Manifest, found: dict[str, Member], members: dict[str, Member], path: Path) -> None:
-    expected = {f"arrays/{name}" for name in manifest.arrays}
-    details = [f"/{name}: missing" for name in sorted(expected - set(found))]
-    details += [f"/{name}: not in the manifest" for name in sorted(set(found) - expected)]
-    for name, entry in manifest.arrays.items():
-        if (member := members.get(name)) is None:
-            continue
-        if (member.tag, list(member.shape)) != (stored_tag(entry.dtype), entry.shape):
-            details.append(f"/arrays/{name}: {member.tag} {member.shape}, not {entry.dtype} {tuple(entry.shape)}")
-    if details:
-        kind = manifest.kind
-        raise damaged("the arrays differ from the manifest", path, "arrays", kind=kind, details=details[:20])
-
-
 def read_artifact(path: PathLike, *, kind: str | None = None, only: Sequence[str] | None = None) -> Artifact:
     """Read an artifact and check the digest of every array read.
 
@@ -125,7 +121,11 @@ def read_artifact(path: PathLike, *, kind: str | None = None, only: Sequence[str
     """
     path = Path(path)
     with open_artifact(path, kind=kind) as opened:
-        names = [name for name in opened.manifest.arrays if only is None or _selected(name, only)]
+        names = [
+            name
+            for name in opened.manifest.arrays
+            if only is None or any(name == prefix or name.startswith(f"{prefix.rstrip('/')}/") for prefix in only)
+        ]
         return _artifact(opened, path, {name: _load(opened, path, name) for name in names})
 
 
@@ -175,10 +175,6 @@ def verify_artifact(path: PathLike) -> Artifact:
         if not intact:
             raise damaged("the content is intact, but other bytes of the file were changed", path, kind=header.kind)
         return _artifact(opened, path, {})
-
-
-def _selected(name: str, only: Sequence[str]) -> bool:
-    return any(name == prefix or name.startswith(f"{prefix.rstrip('/')}/") for prefix in only)
 
 
 def _load(opened: OpenArtifact, path: Path, name: str) -> NDArray[Any]:

@@ -92,9 +92,13 @@ def factual_dataset(table: IcuTable, config: MimicFactualConfig, reporter: Repor
             recorded = _recorded(table, place, within)
             length = within.sum(axis=1)
             filled = imputation(recorded, length)
+            # Vasopressor and ventilation `[N,T,2]` of the hour after each, zeros in the last
+            given = [_series(values, place, within, fill=False) for values in (table.vaso, table.vent)]
+            treatments = np.zeros((*within.shape, 2), dtype=np.float32)
+            treatments[:, :-1] = np.stack(given, axis=-1)[:, 1:]
             panels[part] = Panel(
                 covariates=np.ascontiguousarray(filled[..., :-1]),
-                treatments=_next_hours_care(table, place, within),
+                treatments=treatments,
                 outcomes=np.ascontiguousarray(filled[..., -1:]),
                 statics=encode_statics(table, rows, age_cap=config.age_cap),
                 length=length,
@@ -114,14 +118,6 @@ def _recorded(table: IcuTable, place: Ints, within: Bools) -> Singles:
     outcome = _series(table.diastolic, place, within)
     values = _series(table.values, place, within[..., None])
     return np.concatenate([values, outcome[..., None]], axis=-1, dtype=np.float32)
-
-
-def _next_hours_care(table: IcuTable, place: Ints, within: Bools) -> Singles:
-    """Return vasopressor and ventilation `[N,T,2]` of the hour after each, zeros in the last."""
-    given = [_series(values, place, within, fill=False) for values in (table.vaso, table.vent)]
-    treatments = np.zeros((*within.shape, 2), dtype=np.float32)
-    treatments[:, :-1] = np.stack(given, axis=-1)[:, 1:]
-    return treatments
 
 
 def _series(values: NDArray[Any] | None, place: Ints, within: Bools, fill: float = np.nan) -> NDArray[Any]:

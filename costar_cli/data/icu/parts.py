@@ -67,7 +67,15 @@ def choose_stays(
     bands = _age_bands(table.age[kept], config) if by_age else []
     domains: Mapping[Domain, Bools] = _by_age(table, kept, config, counts, bands) if by_age else {"source": kept}
     if at_most is not None:
-        domains = _at_most(table, domains, at_most, config.seed, counts)
+        # The domains with that many patients together, drawn at random
+        seed = config.seed
+        all_rows = _ordered(table, np.any(list(domains.values()), axis=0))
+        surplus = max(0, len(all_rows) - at_most)
+        counts["not drawn"] = surplus
+        order = np.random.default_rng(child_seed(seed, Stream.SUBSAMPLE)).permutation(len(all_rows))
+        drawn = np.zeros(len(table), dtype=np.bool_)
+        drawn[all_rows[order[: len(all_rows) - surplus]]] = True
+        domains = {domain: chosen & drawn for domain, chosen in domains.items()}
     rows: dict[Part, Ints] = {}
     for domain, chosen in domains.items():
         ordered = _ordered(table, chosen)
@@ -180,19 +188,6 @@ def _by_age(
             )
     counts["outside both age groups"] = int((kept & ~domains["source"] & ~domains["target"]).sum())
     return domains
-
-
-def _at_most(
-    table: IcuTable, domains: Mapping[Domain, Bools], at_most: int, seed: int, counts: dict[str, int]
-) -> dict[Domain, Bools]:
-    """Return the domains with that many patients together, drawn at random."""
-    all_rows = _ordered(table, np.any(list(domains.values()), axis=0))
-    surplus = max(0, len(all_rows) - at_most)
-    counts["not drawn"] = surplus
-    order = np.random.default_rng(child_seed(seed, Stream.SUBSAMPLE)).permutation(len(all_rows))
-    drawn = np.zeros(len(table), dtype=np.bool_)
-    drawn[all_rows[order[: len(all_rows) - surplus]]] = True
-    return {domain: chosen & drawn for domain, chosen in domains.items()}
 
 
 def _ordered(table: IcuTable, chosen: Bools) -> Ints:

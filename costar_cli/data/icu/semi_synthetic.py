@@ -76,7 +76,19 @@ def simulate_mimic(config: MimicConfig, reporter: Reporter, stays: IcuTable | Ic
     rows_of, counts = choose_stays(table, config, reporter)
     all_rows = np.concatenate(list(rows_of.values()))
     warn_of_odd_labels(table, all_rows, reporter)
-    _check_size(config, {part: table.length[rows] for part, rows in rows_of.items()})
+    lengths = {part: table.length[rows] for part, rows in rows_of.items()}
+    origins = sum(
+        int(np.maximum(np.minimum(length, config.hours) - config.horizon, 0).sum())
+        for part, length in lengths.items()
+        if part.split == "test"
+    )
+    answers = origins * config.plans_per_origin * config.horizon
+    if answers > MOST_ANSWERS:
+        raise UsageError(
+            f"the test patients would have {answers:,} counterfactual answers, more than {MOST_ANSWERS:,}",
+            where="plans_per_origin, horizon, stays",
+            fix="use fewer or shorter plans, or fewer stays",
+        )
     train, within = table.hours_of(rows_of[SOURCE_TRAIN], config.hours)
     imputation = Imputation.learn(_values(table, train, within), own_mean=True)
     imputation.tell(COVARIATES, reporter)
@@ -188,21 +200,6 @@ def _joined(pieces: list[Queries]) -> Queries:
     """Return the queries of all pieces, in order; they have answers."""
     arrays = {name: [getattr(piece, name) for piece in pieces] for name in Queries.__slots__}
     return Queries(**{name: np.concatenate(values) for name, values in arrays.items()})
-
-
-def _check_size(config: MimicConfig, lengths: dict[Part, NDArray[np.int64]]) -> None:
-    origins = sum(
-        int(np.maximum(np.minimum(length, config.hours) - config.horizon, 0).sum())
-        for part, length in lengths.items()
-        if part.split == "test"
-    )
-    answers = origins * config.plans_per_origin * config.horizon
-    if answers > MOST_ANSWERS:
-        raise UsageError(
-            f"the test patients would have {answers:,} counterfactual answers, more than {MOST_ANSWERS:,}",
-            where="plans_per_origin, horizon, stays",
-            fix="use fewer or shorter plans, or fewer stays",
-        )
 
 
 KEPT = ("untreated", "logit")

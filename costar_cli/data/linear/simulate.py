@@ -43,7 +43,14 @@ def simulate_linear(config: LinearGaussianConfig, reporter: Reporter) -> Dataset
         UsageError: sizes that would make more answers than memory holds.
     """
     sizes = [config.train, config.val, config.test, config.target_train, config.target_val, config.target_test]
-    _check_size(config)
+    per_subject = min(config.origins, config.steps - 1) * (2 + (2 + config.random_plans) * config.horizon)
+    answers = (config.test + config.target_test) * per_subject
+    if answers > MOST_ANSWERS:
+        raise UsageError(
+            f"the test subjects would have {answers:,} counterfactual answers, more than {MOST_ANSWERS:,}",
+            where="[simulate.linear] test, target_test, origins, random_plans, horizon",
+            fix="simulate fewer test subjects, or fewer origins or shorter plans",
+        )
     panels: dict[Part, Panel] = {}
     queries: dict[Part, dict[str, Queries]] = {}
     truth: dict[Part, dict[str, NDArray[np.generic]]] = {}
@@ -54,7 +61,9 @@ def simulate_linear(config: LinearGaussianConfig, reporter: Reporter) -> Dataset
             law = _law(config, part)
             simulated = simulate_linear_gaussian(law, n, config.steps, np.random.default_rng(panel_seed))
             if config.doses and part == Part("source", "train"):
-                encoding = _doses(simulated)
+                # The encoding of doses, as source-train was given them
+                dose = Dose.learn("treatment", simulated.treatments[:, :-1].ravel().astype(np.float64))
+                encoding = TreatmentEncoding(mode="multilabel", names=(), levels=(), doses=(dose,))
             whole = _panel(simulated, first_id, encoding)
             panels[part] = replace(whole, covariates=whole.covariates[..., int(config.drop_confounder) :])
             probability_NT = law.probability(simulated.covariates, simulated.outcomes)
@@ -123,23 +132,6 @@ def _law_of(dataset: Dataset, part: Part) -> LinearGaussian:
 def _law(config: LinearGaussianConfig, part: Part) -> LinearGaussian:
     strength = config.gamma if part.domain == "source" else config.target_gamma
     return LinearGaussian(confounding=strength, treatment_effect=config.treatment_effect, doses=config.doses)
-
-
-def _check_size(config: LinearGaussianConfig) -> None:
-    per_subject = min(config.origins, config.steps - 1) * (2 + (2 + config.random_plans) * config.horizon)
-    answers = (config.test + config.target_test) * per_subject
-    if answers > MOST_ANSWERS:
-        raise UsageError(
-            f"the test subjects would have {answers:,} counterfactual answers, more than {MOST_ANSWERS:,}",
-            where="[simulate.linear] test, target_test, origins, random_plans, horizon",
-            fix="simulate fewer test subjects, or fewer origins or shorter plans",
-        )
-
-
-def _doses(simulated: LinearGaussianPanel) -> TreatmentEncoding:
-    """Return the encoding of doses, as source-train was given them."""
-    dose = Dose.learn("treatment", simulated.treatments[:, :-1].ravel().astype(np.float64))
-    return TreatmentEncoding(mode="multilabel", names=(), levels=(), doses=(dose,))
 
 
 def _panel(simulated: LinearGaussianPanel, first_id: int, encoding: TreatmentEncoding) -> Panel:

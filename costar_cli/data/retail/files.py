@@ -76,7 +76,15 @@ def _read_calendar(path: Path) -> tuple[WeekCalendar, dict[str, int]]:
     )
     if not days.height:
         raise DataError("the calendar has no days", where=str(path))
-    days = days.with_columns(_dates(days["date"], path))
+    text = days["date"]
+    dates = text.str.to_date("%Y-%m-%d", strict=False)
+    bad = dates.is_null() & text.is_not_null()
+    if bad.any():
+        row = int(bad.arg_true()[0])
+        values = counted(int(bad.sum()), "value that is not a date", "values that are not dates")
+        problem = f"column 'date' holds {values}, first {text[row]!r}"
+        raise DataError(problem, where=f"{path}, row {row + 2}", fix="write dates as 2011-01-29")
+    days = days.with_columns(dates)
     for key in (["date"], ["d"], ["wm_yr_wk", "date"]):
         only_once(days, key, path)
     for slot in (1, 2):
@@ -86,32 +94,7 @@ def _read_calendar(path: Path) -> tuple[WeekCalendar, dict[str, int]]:
         if not days[name].is_in([0, 1]).all():
             raise DataError(f"column '{name}' holds other values than 0 and 1", where=str(path))
     days = days.sort("date")
-    _check_weeks(days, path)
-    names = [days[name].fill_null("").to_numpy().astype(np.str_) for name in events]
-    weeks = WeekCalendar.of_days(
-        days["date"].to_numpy().astype("datetime64[D]"),
-        days["wm_yr_wk"].to_numpy(),
-        names=(names[0], names[2]),
-        types=(names[1], names[3]),
-        snap=days.select(snaps).to_numpy().astype(np.bool_),
-    )
-    week = np.searchsorted(weeks.week_id, days["wm_yr_wk"].to_numpy())
-    return weeks, dict(zip(days["d"].to_list(), week.tolist(), strict=True))
-
-
-def _dates(text: pl.Series, path: Path) -> pl.Series:
-    dates = text.str.to_date("%Y-%m-%d", strict=False)
-    bad = dates.is_null() & text.is_not_null()
-    if bad.any():
-        row = int(bad.arg_true()[0])
-        values = counted(int(bad.sum()), "value that is not a date", "values that are not dates")
-        problem = f"column 'date' holds {values}, first {text[row]!r}"
-        raise DataError(problem, where=f"{path}, row {row + 2}", fix="write dates as 2011-01-29")
-    return dates
-
-
-def _check_weeks(days: pl.DataFrame, path: Path) -> None:
-    """Raise unless the days follow each other and the weeks have at most seven of them."""
+    # Raise unless the days follow each other and the weeks have at most seven of them
     gap = days["date"].diff().dt.total_days().fill_null(1) != 1
     if gap.any():
         row = int(gap.arg_true()[0])
@@ -126,6 +109,16 @@ def _check_weeks(days: pl.DataFrame, path: Path) -> None:
         week = size["wm_yr_wk"][0] if size.height else days["wm_yr_wk"][int(falls.arg_true()[0])]
         problem = "has more than seven days" if size.height else "is before the week of the day before"
         raise DataError(f"week {week} {problem}", where=f"{path}, column 'wm_yr_wk'")
+    names = [days[name].fill_null("").to_numpy().astype(np.str_) for name in events]
+    weeks = WeekCalendar.of_days(
+        days["date"].to_numpy().astype("datetime64[D]"),
+        days["wm_yr_wk"].to_numpy(),
+        names=(names[0], names[2]),
+        types=(names[1], names[3]),
+        snap=days.select(snaps).to_numpy().astype(np.bool_),
+    )
+    week = np.searchsorted(weeks.week_id, days["wm_yr_wk"].to_numpy())
+    return weeks, dict(zip(days["d"].to_list(), week.tolist(), strict=True))
 
 
 def _read_sales(
@@ -149,17 +142,7 @@ def _read_sales(
     only_known(frame["store_id"], STORE_IDS, what="store", path=path)
     only_known(frame["state_id"], STATES, what="state", path=path)
     only_known(frame["dept_id"], DEPARTMENT_IDS, what="department", path=path)
-    _check_keys(frame, path)
-    frame = frame.sort("item_id", "store_id")
-    daily = frame.select(in_order).to_numpy()
-    _check_units(daily, frame, in_order, path)
-    week_D = np.array([week_of_day[name] for name in in_order])
-    units, days = weekly_totals(daily, week_D, n_weeks)
-    return frame.select(KEYS), units, days
-
-
-def _check_keys(frame: pl.DataFrame, path: Path) -> None:
-    """Raise if a store lies in another state, or an item belongs to two departments or none."""
+    # Raise if a store lies in another state, or an item belongs to two departments or none
     for key in ("dept_id", "state_id"):
         if frame[key].null_count():
             raise DataError(f"{counted(frame[key].null_count(), 'row')} without {key}", where=str(path))
@@ -171,9 +154,8 @@ def _check_keys(frame: pl.DataFrame, path: Path) -> None:
     if torn.height:
         problem = f"{counted(torn.height, 'item')} in more than one department, first {torn['item_id'][0]}"
         raise DataError(problem, where=f"{path}, column 'dept_id'")
-
-
-def _check_units(daily: NDArray[np.float32], frame: pl.DataFrame, names: list[str], path: Path) -> None:
+    frame = frame.sort("item_id", "store_id")
+    daily = frame.select(in_order).to_numpy()
     wrong = (daily < 0) | np.isinf(daily)
     np.logical_or(wrong, daily != np.floor(daily), out=wrong, where=np.isfinite(daily))
     if wrong.any():
@@ -186,9 +168,12 @@ def _check_units(daily: NDArray[np.float32], frame: pl.DataFrame, names: list[st
                 "numbers of units that are not non-negative whole numbers",
             )
             + f", first {daily[row, day]:g}",
-            where=f"{path}, {item} in {store}, column '{names[int(day)]}'",
+            where=f"{path}, {item} in {store}, column '{in_order[int(day)]}'",
             fix="correct the values",
         )
+    week_D = np.array([week_of_day[name] for name in in_order])
+    units, days = weekly_totals(daily, week_D, n_weeks)
+    return frame.select(KEYS), units, days
 
 
 def _read_prices(path: Path, frame: pl.DataFrame, weeks: WeekCalendar, reporter: Reporter) -> NDArray[np.float64]:

@@ -109,7 +109,13 @@ class RetailParts:
         both = sequences.change[np.isin(sales.category[item], categories)]
         counts = ", ".join(f"{part} {len(of_part):,}" for part, of_part in items.items())
         reporter.note(f"items of {config.source_category} (source) and {config.target_category} (target): {counts}")
-        _warn(sales, sequences.take(np.concatenate(list(chosen.values()))), edges, reporter)
+        # Warn of what had to be assumed
+        used = sequences.take(np.concatenate(list(chosen.values())))
+        if n := int(((used.change < edges[0]) | (used.change > edges[-1])).sum()):
+            weeks = counted(n, "week")
+            reporter.say(Diagnostic.of("price-changes-ignored", weeks=weeks, low=edges[0], high=edges[-1]))
+        if n := int((used.first + used.length == len(sales.weeks)).sum()):
+            reporter.say(Diagnostic.of("calendar-ends", sequences=counted(n, "sequence")))
         prices = PriceTreatment.of(PriceClasses.of(both, edges), train, dose=config.price == "dose")
         return cls(sales, sequences, chosen, prices)
 
@@ -156,15 +162,6 @@ class RetailParts:
 def _factual(panels: Mapping[Part, Panel], horizon: int) -> dict[Part, dict[str, Queries]]:
     asked = {part: rolling_origin(panel, horizon) for part, panel in panels.items() if part.split == "test"}
     return {part: {"rolling_origin": queries} for part, queries in asked.items() if queries is not None}
-
-
-def _warn(sales: WeeklySales, used: YearSequences, edges: NDArray[np.float64], reporter: Reporter) -> None:
-    """Warn of what had to be assumed."""
-    if n := int(((used.change < edges[0]) | (used.change > edges[-1])).sum()):
-        weeks = counted(n, "week")
-        reporter.say(Diagnostic.of("price-changes-ignored", weeks=weeks, low=edges[0], high=edges[-1]))
-    if n := int((used.first + used.length == len(sales.weeks)).sum()):
-        reporter.say(Diagnostic.of("calendar-ends", sequences=counted(n, "sequence")))
 
 
 def split_items(sales: WeeklySales, items: Ints, config: M5Config) -> dict[Part, Ints]:

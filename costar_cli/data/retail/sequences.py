@@ -190,19 +190,6 @@ def sequence_panel(sales: WeeklySales, sequences: YearSequences, encode: Encode,
     year = sales.weeks.year[sequences.first]
     covariates = known[sales.state[row][:, None], ahead]
     covariates[~observed] = 0.0
-    return Panel(
-        covariates=covariates,
-        treatments=treatments,
-        outcomes=np.where(observed, sales.units[row[:, None], at], 0).astype(np.float32)[..., None],
-        statics=_statics(sales, row),
-        length=length,
-        subject_id=ids,
-        label=np.char.add(np.char.add(sales.item_store_name[row], "/"), year.astype(np.str_)),
-        cluster=sales.item[row].astype(np.int64),
-    )
-
-
-def _statics(sales: WeeklySales, row: Ints) -> NDArray[np.float32]:
     item = sales.item[row]
     codes = (
         (sales.department[item], len(DEPARTMENT_IDS)),
@@ -210,7 +197,16 @@ def _statics(sales: WeeklySales, row: Ints) -> NDArray[np.float32]:
         (sales.state[row], len(STATES)),
         (sales.store[row], len(STORE_IDS)),
     )
-    return np.concatenate([np.eye(width, dtype=np.float32)[code] for code, width in codes], axis=1)
+    return Panel(
+        covariates=covariates,
+        treatments=treatments,
+        outcomes=np.where(observed, sales.units[row[:, None], at], 0).astype(np.float32)[..., None],
+        statics=np.concatenate([np.eye(width, dtype=np.float32)[code] for code, width in codes], axis=1),
+        length=length,
+        subject_id=ids,
+        label=np.char.add(np.char.add(sales.item_store_name[row], "/"), year.astype(np.str_)),
+        cluster=sales.item[row].astype(np.int64),
+    )
 
 
 SAME = 1e-5  # relative difference of prices that are one: a dose has six digits

@@ -149,7 +149,12 @@ def _said(table: Table, schema: TableSchema, name: str) -> tuple[list[str], Ints
 def _steps(table: Table, schema: TableSchema, name: str) -> tuple[Ints, NDArray[np.bool_], list[Diagnostic]]:
     """Return the step `[N]` at which an end first shows, by its time, `NEVER` for none; whose time is too early."""
     keys = table.keys
-    values, findings = table.subject_values(name) if name != schema.time.stop else (_stops(table, name), [])
+    # When the last interval of each subject `[N]` ends
+    values, findings = (
+        table.subject_values(name)
+        if name != schema.time.stop
+        else (table.column(name).gather(pl.Series(table.last_rows)), [])
+    )
     known = values.is_not_null().to_numpy()
     when = values.fill_null(0).to_numpy()
     times = table.times
@@ -165,11 +170,6 @@ def _steps(table: Table, schema: TableSchema, name: str) -> tuple[Ints, NDArray[
     early = known & (when < start)
     inside = known & ~early & (at < (schema.max_length or np.inf))
     return np.where(inside, at, NEVER).astype(np.int64), early, findings
-
-
-def _stops(table: Table, name: str) -> pl.Series:
-    """Return when the last interval of each subject `[N]` ends."""
-    return table.column(name).gather(pl.Series(table.last_rows))
 
 
 def _wrong(table: Table, name: str, wrong: NDArray[np.bool_], one: str, what: str, fix: str) -> Diagnostic:

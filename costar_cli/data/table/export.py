@@ -15,7 +15,6 @@ from costar_cli.data.dataset import Dataset, Part
 from costar_cli.data.dose import Dose
 from costar_cli.data.levels import is_switch
 from costar_cli.data.panel import Panel
-from costar_cli.data.queries import Queries
 from costar_cli.data.schema import PanelSchema, TreatmentEncoding, Variable
 from costar_cli.data.table.schema_column import STEP_WORDS, UNITS
 from costar_cli.data.table.schema_file import toml_row, toml_value
@@ -60,7 +59,9 @@ class ExportTimes:
         keys |= {"format": min(forms)} if any(forms) else {}
         if gap is not None:
             keys["gaps"] = "elapsed"
-        elif step and any(_size(panel) is None for panel in dataset.panels.values()):
+        elif step and any(
+            (None if panel.calendar is None else panel.calendar.size) is None for panel in dataset.panels.values()
+        ):
             keys["gaps"] = "ignore"
         column = encoding.dose_columns[encoding.doses.index(gap)] if gap else 0
         return cls(keys, bool(step), gap, column)
@@ -83,10 +84,6 @@ class ExportTimes:
         return np.asarray(encoded[..., self.column] * scale, dtype=np.float32)
 
 
-def _size(panel: Panel) -> int | None:
-    return None if panel.calendar is None else panel.calendar.size
-
-
 def _step(dataset: Dataset) -> str:
     """Return the length of a step as a schema says it; empty where times are not told by dates."""
     calendars = [panel.calendar for panel in dataset.panels.values()]
@@ -97,7 +94,12 @@ def _step(dataset: Dataset) -> str:
         return ""
     gap, unit = elapsed_dose(dataset.schema.treatments), known[0].unit
     if gap is None and known[0].size is None:
-        return _duration_called(dataset.schema.step, unit)
+        # The duration that is called so, a day or a month for other words: each row is a step, however long
+        word = dataset.schema.step
+        found = COUNTED.fullmatch(word)
+        short = STEP_WORDS.get(found[2], "") if found else ""
+        named = f"{(found and found[1]) or 1}{short}"
+        return named if short in [name for _, name in DURATIONS[unit]] else {"us": "1d", "M": "1mo"}[unit]
     size = known[0].size if gap is None else gap.microseconds if known[0].size is None else None
     return "" if size is None else _duration(size, unit)
 
@@ -118,14 +120,6 @@ def _duration(size: int, unit: str) -> str:
         if not rest and 0 < count <= MOST:
             return f"{count}{name}"
     return ""
-
-
-def _duration_called(word: str, unit: str) -> str:
-    """Return the duration that is called so, a day or a month for other words: each row is a step, however long."""
-    found = COUNTED.fullmatch(word)
-    short = STEP_WORDS.get(found[2], "") if found else ""
-    named = f"{(found and found[1]) or 1}{short}"
-    return named if short in [name for _, name in DURATIONS[unit]] else {"us": "1d", "M": "1mo"}[unit]
 
 
 KEYS: Final = ("subject", "time", "domain", "split", "cluster", "set", "query", "origin", "step", "scored")
@@ -226,7 +220,25 @@ def queries_to_frame(dataset: Dataset, names: Names | None = None) -> pl.DataFra
             row = queries.subject.astype(np.int64)
             asked = _keys(panel, dataset.schema, names, row, labelled=labelled)
             asked[names["origin"]] = times.at(panel, row, queries.origin.astype(np.int64))
-            frames.append(_query_frame(name, queries, asked, dataset.schema, names, times, count.get(name, 0)))
+            schema = dataset.schema
+            first = count.get(name, 0)
+            tau = queries.horizon
+            query = np.repeat(np.arange(len(queries)), tau)
+            columns = {
+                names["set"]: pl.Series([name], dtype=pl.String).gather(np.zeros_like(query)),
+                names["query"]: pl.Series(query + first, dtype=pl.Int64),
+                **{key: series.gather(query) for key, series in asked.items()},
+                names["step"]: pl.Series(np.tile(np.arange(1, tau + 1), len(queries)), dtype=pl.Int64),
+            }
+            plan = queries.plan.reshape(-1, queries.plan.shape[-1])
+            columns |= _treatments(plan, schema.treatments)
+            columns |= {times.gap.name: pl.Series(times.elapsed(plan))} if times.gap else {}
+            for i, variable in enumerate(schema.outcomes):
+                known = queries.outcomes is not None
+                values = queries.outcomes[..., i].ravel() if queries.outcomes is not None else [None] * len(query)
+                columns[variable.name] = pl.Series(values, dtype=pl.Float32, strict=known)
+            scored = np.zeros(len(query), dtype=bool) if queries.scored is None else queries.scored.ravel()
+            frames.append(pl.DataFrame(columns | {names["scored"]: pl.Series(scored).cast(pl.Int8)}))
             count[name] = count.get(name, 0) + len(queries)
     return pl.concat(frames)
 
@@ -304,34 +316,6 @@ def _told_covariates(panel: Panel) -> NDArray[np.bool_]:
     """Return which covariates `[N,T,X]` are written: not those that ingesting fills with the same value again."""
     seen_NTX = panel.observed_covariates
     return np.asarray(seen_NTX | (seen_NTX.cumsum(axis=1) == 0))
-
-
-def _query_frame(
-    name: str,
-    queries: Queries,
-    asked: Mapping[str, pl.Series],
-    schema: PanelSchema,
-    names: Names,
-    times: ExportTimes,
-    first: int,
-) -> pl.DataFrame:
-    tau = queries.horizon
-    query = np.repeat(np.arange(len(queries)), tau)
-    columns = {
-        names["set"]: pl.Series([name], dtype=pl.String).gather(np.zeros_like(query)),
-        names["query"]: pl.Series(query + first, dtype=pl.Int64),
-        **{key: series.gather(query) for key, series in asked.items()},
-        names["step"]: pl.Series(np.tile(np.arange(1, tau + 1), len(queries)), dtype=pl.Int64),
-    }
-    plan = queries.plan.reshape(-1, queries.plan.shape[-1])
-    columns |= _treatments(plan, schema.treatments)
-    columns |= {times.gap.name: pl.Series(times.elapsed(plan))} if times.gap else {}
-    for i, variable in enumerate(schema.outcomes):
-        known = queries.outcomes is not None
-        values = queries.outcomes[..., i].ravel() if queries.outcomes is not None else [None] * len(query)
-        columns[variable.name] = pl.Series(values, dtype=pl.Float32, strict=known)
-    scored = np.zeros(len(query), dtype=bool) if queries.scored is None else queries.scored.ravel()
-    return pl.DataFrame(columns | {names["scored"]: pl.Series(scored).cast(pl.Int8)})
 
 
 def _treatments(encoded: NDArray[Any], treatments: TreatmentEncoding) -> dict[str, pl.Series]:

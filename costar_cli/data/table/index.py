@@ -134,7 +134,9 @@ def read_keys(
         DataError: rows that contradict each other, times off the steps, gaps.
     """
     subjects, code, when, order = _in_order(rows, subject, time)
-    later, earlier = _repeats(code, when, order)
+    # The rows whose subject and time an earlier row has, too, and the rows before them
+    same = (code[order][1:] == code[order][:-1]) & (when[order][1:] == when[order][:-1])
+    later, earlier = order[1:][same], order[:-1][same]
     found = [*findings, *_contradictions(rows, later, earlier)]
     if len(later):
         order = order[~np.isin(order, later)]
@@ -154,7 +156,16 @@ def read_keys(
     else:
         wrong += found
     if schema.time.gaps == "ignore":
-        _tell_uneven(when, first, schema, place, reporter)
+        # Warn that rows which are not equally far apart count as steps that are, and of dates within a second
+        close = _within_a_second(when, first, schema)
+        if close.any():
+            count, first_at = counted(int(close.sum()), "row"), place(int(close.argmax()))
+            reporter.say(Diagnostic.of("rows-close", rows=count, place=first_at))
+        apart = (np.diff(when, prepend=0) / schema.time.parsed.size)[~first]
+        if len(apart) and apart.max() > UNEVEN * apart.min():
+            unit = schema.time.parsed.word
+            least, most = float(apart.min()), float(apart.max())
+            reporter.say(Diagnostic.of("rows-uneven", least=least, most=most, axis=steps_axis(unit)))
     keys = Keys(subjects, code, step, order, np.bincount(code, minlength=len(subjects)).astype(np.int64))
     if schema.max_length is not None:
         keys = _shortened(keys, schema.max_length, reporter)
@@ -166,16 +177,6 @@ def read_keys(
 
 def usable_rows(rows: Rows, subject: Reading, time: Reading) -> tuple[Rows, list[Diagnostic]]:
     """Return the rows that say of whom and when they are, and what is wrong with the others."""
-    found = _unusable(rows, subject, time)
-    if not found:
-        return rows, []
-    when = rows.series(time)
-    known = rows.series(subject).is_not_null() & when.is_not_null()
-    known &= when.is_not_nan() if when.dtype.is_float() else when != UNREADABLE
-    return rows.of(rows.frame.filter(known)), found
-
-
-def _unusable(rows: Rows, subject: Reading, time: Reading) -> list[Diagnostic]:
     findings = []
     for reading, what in ((subject, "subject"), (time, "time")):
         missing = rows.series(reading).is_null()
@@ -191,7 +192,12 @@ def _unusable(rows: Rows, subject: Reading, time: Reading) -> list[Diagnostic]:
         place = f"first in {rows.place(int(odd.arg_max() or 0))}"
         problem = f"column '{subject.column}': subjects are one line of at most {LONGEST_LABEL} characters"
         findings.append(invalid(problem, place, "shorten the names"))
-    return findings
+    if not findings:
+        return rows, []
+    when = rows.series(time)
+    known = rows.series(subject).is_not_null() & when.is_not_null()
+    known &= when.is_not_nan() if when.dtype.is_float() else when != UNREADABLE
+    return rows.of(rows.frame.filter(known)), findings
 
 
 def _or_named(rows: Rows, subject: Reading, row: int) -> str:
@@ -214,12 +220,6 @@ def _in_order(rows: Rows, subject: Reading, time: Reading) -> tuple[Subjects, In
     if ((code[1:] > code[:-1]) | same & (when[1:] >= when[:-1])).all():  # sorted already, as most tables are
         return subjects, code, when, np.arange(rows.height)
     return subjects, code, when, np.lexsort((when, code))  # which keeps the order of rows that are the same in both
-
-
-def _repeats(code: Ints, when: Times, order: Ints) -> tuple[Ints, Ints]:
-    """Return the rows whose subject and time an earlier row has, too, and the rows before them."""
-    same = (code[order][1:] == code[order][:-1]) & (when[order][1:] == when[order][:-1])
-    return order[1:][same], order[:-1][same]
 
 
 def _contradictions(rows: Rows, later: Ints, earlier: Ints) -> list[Diagnostic]:
@@ -276,21 +276,6 @@ def _within_a_second(when: Times, first: NDArray[np.bool_], schema: TableSchema)
     """Return which rows, in the order of time, have a date less than a second after the row before."""
     near: NDArray[np.bool_] = ~first & (np.diff(when, prepend=0) < SECOND) & (schema.time.parsed.scale == "us")
     return near
-
-
-def _tell_uneven(
-    when: Times, first: NDArray[np.bool_], schema: TableSchema, place: Callable[[int], str], reporter: Reporter
-) -> None:
-    """Warn that rows which are not equally far apart count as steps that are, and of dates within a second."""
-    close = _within_a_second(when, first, schema)
-    if close.any():
-        rows, first_at = counted(int(close.sum()), "row"), place(int(close.argmax()))
-        reporter.say(Diagnostic.of("rows-close", rows=rows, place=first_at))
-    apart = (np.diff(when, prepend=0) / schema.time.parsed.size)[~first]
-    if len(apart) and apart.max() > UNEVEN * apart.min():
-        unit = schema.time.parsed.word
-        least, most = float(apart.min()), float(apart.max())
-        reporter.say(Diagnostic.of("rows-uneven", least=least, most=most, axis=steps_axis(unit)))
 
 
 def _shortened(keys: Keys, longest: int, reporter: Reporter) -> Keys:

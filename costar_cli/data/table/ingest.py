@@ -53,16 +53,39 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
         part, spans = assign_parts(table, schema, schema.split.seed if seed is None else seed, reporter)
         kept = part >= 0
         spans = spans and {number: (since[kept], steps[kept]) for number, (since, steps) in spans.items()}
-        asks = _asks(inputs, schema)
+        # Whether the test subjects are asked what came next
+        wanted = schema.queries.rolling_origin
+        asks = inputs.queries is None if wanted is None else wanted
         context = EncodingContext(table.keep(kept), part[kept], schema, reporter, spans=spans, asks=asks)
         if not context.train.any():
-            raise _nobody_to_train_on(context)
+            # What to say of a table without source-train: where its subjects are instead, and the first of them
+            counts = {str(part): int((context.part == number).sum()) for number, part in enumerate(Part.all())}
+            where = ", ".join(f"{part} has {n}" for part, n in counts.items() if n)
+            first = context.table.place(int(context.table.keys.first[0]))
+            said = context.schema.named("split", "domain")
+            fix = f"check {shown(said)} there" if said else "check the split and the domains"
+            raise DataError(f"no subject is in source/train: {where}", where=f"first subject in {first}", fix=fix)
         task.advance()
         panel_schema, by_cell, by_subject = encode_columns(context)
         task.advance()
         panels = build_panels(context, by_cell, by_subject)
         del by_cell
-        _check_horizon(panels, schema.horizon, asks=asks)
+        # Stop where no subject teaches the last predicted step, or none can be asked for it
+        horizon = schema.horizon
+        ahead = {part: int((panel.length - panel.first_origin).max()) - 1 for part, panel in panels.items()}
+        train, val = Part("source", "train"), Part("source", "val")
+        longest = {"source/train": ahead[train]}
+        if val in panels and panels[val].since is not None:  # in a short span of time nobody may have a whole horizon
+            longest["source/val"] = ahead[val]
+        tests = [steps for part, steps in ahead.items() if part.split == "test"]
+        if asks and tests:
+            longest["test"] = max(tests)
+        short = [name for name, steps in longest.items() if steps < horizon]
+        if short:
+            most = min(longest.values())
+            problem = f"no {' or '.join(short)} subject has the {horizon + 1} steps that a horizon of {horizon} needs"
+            fix = f"the longest possible `horizon` is {most}" if most else "give series of at least two steps"
+            raise DataError(problem, where="horizon", fix=fix)
         task.advance()
         queries = _ask(inputs, context, panel_schema.treatments, panels)
         task.advance()
@@ -72,16 +95,6 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
     del context, table  # what they hold of each row is not needed any more
     check_dataset(dataset, reporter)
     return dataset
-
-
-def _nobody_to_train_on(context: EncodingContext) -> DataError:
-    """Return what to say of a table without source-train: where its subjects are instead, and the first of them."""
-    counts = {str(part): int((context.part == number).sum()) for number, part in enumerate(Part.all())}
-    where = ", ".join(f"{part} has {n}" for part, n in counts.items() if n)
-    first = context.table.place(int(context.table.keys.first[0]))
-    said = context.schema.named("split", "domain")
-    fix = f"check {shown(said)} there" if said else "check the split and the domains"
-    return DataError(f"no subject is in source/train: {where}", where=f"first subject in {first}", fix=fix)
 
 
 def table_config(schema: TableSchema, seed: int | None) -> dict[str, Any]:
@@ -112,34 +125,6 @@ def _ask(
                 )
             )  # fmt: skip
     return queries
-
-
-def _asks(inputs: TableInputs, schema: TableSchema) -> bool:
-    """Return whether the test subjects are asked what came next."""
-    wanted = schema.queries.rolling_origin
-    return inputs.queries is None if wanted is None else wanted
-
-
-def _check_horizon(panels: Mapping[Part, Panel], horizon: int, *, asks: bool) -> None:
-    """Stop where no subject teaches the last predicted step, or none can be asked for it.
-
-    Raises:
-        DataError: naming the longest horizon that the series allow.
-    """
-    ahead = {part: int((panel.length - panel.first_origin).max()) - 1 for part, panel in panels.items()}
-    train, val = Part("source", "train"), Part("source", "val")
-    longest = {"source/train": ahead[train]}
-    if val in panels and panels[val].since is not None:  # in a short span of time nobody may have a whole horizon
-        longest["source/val"] = ahead[val]
-    tests = [steps for part, steps in ahead.items() if part.split == "test"]
-    if asks and tests:
-        longest["test"] = max(tests)
-    short = [name for name, steps in longest.items() if steps < horizon]
-    if short:
-        most = min(longest.values())
-        problem = f"no {' or '.join(short)} subject has the {horizon + 1} steps that a horizon of {horizon} needs"
-        fix = f"the longest possible `horizon` is {most}" if most else "give series of at least two steps"
-        raise DataError(problem, where="horizon", fix=fix)
 
 
 def ingestion_record(context: EncodingContext) -> dict[str, Any]:

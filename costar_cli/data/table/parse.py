@@ -139,7 +139,11 @@ def read_rows(
     """
     wanted = list(dict.fromkeys(readings))
     raise_errors(unusable(files, wanted).values(), what="the table")
-    heights = _heights(files)
+    # How many rows each file has
+    heights = []
+    for file in files:
+        with collected(file.path):
+            heights.append(int(file.scan.select(pl.len()).collect(engine="streaming").item()))
     (scratch or Scratch()).require_memory(sum(heights), len(wanted))
     names, values = [str(i) for i in range(len(wanted))], sum(heights) * len(wanted)
     held: list[pl.DataFrame | pl.LazyFrame] = []
@@ -276,15 +280,6 @@ def _usable(kind: pl.DataType, reading: Reading) -> bool:
     return kind.is_numeric() or kind == pl.Boolean or (reading.as_ == "text" and kind.is_temporal())
 
 
-def _heights(files: Sequence[TableFile]) -> list[int]:
-    """Return how many rows each file has."""
-    heights = []
-    for file in files:
-        with collected(file.path):
-            heights.append(int(file.scan.select(pl.len()).collect(engine="streaming").item()))
-    return heights
-
-
 def _tells_zone(file: TableFile, reading: Reading, blank: Sequence[str]) -> bool | None:
     """Return whether some text of a column of times tells a zone, None where that is all the same.
 
@@ -348,7 +343,10 @@ def as_read(
     Without `words`, not all values are truth values; `zoned` says whether some time tells a zone, if that is known.
     """
     if kind in TEXTS and reading.as_ == "number" and not words:
-        return _as_number(raw, reading, blank, written)
+        # Texts that are no truth values as numbers
+        stripped = _stripped(raw)
+        number = _scaled(written.plain(stripped).cast(pl.Float64, strict=False), reading).fill_null(float("nan"))
+        return pl.when(_says_something(stripped, blank)).then(number)
     if kind in TEXTS:
         raw, kind = _told(raw, blank), pl.String()
     elif kind.is_float():
@@ -373,16 +371,6 @@ def as_read(
         return number
     number = pl.when(raw.is_not_null() & number.is_null()).then(odd).otherwise(number)
     return pl.when(~number.is_in([0.0, 1.0])).then(odd).otherwise(number) if reading.as_ == "binary" else number
-
-
-def _as_number(raw: pl.Expr, reading: Reading, blank: Sequence[str], written: Written) -> pl.Expr:
-    """Return texts that are no truth values as numbers.
-
-    The fewer the steps, the less memory and time polars takes for each of many columns: half and a third here.
-    """
-    stripped = _stripped(raw)
-    number = _scaled(written.plain(stripped).cast(pl.Float64, strict=False), reading).fill_null(float("nan"))
-    return pl.when(_says_something(stripped, blank)).then(number)
 
 
 def _scaled(number: pl.Expr, reading: Reading) -> pl.Expr:

@@ -9,7 +9,6 @@ import numpy as np
 
 from costar_cli.data.base import Possible
 from costar_cli.data.dataset import Dataset, Domain, Part
-from costar_cli.data.panel import Panel
 from costar_cli.data.registry import all_sources
 from costar_cli.data.schema import PanelSchema, Variable
 from costar_cli.data.table.context import EncodingContext, Learned
@@ -101,7 +100,17 @@ class Preprocessing:
             return made
         train = dataset.panel("source", "train")
         known = made.with_means(Scaler.fit(train, dataset.schema))
-        return replace(known, learned=replace(known.learned, ranges=_ranges(train, dataset.schema)))
+        # The least and greatest value of each variable of a training panel
+        schema = dataset.schema
+        seen, found = train.observed, {}
+        for variables, values in (
+            (schema.covariates, train.covariates[seen]),
+            (schema.outcomes, train.outcomes[seen]),
+            (schema.statics, train.statics),
+        ):
+            for variable, low, high in zip(variables, values.min(axis=0), values.max(axis=0), strict=True):
+                found[variable.name] = float(low), float(high)
+        return replace(known, learned=replace(known.learned, ranges=found))
 
     @classmethod
     def of_model(
@@ -249,19 +258,6 @@ class Preprocessing:
             masked = f"{called}{OBSERVED}" in every and f"{called}{OBSERVED}" not in columns
             known |= {"indicator": masked, "missing": "fill" if f"{called}{OBSERVED}" in every else "error"}
             yield called, ColumnSchema(**known)
-
-
-def _ranges(train: Panel, schema: PanelSchema) -> dict[str, tuple[float, float]]:
-    """Return the least and greatest value of each variable of a training panel."""
-    seen, found = train.observed, {}
-    for variables, values in (
-        (schema.covariates, train.covariates[seen]),
-        (schema.outcomes, train.outcomes[seen]),
-        (schema.statics, train.statics),
-    ):
-        for variable, low, high in zip(variables, values.min(axis=0), values.max(axis=0), strict=True):
-            found[variable.name] = float(low), float(high)
-    return found
 
 
 def preprocessing_at(path: Path) -> tuple[Preprocessing, "Artifact"]:

@@ -47,7 +47,24 @@ def time_spans(
         spans, words = _spans_by_column(table, name, domain), {split: f"in rows of '{split}'" for split in SPLITS}
         said, fix = f"split by time, as column '{name}' says", "give each split rows of subjects with two steps"
     else:
-        spans, shown = _spans_by_moment(table, schema, domain, when_M)
+        # When val and test begin: as given, else where the shares of the rows are reached
+        in_order_M = np.sort(when_M[(domain != "")[table.keys.subject]])
+        split, rows = schema.split, len(in_order_M)
+        shares = {"val_from": split.train, "test_from": split.train + split.val}
+        given = {key: getattr(split, key) for key in shares}
+        moments = [
+            in_order_M[min(int(share * rows), rows - 1)] if given[key] is None else schema.time.moment(given[key])
+            for key, share in shares.items()
+        ]
+        shown = [moment_text(moment, schema) for moment in moments]
+        if moments[0] >= moments[1]:
+            problem = f"val begins at {shown[0]}, and test at {shown[1]}, not later"
+            raise_errors([invalid(problem, "[split]", "give `val_from` and `test_from`")], what="[split]")
+        n = len(table.keys.subjects)
+        ends_SN = [np.bincount(table.keys.subject[when_M < moment], minlength=n) for moment in moments]
+        ends_SN.append(table.keys.length)
+        begins_SN = [np.zeros(n, dtype=np.int64), *ends_SN[:-1]]
+        spans = _spans(begins_SN, ends_SN, domain)
         words = {"train": f"before {shown[0]}", "val": f"from {shown[0]} to {shown[1]}", "test": f"from {shown[1]} on"}
         said = f"split by time: train before {shown[0]}, val from there to {shown[1]}, test from there on"
         fix = "choose other moments, or leave `val_from` and `test_from` out"
@@ -63,22 +80,6 @@ def time_spans(
     if lost := int(((last < 0) & (domain != "")).sum()):
         reporter.note(f"{counted(lost, 'subject')} left out: no part has two steps of theirs, or `few_shot`")
     return last, spans
-
-
-def _spans_by_moment(
-    table: Table, schema: TableSchema, domain: NDArray[np.str_], when_M: Times
-) -> tuple[dict[int, tuple[Ints, Ints]], list[str]]:
-    """Return what each part has of each subject, and the moments at which val and test begin, as text."""
-    moments = _moments(schema, np.sort(when_M[(domain != "")[table.keys.subject]]))
-    shown = [moment_text(moment, schema) for moment in moments]
-    if moments[0] >= moments[1]:
-        problem = f"val begins at {shown[0]}, and test at {shown[1]}, not later"
-        raise_errors([invalid(problem, "[split]", "give `val_from` and `test_from`")], what="[split]")
-    n = len(table.keys.subjects)
-    ends_SN = [np.bincount(table.keys.subject[when_M < moment], minlength=n) for moment in moments]
-    ends_SN.append(table.keys.length)
-    begins_SN = [np.zeros(n, dtype=np.int64), *ends_SN[:-1]]
-    return _spans(begins_SN, ends_SN, domain), shown
 
 
 def _spans_by_column(table: Table, name: str, domain: NDArray[np.str_]) -> dict[int, tuple[Ints, Ints]]:
@@ -151,17 +152,6 @@ def fix_of_constant(context: EncodingContext, other_M: Mask, otherwise: str) -> 
     named = context.schema.named("split")
     more = f"put later rows into train by column '{named[0]}'" if named else "give a later `val_from` in [split]"
     return f"train ends at {last}, and it changes at {begin}, first in {place}: {more}, or {otherwise}"
-
-
-def _moments(schema: TableSchema, in_order_M: Times) -> list[float]:
-    """Return when val and test begin: as given, else where the shares of the rows are reached."""
-    split, rows = schema.split, len(in_order_M)
-    shares = {"val_from": split.train, "test_from": split.train + split.val}
-    given = {key: getattr(split, key) for key in shares}
-    return [
-        in_order_M[min(int(share * rows), rows - 1)] if given[key] is None else schema.time.moment(given[key])
-        for key, share in shares.items()
-    ]
 
 
 def _empty(

@@ -40,7 +40,17 @@ def encode_treatments(context: EncodingContext) -> tuple[TreatmentEncoding, NDAr
     levels, code = _read_levels(context, names)
     unrecorded = _unrecorded(context, [*names, *dosed], np.concatenate([code == MISSING, np.isnan(dose_MD)], axis=1))
     code[unrecorded], dose_MD[unrecorded] = MISSING, np.nan
-    _check_missing(context, names, code, unrecorded)
+    # Put the reference, or the last level, where the schema says so; find other levels that are missing
+    for i, name in enumerate(names):
+        holes = (code[:, i] == MISSING) & ~unrecorded
+        if not holes.any():
+            continue
+        observed = code[:, i] != MISSING
+        if context.schema.columns[name].missing in ("fill", "carry"):
+            source = context.fill_treatment(name, holes, observed)
+            code[holes, i] = np.where(source < 0, 0, np.maximum(code[source, i], 0))
+        else:
+            context.findings.append(context.missing_treatment(name, holes, observed, one="treatment"))
     doses = learn_doses(context, dosed, dose_MD, unrecorded)
     for i, name in enumerate(names):
         unknown = code[:, i] == UNKNOWN
@@ -60,7 +70,13 @@ def encode_treatments(context: EncodingContext) -> tuple[TreatmentEncoding, NDAr
         return encoding, np.concatenate([np.maximum(code, 0), *columns], axis=1, dtype=np.float32)
     number = class_numbers(code, encoding)
     if (classless := given & (number < 0)).any():
-        raise_errors([_classless(context, encoding, code, classless)], what="the table")
+        at = int(classless.argmax())
+        what = encoding.describe(code[at])
+        problem = f"{counted(int(classless.sum()), 'row')} with a combination of treatments that is not a class: {what}"
+        if context.schema.treatments.classes is None:
+            problem += ", which source-train does not have"
+        fix = "leave the rows out, or list `classes` in [treatments]"
+        raise_errors([invalid(problem, f"first in {context.table.place(at)}", fix)], what="the table")
     encoded = np.zeros((len(code), encoding.level_width), dtype=np.float32)
     encoded[np.flatnonzero(given), number[given]] = 1
     return encoding, np.concatenate([encoded, *columns], axis=1, dtype=np.float32)
@@ -164,23 +180,6 @@ def _unrecorded(context: EncodingContext, names: Sequence[str], missing_MN: Mask
     return none & (last if context.final is None else last | context.final)
 
 
-def _check_missing(context: EncodingContext, names: Sequence[str], code: Ints, unrecorded: Mask) -> None:
-    """Put the reference, or the last level, where the schema says so; find other levels that are missing.
-
-    Last cells of subjects may have none.
-    """
-    for i, name in enumerate(names):
-        holes = (code[:, i] == MISSING) & ~unrecorded
-        if not holes.any():
-            continue
-        observed = code[:, i] != MISSING
-        if context.schema.columns[name].missing in ("fill", "carry"):
-            source = context.fill_treatment(name, holes, observed)
-            code[holes, i] = np.where(source < 0, 0, np.maximum(code[source, i], 0))
-        else:
-            context.findings.append(context.missing_treatment(name, holes, observed, one="treatment"))
-
-
 def unknown_level(
     name: str, texts: pl.Series, levels: Sequence[str], unknown: Mask, place: Callable[[int], str]
 ) -> Diagnostic:
@@ -253,16 +252,6 @@ def _class(row: Sequence[bool | int | float | str], levels: Sequence[tuple[str, 
             raise DataError(f"{value!r} is not a level of its treatment", where="treatments.classes", fix=fix)
         places.append(place)
     return tuple(places)
-
-
-def _classless(context: EncodingContext, encoding: TreatmentEncoding, code: Ints, classless: Mask) -> Diagnostic:
-    at = int(classless.argmax())
-    what = encoding.describe(code[at])
-    problem = f"{counted(int(classless.sum()), 'row')} with a combination of treatments that is not a class: {what}"
-    if context.schema.treatments.classes is None:
-        problem += ", which source-train does not have"
-    fix = "leave the rows out, or list `classes` in [treatments]"
-    return invalid(problem, f"first in {context.table.place(at)}", fix)
 
 
 USUAL: Final = 0.95  # quantile of the size of doses given; beyond `ABSURD` times it, one is a slip

@@ -82,7 +82,10 @@ class _Cohort:
     @classmethod
     def simulate(cls, config: TumorConfig, part: Part, n: int, stream: int) -> Self:
         """Draw patients, noise and visits, and simulate them under the policy of their domain."""
-        patients_rng, noise_rng, plans_rng, visits_rng = _generators(config.seed, stream)
+        # The generators of a part's patients, noise, random plans and visits
+        seed = config.seed
+        sequence = np.random.SeedSequence(seed, spawn_key=(stream,))
+        patients_rng, noise_rng, plans_rng, visits_rng = [np.random.default_rng(child) for child in sequence.spawn(4)]
         patients, ahead, day_NK = tumor.sample_patients(n, patients_rng), config.horizon, None
         if config.visits is not None:
             ahead = tumor.days_needed(config.visits, config.horizon)
@@ -103,7 +106,10 @@ class _Cohort:
         """Return what answers any plan, and what of it swayed the policy unseen."""
         hidden = {} if self.growth_N is None else {HIDDEN: self.growth_N}
         visits = {} if self.day_NK is None else {VISIT_DAY: self.day_NK.astype(np.int32)}
-        return _truth(self.patients, self.noise) | hidden | visits
+        patients = self.patients
+        noise = self.noise
+        parameters = {field.name: getattr(patients, field.name) for field in fields(patients)}
+        return (parameters | {"growth_noise": noise.growth, "recovery_uniform": noise.recovery}) | hidden | visits
 
     def queries(self, config: TumorConfig, schema: PanelSchema) -> dict[str, Queries]:
         """Return the two sets of test queries."""
@@ -142,7 +148,26 @@ def tumor_truth(
     if len(asked.origin_Q) and latest + asked.horizon >= noise.n_days:
         longest = noise.n_days - 1 - latest
         raise UsageError(f"the simulation goes on for {longest} steps from this origin", fix="give a shorter plan")
-    return asked.shaped(_replay(patients, noise, dataset.panels[part], asked))
+    # Simulate from day 0 under the factual treatments before the origin and the plan from then on
+    panel = dataset.panels[part]
+    rows, subject_Q = np.unique(asked.row_Q, return_inverse=True)
+    n, horizon, origin_Q = len(rows), asked.horizon, asked.origin_Q
+    first_day = tumor.TumorFactual(
+        volume_cm3=patients.initial_volume_cm3[rows, None],
+        treatments=np.zeros((n, 1, 2), dtype=np.bool_),
+        length=np.ones(n, dtype=np.int64),
+    )
+    days = int(origin_Q.max(initial=0)) + horizon
+    given = np.zeros((n, max(days, panel.n_steps), 2), dtype=np.bool_)
+    given[:, : panel.n_steps] = TUMOR_SCHEMA.treatments.decode(panel.treatments[rows])
+    course_QD2 = given[subject_Q, :days]
+    query, planned = np.arange(len(origin_Q))[:, None], origin_Q[:, None] + np.arange(horizon)
+    course_QD2[query, planned] = asked.plan_QH
+    volume_QD = tumor.answer_plan(
+        patients.take(rows), noise.take(rows), first_day, subject_Q, np.zeros(len(origin_Q), np.int64), course_QD2
+    )
+    volume_QH: NDArray[np.float64] = volume_QD[query, planned]
+    return asked.shaped(volume_QH)
 
 
 def tumor_limit(
@@ -179,12 +204,6 @@ def _check(config: TumorConfig) -> None:
         )
 
 
-def _generators(seed: int, part: int) -> list[np.random.Generator]:
-    """Return the generators of a part's patients, noise, random plans and visits."""
-    sequence = np.random.SeedSequence(seed, spawn_key=(part,))
-    return [np.random.default_rng(child) for child in sequence.spawn(4)]
-
-
 def _panel(patients: tumor.TumorPatients, factual: tumor.TumorFactual, first_id: int, *, ends: bool) -> Panel:
     n, steps = len(factual), factual.n_steps
     treatments = _one_hot(factual.treatments).astype(np.float32)
@@ -210,35 +229,6 @@ def _one_hot(treatments: NDArray[np.bool_]) -> NDArray[np.uint8]:
     given = treatments.astype(np.uint8)
     encoded: NDArray[np.uint8] = np.eye(4, dtype=np.uint8)[given[..., 0] + 2 * given[..., 1]]
     return encoded
-
-
-def _truth(patients: tumor.TumorPatients, noise: tumor.TumorNoise) -> dict[str, NDArray[np.generic]]:
-    parameters = {field.name: getattr(patients, field.name) for field in fields(patients)}
-    return parameters | {"growth_noise": noise.growth, "recovery_uniform": noise.recovery}
-
-
-def _replay(
-    patients: tumor.TumorPatients, noise: tumor.TumorNoise, panel: Panel, asked: AskedPlans
-) -> NDArray[np.float64]:
-    """Simulate from day 0 under the factual treatments before the origin and the plan from then on."""
-    rows, subject_Q = np.unique(asked.row_Q, return_inverse=True)
-    n, horizon, origin_Q = len(rows), asked.horizon, asked.origin_Q
-    first_day = tumor.TumorFactual(
-        volume_cm3=patients.initial_volume_cm3[rows, None],
-        treatments=np.zeros((n, 1, 2), dtype=np.bool_),
-        length=np.ones(n, dtype=np.int64),
-    )
-    days = int(origin_Q.max(initial=0)) + horizon
-    given = np.zeros((n, max(days, panel.n_steps), 2), dtype=np.bool_)
-    given[:, : panel.n_steps] = TUMOR_SCHEMA.treatments.decode(panel.treatments[rows])
-    course_QD2 = given[subject_Q, :days]
-    query, planned = np.arange(len(origin_Q))[:, None], origin_Q[:, None] + np.arange(horizon)
-    course_QD2[query, planned] = asked.plan_QH
-    volume_QD = tumor.answer_plan(
-        patients.take(rows), noise.take(rows), first_day, subject_Q, np.zeros(len(origin_Q), np.int64), course_QD2
-    )
-    volume_QH: NDArray[np.float64] = volume_QD[query, planned]
-    return volume_QH
 
 
 VISIT_DAY: Final = "visit_day"  # array of a part's truth: the days of its visits, and of those after them
