@@ -56,6 +56,18 @@ class Scored:
         """Return what its rows are called."""
         return {"setup": self.setup, "label": self.label, "test": self.test}
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what is no array."""
+        return {
+            **self.names,
+            "basis": self.basis,
+            "query_sets": {truth: list(names) for truth, names in self.query_sets.items()},
+            "provenance": self.provenance and document_of(self.provenance),
+            "ends": [list(event) for event in self.ends],
+            "periods": list(self.periods) or None,
+            "bands": {"absorbed_share": dict(self.absorbed_share), "labels": dict(self.groups)},
+        }
+
     def errors(self, truth: str, folder: str = "errors") -> SquaredErrors | None:
         """Return squared errors of a kind of truth, None where nothing of the kind was scored."""
         columns = columns_of(self.sums, f"{folder}/{truth}")
@@ -224,8 +236,7 @@ class Scores:
             "warnings": list(self.warnings),
             "dropout": [document_of(one) for one in self.dropout],
             "rows": [
-                document_of(replace(row, sums={})) if isinstance(row, Scored) else {"published": document_of(row)}
-                for row in self.rows
+                row.to_json() if isinstance(row, Scored) else {"published": document_of(row)} for row in self.rows
             ],
         }
 
@@ -273,11 +284,16 @@ def _row(facts: Mapping[str, Any], sums: Sums, sizes: Mapping[str, int]) -> Scor
     """
     if "published" in facts:
         return TypeAdapter(ReportRow).validate_python(facts["published"])
-    names = {**facts, "provenance": TypeAdapter(Provenance | None).validate_python(facts["provenance"])}
-    names["query_sets"] = {truth: tuple(sets) for truth, sets in facts["query_sets"].items()}
-    names["groups"] = {name: tuple(map(str, labels)) for name, labels in facts["groups"].items()}
+    bands = facts["bands"] or {"absorbed_share": {}, "labels": {}}
     row = Scored(
-        **{**names, "periods": tuple(facts["periods"]), "ends": tuple(map(tuple, facts["ends"])), "sums": sums}
+        **{name: facts[name] for name in ("setup", "label", "basis", "test")},
+        query_sets={truth: tuple(sets) for truth, sets in facts["query_sets"].items()},
+        sums=sums,
+        provenance=TypeAdapter(Provenance | None).validate_python(facts["provenance"]),
+        groups={name: tuple(map(str, labels)) for name, labels in bands["labels"].items()},
+        absorbed_share=dict(bands["absorbed_share"]),
+        periods=tuple(facts["periods"] or ()),
+        ends=tuple((kind, of) for kind, of in facts["ends"]),
     )
     errors = set(kinds_of(sums, "errors"))
     if errors != row.query_sets.keys() and (errors or row.basis != "limit"):

@@ -226,7 +226,7 @@ FORGED: dict[str, Callable[[Arrays, dict[str, Any]], object]] = {
     "course": array_by("course/predicted", lambda a: np.full_like(a, np.nan)),
     "observed": array_by("course/observed", lambda a: np.full_like(a, np.inf)),
     "events": array_by("ends/0/came", lambda a: a.astype(np.float64)),
-    "groups": lambda _, meta: meta["scores"]["rows"][0]["groups"].clear(),
+    "groups": lambda _, meta: meta["scores"]["rows"][0]["bands"].update(labels={}),
     "set-up": row_by(setup="other"),
     "basis": row_by(basis="other"),
     "level": lambda _, meta: meta["scores"]["config"].update(level=0.5),
