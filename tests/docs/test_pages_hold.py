@@ -1,6 +1,8 @@
 """What the pages refer to exists: commands, flags, files, headings, tests."""
 
 import re
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,6 @@ from costar_cli.settings.keys import all_keys
 from tests.cli.cli_world import REPOSITORY
 from tests.docs.pages import FENCED, LINK, PAGES, README, REFERENCE, anchors, commands
 
-every_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(REPOSITORY).as_posix())
 DECISIONS = sorted((REPOSITORY / "docs" / "adr").glob("[0-9]*.md"))
 IN_CODE = re.compile(r"(?<![\w./])(?:[a-z_-]+/)+[\w*-]+\.(?:py|md|toml|csv)\b")  # paths in code and text
 
@@ -31,40 +32,42 @@ def flags() -> dict[str, set[str]]:
     }
 
 
-@every_page
-def test_commands_and_flags_exist(page: Path) -> None:
+def in_pages(pattern: re.Pattern[str], prepared: Callable[[str], str] = str) -> Iterator[tuple[Path, re.Match[str]]]:
+    """What a pattern finds in each page."""
+    return ((page, match) for page in PAGES for match in pattern.finditer(prepared(page.read_text("utf-8"))))
+
+
+def test_commands_and_flags_exist() -> None:
     known = flags()
     wrong = []
-    for words in commands(page):
+    for page, words in ((path, line) for path in PAGES for line in commands(path)):
         plain = [word for word in words[1:] if not word.startswith("-") and not word.isupper()]  # no NAME, no FILE
         verb = next((verb for verb in known if verb and plain[: len(verb.split())] == verb.split()), "")
         used = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
         if (plain and not verb and plain not in (["simulate"], ["ingest"])) or used - known[verb]:
-            wrong.append(" ".join(words))
+            wrong.append((page.name, " ".join(words)))
     assert wrong == []
 
 
-@every_page
-def test_links_lead_somewhere(page: Path) -> None:
-    dead = []
-    for match in LINK.finditer(FENCED.sub("", page.read_text("utf-8"))):
+def test_links_lead_somewhere() -> None:
+    dead, anchors_of = [], cache(anchors)
+    for page, match in in_pages(LINK, lambda text: FENCED.sub("", text)):
         if "://" in match["target"]:
             continue
         target = (page.parent / match["target"]).resolve() if match["target"] else page
-        known = anchors(target) if target.suffix == ".md" and target.exists() else set()
+        known = anchors_of(target) if target.suffix == ".md" and target.exists() else set()
         if not target.exists() or (match["anchor"] and match["anchor"] not in known):
-            dead.append(match[0])
+            dead.append((page.name, match[0]))
     assert dead == []
 
 
-@every_page
-def test_files_and_tests_that_are_named_exist(page: Path) -> None:
+def test_files_and_tests_that_are_named_exist() -> None:
     missing = []
-    for match in REFERENCE.finditer(page.read_text("utf-8")):
+    for page, match in in_pages(REFERENCE):
         files = list(REPOSITORY.glob(match["path"].rstrip("/").replace("NAME", "*")))  # a name of the reader's choice
         texts = [file.read_text("utf-8") for file in files if match["name"] and file.is_file()]
         if not files or (match["name"] and not any(f"def {match['name']}(" in text for text in texts)):
-            missing.append(match[0])
+            missing.append((page.name, match[0]))
     assert missing == []
 
 
@@ -81,11 +84,11 @@ def test_files_that_code_names_exist() -> None:
     assert missing == []
 
 
-@every_page
-def test_settings_that_are_named_exist(page: Path) -> None:
-    sections = "simulate.tumor|pretrain|finetune|evaluate|runtime"
-    named = re.findall(rf"`((?:{sections})\.[a-z_.]+)`", page.read_text("utf-8"))
-    assert [name for name in named if name not in all_keys()] == []
+def test_settings_that_are_named_exist() -> None:
+    known, setting = all_keys(), re.compile(r"`((?:simulate.tumor|pretrain|finetune|evaluate|runtime)\.[a-z_.]+)`")
+    named = [(page.name, match[1]) for page, match in in_pages(setting)]
+    assert named
+    assert [(page, name) for page, name in named if name not in known] == []
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
