@@ -177,12 +177,12 @@ def test_losses_are_those_of_the_lesson_and_selection_that_of_the_decoder_on_its
 
 
 @pytest.fixture(scope="module")
-def source(tumor_dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return run_finetune(tumor_dataset, tmp_path_factory.mktemp("source"), members=2, decoder=TAUGHT)
+def source(tumor_dataset: Dataset) -> Trained:
+    return run_finetune(tumor_dataset, members=2, decoder=TAUGHT)
 
 
-def test_one_step_leaves_the_kernels_as_random_as_they_were(source: Trained, tumor_dataset: Dataset, tmp_path: Path):
-    untaught = run_finetune(tumor_dataset, tmp_path, members=2, decoder=ONE_STEP)
+def test_one_step_leaves_the_kernels_as_random_as_they_were(source: Trained, tumor_dataset: Dataset):
+    untaught = run_finetune(tumor_dataset, members=2, decoder=ONE_STEP)
     fresh = stack_members([supervised_stage(tumor_dataset, decoder=ONE_STEP).initial(member)[0] for member in range(2)])
     for kernel in ("head.past.weight", "head.feedback.weight"):
         assert np.array_equal(untaught.arrays[f"params/{kernel}"], fresh[kernel].numpy())
@@ -211,7 +211,7 @@ def test_a_stored_model_keeps_its_decoder_and_models_without_a_word_are_not_auto
     write_artifact(tmp_path / "model.h5", kind="model", **content(source))
     stored = load_model(tmp_path / "model.h5")
     assert np.array_equal(stored.rollout(panel, queries), as_model(source).rollout(panel, queries))
-    plain = run_finetune(tumor_dataset, tmp_path, epochs=1)
+    plain = run_finetune(tumor_dataset, epochs=1)
     older = {name: value for name, value in plain.meta.items() if name != "decoder"}
     write_artifact(tmp_path / "older.h5", kind="model", **content(replace(plain, meta=older)))
     assert load_model(tmp_path / "older.h5").shape.decoder == plain.meta["decoder"] == "non_autoregressive"
@@ -226,16 +226,14 @@ def content(trained: Trained) -> dict:
     return {"arrays": trained.arrays, "meta": trained.meta, "parents": trained.parents}
 
 
-def test_few_shot_takes_the_decoder_of_the_source_and_refuses_another(
-    source: Trained, tumor_dataset: Dataset, tmp_path: Path
-):
+def test_few_shot_takes_the_decoder_of_the_source_and_refuses_another(source: Trained, tumor_dataset: Dataset):
     few_shot = {"start": as_model(source), "domain": "target", "epochs": 1}
-    adapted = run_finetune(tumor_dataset, tmp_path, **few_shot)
+    adapted = run_finetune(tumor_dataset, **few_shot)
     assert adapted.meta["decoder"] == TAUGHT
     assert not np.array_equal(
         adapted.arrays["params/head.feedback.weight"], source.arrays["params/head.feedback.weight"]
     )
     for asked in ("non_autoregressive", ONE_STEP):
         with pytest.raises(MismatchError, match=f"decoder {TAUGHT}, not {asked}") as error:
-            run_finetune(tumor_dataset, tmp_path, decoder=asked, **few_shot)
+            run_finetune(tumor_dataset, decoder=asked, **few_shot)
         assert (error.value.where, bool(error.value.fix)) == ("finetune.decoder", True)

@@ -223,27 +223,20 @@ def test_views_differ_in_statics_only_where_these_are_series(architecture, tumor
 
 @pytest.mark.parametrize("ssl_loss", ["info_nce", "spectral"])
 @pytest.mark.parametrize("architecture", ["vt", "ct"])
-def test_other_encoders_can_be_pretrained_twice_to_the_same_weights(
-    architecture, ssl_loss, tumor_dataset: Dataset, tmp_path: Path
-):
+def test_other_encoders_can_be_pretrained_twice_to_the_same_weights(architecture, ssl_loss, tumor_dataset: Dataset):
     shape = ENCODER.model_copy(update={"architecture": architecture})
-    runs = [
-        run_pretrain(tumor_dataset, tmp_path / name, epochs=6, encoder=shape, ssl_loss=ssl_loss)
-        for name in ("once", "again")
-    ]
+    runs = [run_pretrain(tumor_dataset, epochs=6, encoder=shape, ssl_loss=ssl_loss) for _ in range(2)]
     first, *_, last = runs[0].meta["history"]["train_loss"][0]
     assert last < first
     assert all((runs[0].arrays[name] == runs[1].arrays[name]).all() for name in runs[0].arrays)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_pretrained_encoders_are_finetuned_with_the_architecture_that_they_have(
-    architecture, tumor_dataset: Dataset, tmp_path: Path
-):
+def test_pretrained_encoders_are_finetuned_with_the_architecture_that_they_have(architecture, tumor_dataset: Dataset):
     shape = ENCODER.model_copy(update={"architecture": architecture})
-    encoders = as_model(run_pretrain(tumor_dataset, tmp_path, epochs=1, encoder=shape))
+    encoders = as_model(run_pretrain(tumor_dataset, epochs=1, encoder=shape))
     assert encoders.encoder_config == shape
-    model = as_model(run_finetune(tumor_dataset, tmp_path, start=encoders, epochs=1))
+    model = as_model(run_finetune(tumor_dataset, start=encoders, epochs=1))
     assert model.encoder_config == shape
     panel = tumor_dataset.panel("target", "test")
     assert model.represent(panel).shape == (2, panel.n_subjects, panel.n_steps, ENCODER.width)
@@ -273,7 +266,7 @@ def test_interrupted_pretraining_continues_to_the_same_weights(
     architecture, tumor_dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     shape = ENCODER.model_copy(update={"architecture": architecture})
-    expected = run_pretrain(tumor_dataset, tmp_path / "whole", epochs=2, encoder=shape)
+    expected = run_pretrain(tumor_dataset, epochs=2, encoder=shape)
     steps, step = count(), loop.training_step
 
     def interrupted(*args: object) -> Tensor:

@@ -1,7 +1,6 @@
 """COSTAR in the scale in which outcomes change: relative inputs, outputs and losses, and the structured decoder."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -179,11 +178,11 @@ def test_relative_inputs_are_levels_and_last_changes_without_the_raw_level(data:
 
 
 @pytest.fixture(scope="module")
-def fits(tumor_dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
+def fits(tumor_dataset: Dataset) -> dict[str, Trained]:
     """An encoder of relative inputs, and a structured model that starts from it."""
-    path, short = tmp_path_factory.mktemp("fits"), {"epochs": 1, "members": 1}
-    encoder = run_pretrain(tumor_dataset, path, encoder=RELATIVE, **short)
-    model = run_finetune(tumor_dataset, path, start=as_model(encoder), decoder="structured", **short)
+    short = {"epochs": 1, "members": 1}
+    encoder = run_pretrain(tumor_dataset, encoder=RELATIVE, **short)
+    model = run_finetune(tumor_dataset, start=as_model(encoder), decoder="structured", **short)
     return {"encoder": encoder, "model": model}
 
 
@@ -197,8 +196,8 @@ def test_files_record_the_forms_that_encoder_and_decoder_need(fits: dict[str, Tr
     assert as_model(fits["encoder"]).represent(tumor_dataset.panel("target", "test")).shape[0] == 1
 
 
-def test_what_older_files_do_not_say_is_the_level(tumor_dataset: Dataset, tmp_path: Path):
-    plain = run_finetune(tumor_dataset, tmp_path, epochs=1)
+def test_what_older_files_do_not_say_is_the_level(tumor_dataset: Dataset):
+    plain = run_finetune(tumor_dataset, epochs=1)
     assert not {"output", "carry_overs", "forms"} & plain.meta.keys()
     encoder = {name: value for name, value in plain.meta["encoder"].items() if name != "inputs"}
     older = as_model(replace(plain, meta={**plain.meta, "encoder": encoder}))
@@ -207,38 +206,38 @@ def test_what_older_files_do_not_say_is_the_level(tumor_dataset: Dataset, tmp_pa
     assert older.shape.output == "level"
 
 
-def test_few_shot_keeps_the_source_models_decoder(fits: dict[str, Trained], tumor_dataset: Dataset, tmp_path: Path):
+def test_few_shot_keeps_the_source_models_decoder(fits: dict[str, Trained], tumor_dataset: Dataset):
     source = as_model(fits["model"])
-    adapted = run_finetune(tumor_dataset, tmp_path, start=source, domain="target", epochs=1)
+    adapted = run_finetune(tumor_dataset, start=source, domain="target", epochs=1)
     assert as_model(adapted).shape == source.shape
     for name, asked, words in (("decoder", "stepped", "decoder structured, not stepped"),
                                ("output", "increment", "output relative, not increment"),
                                ("carry_overs", 2, "carry-overs 1, not 2")):  # fmt: skip
         with pytest.raises(MismatchError, match=words):
-            run_finetune(tumor_dataset, tmp_path / name, start=source, domain="target", **{name: asked})
+            run_finetune(tumor_dataset, start=source, domain="target", **{name: asked})
 
 
-def test_settings_that_made_the_source_model_make_the_adapted_one(tumor_dataset: Dataset, tmp_path: Path):
+def test_settings_that_made_the_source_model_make_the_adapted_one(tumor_dataset: Dataset):
     """Also where they choose between two things that are the same, as without covariates."""
-    for name, dataset in (("tumor", tumor_dataset), ("linear", world("linear"))):
+    for dataset in (tumor_dataset, world("linear")):
         asked = {"decoder": "structured", "covariates": "forecast", "carry_overs": 2, "epochs": 1}
-        source = as_model(run_finetune(dataset, tmp_path / name, **asked))
-        adapted = run_finetune(dataset, tmp_path / name / "target", start=source, domain="target", **asked)
+        source = as_model(run_finetune(dataset, **asked))
+        adapted = run_finetune(dataset, start=source, domain="target", **asked)
         assert as_model(adapted).shape == source.shape
     with pytest.raises(MismatchError, match="covariates forecast, not none"):
-        run_finetune(dataset, tmp_path / "other", start=source, domain="target", covariates="none")
+        run_finetune(dataset, start=source, domain="target", covariates="none")
 
 
 @pytest.mark.parametrize(("name", "value"), [("carry_overs", 2), ("covariates", "none")])
 def test_settings_of_the_structured_decoder_are_refused_where_another_is_the_default(
-    name: str, value: object, tumor_dataset: Dataset, tmp_path: Path
+    name: str, value: object, tumor_dataset: Dataset
 ):
     words = f"`{name} = {value}` would change nothing with the decoder non_autoregressive"
     with pytest.raises(UsageError, match=words):
-        run_finetune(tumor_dataset, tmp_path, **{name: value})
-    source = as_model(run_finetune(tumor_dataset, tmp_path, epochs=1))
+        run_finetune(tumor_dataset, **{name: value})
+    source = as_model(run_finetune(tumor_dataset, epochs=1))
     with pytest.raises(UsageError, match=words):
-        run_finetune(tumor_dataset, tmp_path / "target", start=source, domain="target", **{name: value})
+        run_finetune(tumor_dataset, start=source, domain="target", **{name: value})
 
 
 @pytest.mark.parametrize(
@@ -258,9 +257,9 @@ def test_settings_that_do_not_belong_together_are_refused(settings: dict, words:
 
 
 @pytest.mark.parametrize(("decoder", "output"), DECODERS[:-1])
-def test_training_lowers_the_relative_loss(decoder: str, output: str, tumor_dataset: Dataset, tmp_path: Path):
+def test_training_lowers_the_relative_loss(decoder: str, output: str, tumor_dataset: Dataset):
     changes = {"encoder": RELATIVE, "loss": "relative_huber", "learning_rate": 0.01, "epochs": 4}
-    history = run_finetune(tumor_dataset, tmp_path, decoder=decoder, output=output, **changes).meta["history"]
+    history = run_finetune(tumor_dataset, decoder=decoder, output=output, **changes).meta["history"]
     assert history["train_loss"][0][-1] < 0.8 * history["train_loss"][0][0]
 
 

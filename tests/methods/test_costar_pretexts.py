@@ -1,7 +1,6 @@
 """Pretexts beside contrast: what is hidden, what is asked, what they learn, and who says that target data were used."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -97,15 +96,14 @@ def test_the_next_step_is_asked_with_its_treatment_and_told_from_the_origins_sca
 
 
 @pytest.mark.parametrize("pretext", PRETEXTS)
-def test_every_pretext_learns_and_hands_on_the_encoder_alone(pretext: str, tmp_path: Path):
-    dataset = world("tumor")
-    trained = run_pretrain(dataset, tmp_path, pretext=pretext, epochs=6, members=1, learning_rate=0.01)
+def test_every_pretext_learns_and_hands_on_the_encoder_alone(pretext: str, tumor_dataset: Dataset):
+    trained = run_pretrain(tumor_dataset, pretext=pretext, epochs=6, members=1, learning_rate=0.01)
     first, *later = trained.meta["history"]["train_loss"][0]
     assert min(later) < first
     assert trained.meta["reference"] == 1 + ("+" in pretext)
     heads = {name.split("/")[1].split(".")[0] for name in trained.arrays if name.startswith("params/")}
     assert heads == {"encoder", *pretext.replace("contrastive", "predictor").split("+")}
-    model = run_finetune(dataset, tmp_path, start=as_model(trained), epochs=1)
+    model = run_finetune(tumor_dataset, start=as_model(trained), epochs=1)
     assert {n.split("/")[1].split(".")[0] for n in model.arrays if n.startswith("params/")} == {"encoder", "head"}
 
 
@@ -117,29 +115,28 @@ def test_all_encoders_have_each_pretext() -> None:
         assert torch.isfinite(loss).all()
 
 
-def test_unlabelled_target_histories_are_learned_from_and_told_of(tmp_path: Path) -> None:
+def test_unlabelled_target_histories_are_learned_from_and_told_of() -> None:
     dataset = world("tumor")
     plain, with_target = (
-        run_pretrain(dataset, tmp_path / str(flag), pretext="masked", epochs=1, unlabelled_target=flag)
-        for flag in (False, True)
+        run_pretrain(dataset, pretext="masked", epochs=1, unlabelled_target=flag) for flag in (False, True)
     )
     n = dataset.panel("target", "train").n_subjects
     assert plain.meta["pretrained_on"].keys() == {"source/train"}
     assert with_target.meta["pretrained_on"]["target/train"] == with_target.meta["unlabelled_target_subjects"] == n
-    source = run_finetune(dataset, tmp_path, start=as_model(with_target), epochs=1)
-    few = run_finetune(dataset, tmp_path / "few", start=as_model(source), epochs=1, domain="target")
+    source = run_finetune(dataset, start=as_model(with_target), epochs=1)
+    few = run_finetune(dataset, start=as_model(source), epochs=1, domain="target")
     for model in (source, few):
         assert Candidate(as_model(model)).label == "COSTAR (uses unlabelled target)"
         assert Candidate(as_model(model), "mine").label == "mine (uses unlabelled target)"
         assert Candidate(as_model(model)).unlabelled_target_subjects == n
-    assert "unlabelled_target_subjects" not in run_finetune(dataset, tmp_path / "p", as_model(plain)).meta
+    assert "unlabelled_target_subjects" not in run_finetune(dataset, start=as_model(plain)).meta
 
 
-def test_target_histories_that_are_not_there_are_named(tmp_path: Path) -> None:
+def test_target_histories_that_are_not_there_are_named() -> None:
     dataset = world("tumor")
     source = {part: panel for part, panel in dataset.panels.items() if part.domain == "source"}
     with pytest.raises(MismatchError, match="no target subjects to learn histories from"):
-        run_pretrain(replace(dataset, panels=source, queries={}, truth={}), tmp_path, unlabelled_target=True)
+        run_pretrain(replace(dataset, panels=source, queries={}, truth={}), unlabelled_target=True)
 
 
 def test_variables_of_relative_inputs_belong_to_their_outcomes() -> None:

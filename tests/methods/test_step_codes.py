@@ -1,7 +1,5 @@
 """The stepped decoder: a course without binary treatments is not flat."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -30,9 +28,9 @@ def untreated(dataset: Dataset) -> Queries:
     return Queries(subject=np.array([0, 1], np.int32), origin=np.array([4, 6], np.int32), plan=zeros)
 
 
-def test_without_step_codes_a_plan_of_zeros_is_flat_and_with_them_it_is_not(binary: Dataset, tmp_path: Path) -> None:
+def test_without_step_codes_a_plan_of_zeros_is_flat_and_with_them_it_is_not(binary: Dataset) -> None:
     flat, stepped = (
-        as_model(run_finetune(binary, tmp_path / name, decoder=name, learning_rate=0.02)).rollout(
+        as_model(run_finetune(binary, decoder=name, learning_rate=0.02)).rollout(
             binary.panel("source", "test"), untreated(binary)
         )
         for name in ("non_autoregressive", "stepped")
@@ -41,10 +39,10 @@ def test_without_step_codes_a_plan_of_zeros_is_flat_and_with_them_it_is_not(bina
     assert np.ptp(stepped, axis=2).min() > 1e-3
 
 
-def test_binary_treatments_get_step_codes_and_classes_do_not(binary: Dataset, tmp_path: Path) -> None:
+def test_binary_treatments_get_step_codes_and_classes_do_not(binary: Dataset) -> None:
     tumor = simulate_tumor(TumorConfig(**SIZES, horizon=3, seed=3), NullReporter())
-    assert as_model(run_finetune(binary, tmp_path / "a")).shape.decoder == "stepped"
-    assert as_model(run_finetune(tumor, tmp_path / "b")).shape.decoder == "non_autoregressive"
+    assert as_model(run_finetune(binary)).shape.decoder == "stepped"
+    assert as_model(run_finetune(tumor)).shape.decoder == "non_autoregressive"
 
 
 def test_the_papers_preset_keeps_the_papers_decoder() -> None:

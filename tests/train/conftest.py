@@ -10,11 +10,11 @@ Train = Callable[..., Trained]
 
 
 @pytest.fixture(scope="session")
-def whole(tumor_dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Trained]:
+def whole(tumor_dataset: Dataset) -> Callable[..., Trained]:
     """Runs that nothing interrupts, each made once: `whole(run_pretrain, members=3)`; do not change their arrays."""
 
     @cache
     def made(run: Train, **changes: object) -> Trained:
-        return run(tumor_dataset, tmp_path_factory.mktemp("whole"), **changes)
+        return run(tumor_dataset, **changes)
 
     return made

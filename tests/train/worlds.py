@@ -55,16 +55,19 @@ def supervised_stage(dataset: Dataset, **changes: object) -> SupervisedStage:
     return SupervisedStage(dataset.schema.dims, dataset.horizon, config, ENCODER, train=train, validation=val)
 
 
-def run_pretrain(dataset: Dataset, path: Path, runtime: RuntimeConfig | None = None, **changes: object) -> Trained:
+def run_pretrain(
+    dataset: Dataset, path: Path | None = None, runtime: RuntimeConfig | None = None, **changes: object
+) -> Trained:
+    """Pretrain; `path` is a folder for the run state, where one is to continue it."""
     fresh, log = bool(changes.pop("fresh", False)), changes.pop("log", None)
     config = PRETRAIN.model_copy(update=changes)
-    run = {"checkpoint": path / "pretrain.h5", "identity": identity_of(config), "reporter": NullReporter()}
+    run = {"checkpoint": path and path / "pretrain.h5", "identity": identity_of(config), "reporter": NullReporter()}
     return pretrain(dataset, config, runtime or RuntimeConfig(device="cpu"), fresh=fresh, log=log, **run)
 
 
 def run_finetune(
     dataset: Dataset,
-    path: Path,
+    path: Path | None = None,
     start: CostarModel | None = None,
     runtime: RuntimeConfig | None = None,
     **changes: object,
@@ -72,7 +75,7 @@ def run_finetune(
     domain, method = changes.pop("domain", "source"), changes.pop("method", None)
     log = changes.pop("log", None)
     config = FINETUNE.model_copy(update={"encoder": None if start else ENCODER, **changes})
-    run = {"checkpoint": path / "finetune.h5", "identity": identity_of(config), "reporter": NullReporter()}
+    run = {"checkpoint": path and path / "finetune.h5", "identity": identity_of(config), "reporter": NullReporter()}
     where = {"domain": domain, "start": start, "method": method}
     return finetune(dataset, config, runtime or RuntimeConfig(device="cpu"), log=log, **where, **run)
 

@@ -307,6 +307,6 @@ def test_an_encoder_that_was_selected_on_the_calibration_subjects_is_told(
     changes: dict[str, Any], *, apart: bool, tmp_path: Path
 ) -> None:
     dataset = world("tumor")
-    encoder = as_model(run_pretrain(dataset, tmp_path, **{"members": 3, "patience": 1, "epochs": 8, **changes}))
-    trained = run_finetune(dataset, tmp_path, encoder, members=3, epochs=1, updates=1, calibrate_on="half")
+    encoder = as_model(run_pretrain(dataset, **{"members": 3, "patience": 1, "epochs": 8, **changes}))
+    trained = run_finetune(dataset, start=encoder, members=3, epochs=1, updates=1, calibrate_on="half")
     assert trained.meta["calibration"]["apart"] == apart
