@@ -322,7 +322,9 @@ def answer_cohort(
         if calibration and widen:
             own, effective = widened(label, calibration, found, plans_Q)
         if reference is not None:
-            minus_Q = _references(plans_M, reference)
+            first_M = np.cumsum([0, *map(len, plans_M[:-1])], dtype=np.int64)
+            place_M = [[plan.name for plan in plans].index(reference) for plans in plans_M]
+            minus_Q = np.repeat(first_M + place_M, [len(plans) for plans in plans_M])
             if own and len(plans_Q) > len(chunk) and model.is_joint:
                 drawn_SQHY = asked.drawn(draws(model, panel, queries, ask=ask))
                 apart = differences(drawn_SQHY, found, np.arange(len(plans_Q)), minus_Q)
@@ -334,15 +336,6 @@ def answer_cohort(
             unmeasured_QHY=unmeasured(model, queries),
             minus_Q=minus_Q, apart=apart, effective=effective,
         )  # fmt: skip
-
-
-def _references(plans_M: Sequence[Sequence[AnyPlan]], reference: str) -> NDArray[np.int64]:
-    """Return, for each question, the one about the reference plan at the same moment."""
-    minus: list[int] = []
-    for plans in plans_M:
-        place = len(minus) + [plan.name for plan in plans].index(reference)
-        minus += [place] * len(plans)
-    return np.array(minus, dtype=np.int64)
 
 
 def chunks_of(

@@ -225,17 +225,14 @@ class Averager:
             name: np.stack([np.concatenate(parts)[in_M].mean(axis=0) for in_M in self.in_GM])
             for name, parts in self._survival.items()
         }
+        lights_GPL = None
+        if self._light:
+            is_MPL = np.concatenate(self._light)[..., None] == np.arange(len(LIGHTS))
+            lights_GPL = np.stack([is_MPL[in_M].sum(axis=0) for in_M in self.in_GM])
         return AverageEffects(
             label, model.schema, self.groups, self._plans, self._reference, tuple(levels), self.in_GM.sum(axis=1),
-            units_G, unit, kind_of(model), found[0], found[1], self._lights(), survival,
+            units_G, unit, kind_of(model), found[0], found[1], lights_GPL, survival,
         )  # fmt: skip
-
-    def _lights(self) -> NDArray[np.int64] | None:
-        """Return how many answers of each group and plan have which light, `[G,P,lights]`."""
-        if not self._light:
-            return None
-        is_MPL = np.concatenate(self._light)[..., None] == np.arange(len(LIGHTS))
-        return np.stack([is_MPL[in_M].sum(axis=0) for in_M in self.in_GM])
 
     def _averages(
         self,
@@ -346,7 +343,9 @@ def training_variance(
         some_, units = cohort.take(some), len(np.unique(unit_M[at]))
         shape = (2, plans, request.horizon, len(model.schema.outcomes))
         variance_2PHY = np.zeros(shape)
-        for chunk in _chunks(plans, reference, max(1, MOST_DRAWN // len(some) - 1)):
+        others, at_once = [p for p in range(plans) if p != reference], max(1, MOST_DRAWN // len(some) - 1)
+        for first in range(0, max(len(others), 1), at_once):  # once, with the reference alone, where there are none
+            chunk = others[first : first + at_once]
             drawn_SMPHY = _drawn(model, some_, request, [reference, *chunk])
             apart = drawn_SMPHY - drawn_SMPHY[:, :, :1]
             for of, values in zip(variance_2PHY, (drawn_SMPHY, apart), strict=True):
@@ -354,13 +353,6 @@ def training_variance(
         found.append(variance_2PHY)
     outcomes, differences = zip(*found, strict=True)
     return np.stack(outcomes), np.stack(differences)
-
-
-def _chunks(plans: int, reference: int, most: int) -> Iterator[list[int]]:
-    """Yield the places of the plans beside the reference plan, so many at a time; nothing once where there are none."""
-    others = [p for p in range(plans) if p != reference]
-    for first in range(0, max(len(others), 1), most):
-        yield others[first : first + most]
 
 
 def _drawn(model: FittedModel, some: Cohort, request: PlanRequest, places: Sequence[int]) -> Floats:

@@ -39,7 +39,12 @@ def report_on(
         TrainingError: a model predicts values that are not finite.
     """
     [location], origin = cohort.places, int(cohort.origin_M[0])
-    possible = possible_plans(plans, _shifted(models, cohort, plans))
+    shifted: dict[str, TreatmentPlan] = {}  # what shifts give the subject, which is known beforehand
+    if shifts := [plan for plan in plans.plans if isinstance(plan, PlanShift)]:
+        moments = cohort.moments(np.zeros(len(shifts), dtype=np.int64))
+        resolved = resolve("", next(iter(models.values())), moments, shifts, given=cohort.panel)
+        shifted = {plan.name: plan for plan in resolved.plans_Q}
+    possible = possible_plans(plans, shifted)
     unseen = unseen_in_plans(models, possible)
     if not request.unsupported:
         refuse_unseen(unseen)
@@ -80,16 +85,6 @@ def report_on(
     )
     on_rules = notes_on_rules(models, plans.plans, dataset, truth=request.truth, answers=found)
     return replace(report, diagnostics=(*warnings, *on_rules, *notes_on(report, dataset, models, location)))
-
-
-def _shifted(models: Mapping[str, FittedModel], cohort: Cohort, request: PlanRequest) -> dict[str, TreatmentPlan]:
-    """Return what the shifts among the plans give the subject, by name."""
-    shifts = [plan for plan in request.plans if isinstance(plan, PlanShift)]
-    if not shifts:
-        return {}
-    moments = cohort.moments(np.zeros(len(shifts), dtype=np.int64))
-    found = resolve("", next(iter(models.values())), moments, shifts, given=cohort.panel)
-    return {plan.name: plan for plan in found.plans_Q}
 
 
 def _history(

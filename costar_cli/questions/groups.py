@@ -38,7 +38,12 @@ def groups_of(cohort: Cohort, schema: PanelSchema, by: str | None) -> tuple[tupl
     count = int(asked) if asked and len(asked) < MOST_DIGITS else None
     if asked and (count is None or not 2 <= count <= MOST_GROUPS):
         raise UsageError(f"{asked[:20]} groups; 2 to {MOST_GROUPS} are possible", where="--by", fix=f"{name}:4")
-    names, in_GM = _categories(cohort, schema, name) if count is None else ([], everybody[:0])
+    names, in_GM = list[str](), everybody[:0]
+    if count is None:  # a static of several categories has a 0/1 column for each: `sex=f`, `sex=m`
+        own = [i for i, variable in enumerate(schema.statics) if variable.name.startswith(f"{name}=")]
+        in_GM = cohort.panel.statics[cohort.subject_M][:, own].T > 0.5
+        some = np.flatnonzero(in_GM.any(axis=1))
+        names, in_GM = [schema.statics[own[i]].name for i in some], in_GM[some]
     if not names:
         values_M, unit = _values(cohort, schema, name)
         distinct = np.unique(values_M)
@@ -54,14 +59,6 @@ def groups_of(cohort: Cohort, schema: PanelSchema, by: str | None) -> tuple[tupl
 
 def _names(schema: PanelSchema) -> tuple[list[str], list[str], list[str]]:
     return tuple([v.name for v in of] for of in (schema.statics, schema.outcomes, schema.covariates))  # type: ignore[return-value]
-
-
-def _categories(cohort: Cohort, schema: PanelSchema, name: str) -> tuple[list[str], NDArray[np.bool_]]:
-    """Return the categories of a static that has a 0/1 column for each: `sex=f`, `sex=m`; none where it has not."""
-    own = [i for i, variable in enumerate(schema.statics) if variable.name.startswith(f"{name}=")]
-    in_GM = cohort.panel.statics[cohort.subject_M][:, own].T > 0.5
-    some = np.flatnonzero(in_GM.any(axis=1))
-    return [schema.statics[own[i]].name for i in some], in_GM[some]
 
 
 def _values(cohort: Cohort, schema: PanelSchema, name: str) -> tuple[Floats, str]:

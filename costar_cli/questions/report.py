@@ -16,7 +16,7 @@ from costar_cli.data import PanelSchema, Part, Values
 from costar_cli.data.schema import step_word
 from costar_cli.diagnostics import Diagnostic, texts_of
 from costar_cli.files.frames import FrameName, frame_name, make_frame
-from costar_cli.inference import NO_LEVEL, SEED, TOO_FEW, Calibration, SurvivalForecast
+from costar_cli.inference import NO_LEVEL, SEED, TOO_FEW
 from costar_cli.plans import Rule, TreatmentPlan
 from costar_cli.plans.words import in_words, steps_by_name
 from costar_cli.questions.answers import Band, ModelAnswers, objects
@@ -149,7 +149,8 @@ class WhatIfReport:
 
     def difference_of(self, model: ModelAnswers, plan: int) -> Band:
         """Return the differences between a plan and the reference plan at the steps that both have, with limits."""
-        return model.differences.of(plan, min(len(self.plans[plan]), len(self.plans[self._reference])))
+        steps = next(len(one) for one in self.plans if one.name == self.reference)
+        return model.differences.of(plan, min(len(self.plans[plan]), steps))
 
     def to_rows(self) -> list[Row]:
         """Return one row per model, plan, step and outcome, with the columns `COLUMNS`."""
@@ -255,10 +256,16 @@ class WhatIfReport:
                 "difference_interval_kind": min(model.differences.kind_Y, key=NO_LEVEL.__eq__)
                 if len(self.plans) > 1
                 else None,
-                "calibration": _facts(model.calibration),
+                "calibration": None
+                if model.calibration is None
+                else {name: getattr(model.calibration, name) for name in ("subjects", "domain", "apart", "unit")},
                 "effective_subjects": list(model.effective) if model.effective else None,
-                "like_practice": self._like_practice(model),
-                **({"survival": self._survival(model.goes_on)} if model.goes_on else {}),
+                "like_practice": None
+                if model.plan_lights is None
+                else {
+                    plan.name: lights.like_practice for plan, lights in zip(self.plans, model.plan_lights, strict=True)
+                },
+                **({"survival": self._survival(model.goes_on.columns)} if model.goes_on else {}),
                 "rules": {
                     played.rule.name: {
                         "played_on": played.how,
@@ -273,22 +280,12 @@ class WhatIfReport:
             for model in self.models
         }
 
-    def _like_practice(self, model: ModelAnswers) -> dict[str, float] | None:
-        """Return the share of each plan's steps that practice would have taken."""
-        if model.plan_lights is None:
-            return None
-        return {plan.name: lights.like_practice for plan, lights in zip(self.plans, model.plan_lights, strict=True)}
-
-    def _survival(self, goes_on: SurvivalForecast) -> dict[str, dict[str, list[float]]]:
+    def _survival(self, columns: Mapping[str, Floats]) -> dict[str, dict[str, list[float]]]:
         """Return, by plan, how likely the series is to go on through each step, and each of several ends."""
         return {
-            plan.name: {name: values_QH[i, : len(plan)].tolist() for name, values_QH in goes_on.columns.items()}
+            plan.name: {name: values_QH[i, : len(plan)].tolist() for name, values_QH in columns.items()}
             for i, plan in enumerate(self.plans)
         }
-
-    @property
-    def _reference(self) -> int:
-        return [plan.name for plan in self.plans].index(self.reference)
 
     def _treatments(self, values: Values) -> list[dict[str, str]]:
         return steps_by_name(self.schema.treatments, values)
@@ -301,22 +298,13 @@ class WhatIfReport:
             {
                 "time": t,
                 **({"date": history.dates[t]} if history.dates else {}),
-                "outcomes": {name: _number(y) for name, y in zip(names, row, strict=True)},
+                "outcomes": {name: y if math.isfinite(y) else None for name, y in zip(names, row, strict=True)},
                 "treatments": a,
             }
-            for t, (row, a) in enumerate(zip(history.outcomes, given, strict=True))
+            for t, (row, a) in enumerate(zip(history.outcomes.tolist(), given, strict=True))
         ]
 
 
 def stacked(values: Sequence[Floats], horizon: int) -> Floats:
     """Return arrays `[steps,Y]` as one, not numbers beyond the steps of each."""
     return np.stack([np.pad(own, ((0, horizon - len(own)), (0, 0)), constant_values=np.nan) for own in values])
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _facts(calibration: Calibration | None) -> dict[str, object] | None:
-    names = ("subjects", "domain", "apart", "unit")
-    return {name: getattr(calibration, name) for name in names} if calibration else None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from costar_cli.data import Domain, PanelSchema
 from costar_cli.data.schema import step_word, steps_axis
-from costar_cli.data.support import WITH_OTHERS, Support, UnseenTreatment
+from costar_cli.data.support import WITH_OTHERS, Support
 from costar_cli.inference import LIGHTS, NOT_JUDGED, Estimates, SupportRatings, support_of
 from costar_cli.plans import TreatmentPlan
 
@@ -119,7 +119,8 @@ class _Reasons:
                 yield self._precision(number, plan, h, k, LIGHTS[mark])
             worst = lights.practice_QH[at]
             if lacks := self.given.unseen_in(plan.values[: h + 1], self.schema.treatments) if self.given else ():
-                yield f"no training subject received {_lacking(lacks[0])}"
+                lack, ways = lacks[0], {"apart": " together"} | dict.fromkeys(WITH_OTHERS, " without other treatments")
+                yield f"no training subject received {lack.what}{ways.get(lack.kind, '')}"
             elif worst and lights.rarest_QH[at] == worst:
                 yield self._rarest(number, plan, h)
             elif worst:
@@ -151,11 +152,6 @@ class _Reasons:
             f"{h + 1} such {steps_axis(self.schema.step)} in a row are rarer ({chance}) than what {BEYOND[light]} of "
             f"held-out {f'{self.domain} ' if self.domain else ''}subjects received in as many"
         )
-
-
-def _lacking(lack: UnseenTreatment) -> str:
-    how = " without other treatments" if lack.kind in WITH_OTHERS else " together" if lack.kind == "apart" else ""
-    return f"{lack.what}{how}"
 
 
 def _odds(log_probability: float) -> str:

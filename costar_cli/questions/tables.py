@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from costar_cli.data.schema import step_axis, step_word
-from costar_cli.inference import LIGHTS, RANGE, SurvivalForecast
+from costar_cli.inference import LIGHTS, RANGE
 from costar_cli.questions.answers import ModelAnswers
 from costar_cli.questions.report import WhatIfReport
 
@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 
+IN_PERCENT: Final = ("estimate", "lower", "upper", "truth", "observed")  # of a probability
 RANGE_TITLE: Final = " (in brackets: range of the members, no level)"
 
 
@@ -33,7 +34,10 @@ def answer_table(
     mine = [row for row in rows if (row["model"], row["outcome"]) == (model.label, outcome)]
     if is_probability(report, outcome):
         mine = [
-            {name: 100 * x if _in_percent(name) and isinstance(x, float) else x for name, x in row.items()}
+            {
+                name: 100 * x if name.partition("_")[0] in IN_PERCENT and isinstance(x, float) else x
+                for name, x in row.items()
+            }
             for row in mine
         ]
     plans = list(dict.fromkeys(str(row["plan"]) for row in mine))
@@ -67,25 +71,22 @@ def is_probability(report: WhatIfReport, outcome: str) -> bool:
     return any((known.name, known.kind) == (outcome, "binary") for known in report.schema.outcomes)
 
 
-def _in_percent(column: str) -> bool:
-    return column.partition("_")[0] in ("estimate", "lower", "upper", "truth", "observed")
-
-
 def survival_table(report: WhatIfReport, model: ModelAnswers) -> tuple[list[str], list[list[object]]]:
     """Return how likely the series is to go on, a column per plan and a row per step; of several ends, each by then."""
     found, history = model.goes_on, report.history
     assert found is not None  # noqa: S101 - the table is made where it is known
     lines: list[list[object]] = []
     for h in range(max(map(len, report.plans))):
-        cells = [_survival_text(found, i, h) if h < len(plan) else None for i, plan in enumerate(report.plans)]
+        cells: list[str | None] = []
+        for i, plan in enumerate(report.plans):
+            several = (
+                zip(found.names, found.ended_QHE[i, h], strict=True) if len(found.names) > 1 and h < len(plan) else ()
+            )
+            ends = ", ".join(f"{name} {100 * share:.1f} %" for name, share in several)
+            text = f"{100 * found.survival_QH[i, h]:.1f} %" + (f" ({ends})" if ends else "")
+            cells.append(text if h < len(plan) else None)
         lines.append([history.when(history.origin + h + 1), *cells])
     return [step_axis(report.schema.step), *(plan.name for plan in report.plans)], lines
-
-
-def _survival_text(found: SurvivalForecast, plan: int, h: int) -> str:
-    several = zip(found.names, found.ended_QHE[plan, h], strict=True) if len(found.names) > 1 else ()
-    ends = ", ".join(f"{name} {100 * share:.1f} %" for name, share in several)
-    return f"{100 * found.survival_QH[plan, h]:.1f} %" + (f" ({ends})" if ends else "")
 
 
 def decimals_of(values: Iterable[object]) -> int:

@@ -137,15 +137,11 @@ class Constraints:
                     if (step == 0 and not first) or any(a and b for a, b in zip(last, marks[n:], strict=True)):
                         continue
                     so_far = tuple(c + m for c, m in zip(counts, marks[:n], strict=True))
-                    if self._still(so_far, steps - step - 1):
+                    limits = zip(self.times, so_far, strict=True)  # which a plan with some steps left can still meet
+                    if all(limit.least - (steps - step - 1) <= count <= limit.most for limit, count in limits):
                         after[so_far, tuple(marks[n:])] += ways * several
             reached = after
         return sum(reached.values())
-
-    def _still(self, counts: Sequence[int], left: int) -> bool:
-        """Return whether a plan that gave things so often, with some steps left, can still meet all limits."""
-        pairs = zip(self.times, counts, strict=True)
-        return all(limit.least - left <= count <= limit.most for limit, count in pairs)
 
     def marks(self, values_KA: Values) -> NDArray[np.bool_]:
         """Return what constraints see of the treatments of a step, `[K, times + apart]`."""
@@ -206,13 +202,16 @@ class Constraints:
         needed = list(parts)
         for part in parts:
             without = [other for other in needed if other is not part]
-            if not _joined(one for _, one in without)._any(values_KA, steps, before_A):
+            rest = [one for _, one in without]
+            joined = Constraints(
+                tuple(limit for one in rest for limit in one.times),
+                tuple(given for one in rest for given in one.apart),
+                tuple(pair for one in rest for pair in one.never_with),
+            )
+            open_KA = values_KA[joined.allowed(values_KA)]
+            if not joined.count(open_KA, steps, joined.open_first(open_KA, before_A)):
                 needed = without
         yield from (text for text, _ in needed)
-
-    def _any(self, values_KA: Values, steps: int, before_A: Values | None) -> bool:
-        open_KA = values_KA[self.allowed(values_KA)]
-        return self.count(open_KA, steps, self.open_first(open_KA, before_A)) > 0
 
 
 def given_of(text: str, flag: str, encoding: TreatmentEncoding, problems: Problems) -> Given | None:
@@ -256,13 +255,3 @@ def _pair(text: str, encoding: TreatmentEncoding, problems: Problems) -> tuple[G
     for word in words if len(words) == 2 else ():
         given_of(word, "--not-with", encoding, problems)
     return None
-
-
-def _joined(parts: Iterator[Constraints]) -> Constraints:
-    """Return all of some constraints."""
-    every = list(parts)
-    return Constraints(
-        tuple(limit for one in every for limit in one.times),
-        tuple(given for one in every for given in one.apart),
-        tuple(pair for one in every for pair in one.never_with),
-    )

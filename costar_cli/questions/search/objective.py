@@ -109,12 +109,14 @@ class Objective:
             problems.add("no objective is given: add --minimise or --maximise", fix=fix)
         costs = tuple(c for text in cost if (c := _cost(text, schema, problems)))
         sign = 1 if minimise or not maximise else -1
-        words = _joined([(side * sign, " ".join(text.split())) for side, text, _ in found])
+        signed = [f"{'+' if side * sign > 0 else '-'} {' '.join(text.split())}" for side, text, _ in found]
+        words = " ".join(signed).removeprefix("+ ")
         words += "".join(
             f" {'+' if sign * c.each >= 0 else '-'} {abs(c.each):g} per {_each(c.given, schema)}" for c in costs
         )
         terms = tuple(term for _, _, term in found if term)
-        units = {_unit(term, schema) for term in terms}
+        counted = ("above", "below")  # times, in steps
+        units = {"steps" if term.statistic in counted else schema.outcomes[term.outcome].unit for term in terms}
         verb = "minimise" if sign > 0 else "maximise"
         return cls(terms, costs, steps, sign, f"{verb} {words}", units.pop() if len(units) == 1 else "")
 
@@ -219,17 +221,6 @@ def _each(given: Given, schema: PanelSchema) -> str:
         return given.name
     unit = schema.treatments.doses[given.treatment - len(schema.treatments.names)].unit
     return f"{unit or 'unit'} of {given.name}"
-
-
-def _unit(term: Term, schema: PanelSchema) -> str:
-    """Return the unit of a term: times are counted in steps."""
-    return "steps" if term.statistic in ("above", "below") else schema.outcomes[term.outcome].unit
-
-
-def _joined(signed: Sequence[tuple[int, str]]) -> str:
-    """Return a sum in words."""
-    words = [f"{'+' if sign > 0 else '-'} {text}" for sign, text in signed]
-    return " ".join(words).removeprefix("+ ")
 
 
 def _number(text: str) -> float | None:
