@@ -22,7 +22,7 @@ from costar_cli.questions.rows import tidy_columns
 from costar_cli.questions.search import SearchRequest, search
 from costar_cli.questions.sensitivity import sensitivity
 from costar_cli.questions.tables import answer_table
-from costar_cli.report.figures.whatif import _band
+from costar_cli.report.figures.whatif import drawn_bands
 from tests.codes import said
 from tests.feedback_worlds import LINEAR
 from tests.fits import fit_method, model_of
@@ -95,7 +95,7 @@ def test_such_steps_have_no_numbers_and_say_why(data: Dataset, model: FittedMode
     row_schema = {"$ref": "#/$defs/estimate", "$defs": schema["$defs"]}
     for row in json.loads(json.dumps(report.to_json(), allow_nan=False))["estimates"]:
         jsonschema.validate(row, row_schema)
-    assert all(np.isnan(_band(report, report.models[0], i).estimate[1:3]).all() for i in range(2))
+    assert all(np.isnan(band.estimate[1:3]).all() for band in drawn_bands(report, report.models[0]))
 
 
 def test_bounds_under_hidden_confounding_leave_them_out(data: Dataset, model: FittedModel) -> None:

@@ -27,6 +27,15 @@ def plot_averages(found: Sequence[AverageEffects], path: Path) -> Path:
     rows = [(effects, k) for effects in found for k in range(len(effects.schema.outcomes))]
     columns = found[0].groups[:MOST_GROUPS]
     plans = found[0].plans[:MOST_PLANS]
+    several, about = len({effects.interval_kind for effects in found}) > 1, dict[str, None]()
+    for effects in found:  # what the bars include, by model where they differ, and why some are not there
+        who, kind = f"{label_text(effects.label, 30)}: " if several else "", effects.interval_kind
+        if kind.startswith("none"):
+            about[f"{who}no intervals, {kind[6:-1]}"] = None
+        else:
+            about[f"{who}bars: {100 * effects.levels[0]:g} % intervals of the mean, which include {kind}"] = None
+    absent = [np.isnan(effects.outcomes.half_LGPHY).all(axis=(0, 2, 3, 4)) for effects in found]
+    few = any(absent_G.any() and not absent_G.all() for absent_G in absent)
     with figure(3.4 + 2.9 * len(columns), 1.4 + 2.7 * len(rows)) as drawn:
         axes = drawn.subplots(len(rows), len(columns), squeeze=False, sharey="row")
         for (effects, k), line in zip(rows, axes, strict=True):
@@ -41,23 +50,9 @@ def plot_averages(found: Sequence[AverageEffects], path: Path) -> Path:
         ]
         truth = found[0].outcomes.truth_GPHY is not None
         handles += [Line2D([], [], color=BLACK, ls=":", label="the simulator's mean")] * truth
-        caption(drawn, *_about_intervals(found))
+        caption(drawn, *about, *["groups of fewer than 20 units have no interval"] * few)
         drawn.legend(handles=handles, loc="outside right center")
         return write_figure(drawn, path)
-
-
-def _about_intervals(found: Sequence[AverageEffects]) -> list[str]:
-    """Return what the bars include, by model where they differ, and why some are not there."""
-    several, sentences = len({effects.interval_kind for effects in found}) > 1, dict[str, None]()
-    for effects in found:
-        who, kind = f"{label_text(effects.label, 30)}: " if several else "", effects.interval_kind
-        if kind.startswith("none"):
-            sentences[f"{who}no intervals, {kind[6:-1]}"] = None
-        else:
-            sentences[f"{who}bars: {100 * effects.levels[0]:g} % intervals of the mean, which include {kind}"] = None
-    absent = [np.isnan(effects.outcomes.half_LGPHY).all(axis=(0, 2, 3, 4)) for effects in found]
-    few = any(absent_G.any() and not absent_G.all() for absent_G in absent)
-    return [*sentences, *["groups of fewer than 20 units have no interval"] * few]
 
 
 def _draw(ax: Axes, effects: AverageEffects, g: int, k: int) -> None:

@@ -36,8 +36,10 @@ def plot_reliability(report: EvaluationReport, path: Path) -> Path:
         for ax, (title, models) in zip(axes, panels.items(), strict=False):
             ax.plot([0, 1], [0, 1], color=BLACK, lw=0.8, ls=(0, (7, 3)), zorder=1)
             for label, found in models.items():
-                levels, covered = _curve(found)
-                ax.plot(levels, covered, **{**styles[label], "ms": 3})
+                known = [
+                    (float(level), share) for level, share in found.details.reliability.items() if share is not None
+                ]
+                ax.plot([level for level, _ in known], [share for _, share in known], **{**styles[label], "ms": 3})
             ax.set(title=title, xlim=(0, 1), ylim=(0, 1), aspect="equal")
         for ax in axes[len(panels) :]:
             ax.set_visible(False)
@@ -105,11 +107,6 @@ def _panels(report: EvaluationReport) -> Panels:
     if not panels:
         raise DataError("no model carries a calibration")
     return panels
-
-
-def _curve(found: Calibrated) -> tuple[list[float], list[float]]:
-    known = [(float(level), share) for level, share in found.details.reliability.items() if share is not None]
-    return [level for level, _ in known], [share for _, share in known]
 
 
 def _histogram(ax: Axes, found: Calibrated, colour: str) -> None:

@@ -51,7 +51,9 @@ def plot_representations(
         outcome_label: name and unit of the outcome.
         title: whose representations of whom, above both maps.
     """
-    rows = _thin(len(z_MD))
+    rows = np.arange(len(z_MD))
+    if len(rows) > _MOST_POINTS:
+        rows = np.sort(np.random.default_rng(_SEED).choice(len(rows), size=_MOST_POINTS, replace=False))
     map_M2 = embed(z_MD[rows])
     groups = _groups(np.asarray(treatment_M)[rows])
     columns = min(_MOST_COLUMNS, legend_columns([label for label, _, _ in groups], _WIDTH_IN))
@@ -60,7 +62,9 @@ def plot_representations(
         if title:
             drawn.suptitle(label_lines(title, _TITLE_LETTERS, most=1), x=0.01, ha="left", fontsize=10)
         by_treatment, by_outcome = drawn.subplots(1, 2)
-        _by_treatment(by_treatment, map_M2, groups)
+        for label, colour, member in groups:
+            by_treatment.scatter(map_M2[member, 0], map_M2[member, 1], s=9, color=colour, alpha=0.75, lw=0, label=label)
+        by_treatment.set_title("Next treatment")
         _by_outcome(drawn, by_outcome, map_M2, np.asarray(outcome_M, dtype=np.float64)[rows], outcome_label)
         for ax in (by_treatment, by_outcome):
             ax.set(xticks=[], yticks=[], xlabel="t-SNE 1")
@@ -100,12 +104,6 @@ def embed(z_MD: NDArray[np.floating]) -> NDArray[np.float64]:
     return points
 
 
-def _thin(points: int) -> NDArray[np.int64]:
-    if points <= _MOST_POINTS:
-        return np.arange(points)
-    return np.sort(np.random.default_rng(_SEED).choice(points, size=_MOST_POINTS, replace=False))
-
-
 def _groups(treatment_M: NDArray[np.str_]) -> list[tuple[str, str, NDArray[np.bool_]]]:
     """Return label, colour and members of each treatment, the most frequent first, rare ones together."""
     names, counts = np.unique(treatment_M, return_counts=True)
@@ -122,12 +120,6 @@ def _groups(treatment_M: NDArray[np.str_]) -> list[tuple[str, str, NDArray[np.bo
     ]
 
 
-def _by_treatment(ax: Axes, map_M2: NDArray[np.float64], groups: Sequence[tuple[str, str, NDArray[np.bool_]]]) -> None:
-    for label, colour, member in groups:
-        ax.scatter(map_M2[member, 0], map_M2[member, 1], s=9, color=colour, alpha=0.75, lw=0, label=label)
-    ax.set_title("Next treatment")
-
-
 def _by_outcome(
     drawn: Figure, ax: Axes, map_M2: NDArray[np.float64], outcome_M: NDArray[np.float64], label: str
 ) -> None:
@@ -135,24 +127,13 @@ def _by_outcome(
     if len(edges) < 2:
         edges = np.array([edges[0] - 0.5, edges[0] + 0.5])
     order = np.argsort(outcome_M, kind="stable")
-    points = ax.scatter(
-        map_M2[order, 0],
-        map_M2[order, 1],
-        c=outcome_M[order],
-        cmap="viridis",
-        norm=BoundaryNorm(edges, 256),
-        s=9,
-        alpha=0.85,
-        lw=0,
-    )
-    bar = drawn.colorbar(
-        points, ax=ax, spacing="uniform", ticks=edges, shrink=0.85, format=lambda value, _: _short(value)
-    )
+    points = ax.scatter(map_M2[order, 0], map_M2[order, 1], c=outcome_M[order], cmap="viridis",
+                        norm=BoundaryNorm(edges, 256), s=9, alpha=0.85, lw=0)  # fmt: skip
+
+    def short(value: float, _: object) -> str:  # three digits, without a power of ten below a million
+        return f"{value:,.0f}" if 1_000 <= abs(value) < 1_000_000 else f"{value:.3g}"
+
+    bar = drawn.colorbar(points, ax=ax, spacing="uniform", ticks=edges, shrink=0.85, format=short)
     bar.set_label(f"{label_lines(label, _LONGEST_BAR, most=1)}, by decile")
     bar.outline.set_visible(False)
     ax.set_title("Outcome")
-
-
-def _short(value: float) -> str:
-    """Return a number of at least three digits, without a power of ten below a million."""
-    return f"{value:,.0f}" if 1_000 <= abs(value) < 1_000_000 else f"{value:.3g}"

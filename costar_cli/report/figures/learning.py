@@ -116,11 +116,6 @@ def _draw(ax: Axes, curve: LearningCurve) -> None:
     ax.set_title(f"{title}\n{members} member{'s' if members > 1 else ''}")
     ax.set_xlabel("Epoch")
     ax.set_ylabel(curve.loss)
-    _scale(ax, curve)
-
-
-def _scale(ax: Axes, curve: LearningCurve) -> None:
-    """Use a logarithmic axis where positive losses span more than a factor of ten."""
     values = np.concatenate([_array(series) for series in (*curve.train_loss, *curve.validation_loss)])
     values = values[np.isfinite(values)]
     if len(values) and values.min() > 0 and values.max() / values.min() > 10:

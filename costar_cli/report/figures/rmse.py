@@ -26,7 +26,7 @@ from costar_cli.report.figures.style import (
     label_lines,
     mark_cut,
     save,
-    tint,
+    shade,
     typeset,
 )
 
@@ -49,9 +49,15 @@ def plot_rmse(report: EvaluationReport, path: Path) -> Path:
     styles = model_styles(report.rows)
     handles = _legend(report, [row for rows in panels.values() for row in rows], styles)
     lines = sum(str(handle.get_label()).count("\n") + 1 for handle in handles)
-    tops = [_top(rows) for rows in panels.values()]
-    cut = any((upper > top).any() for rows, top in zip(panels.values(), tops, strict=True) for upper in _uppers(rows))
-    footnotes, height_in = _footnotes(report, cut=cut), max(3.5, 0.3 + 0.16 * lines + 0.12 * len(handles))
+    tops, cut = [], False
+    for rows in panels.values():  # intervals take at most as much of an axis as the lines
+        means = [_array(errors.steps) for row in rows for errors in (row.mean, row.ensemble) if errors]
+        uppers = [_array(row.upper.steps) for row in rows if row.upper and row.basis != "limit"]
+        tops.append(frame_limits([np.zeros(1), *means], uppers, room_of_flat=1.0)[1])
+        cut |= any((upper > tops[-1]).any() for upper in uppers)
+    footnotes = [*[f"triangles: an interval that {CUT}"] * cut, *map(str, report.few_units)]
+    footnotes += [f"{BUDGET_SIGN} {ABOUT_BUDGET}"] * any(row.stopped_by_budget for row in report.rows)
+    height_in = max(3.5, 0.3 + 0.16 * lines + 0.12 * len(handles))
     with figure(2.6 + 2.9 * len(panels), height_in + 0.3 * len(footnotes)) as drawn:
         axes = drawn.subplots(1, len(panels), squeeze=False)[0]
         for ax, top, (title, rows) in zip(axes, tops, panels.items(), strict=True):
@@ -68,23 +74,6 @@ def plot_rmse(report: EvaluationReport, path: Path) -> Path:
         if footnotes:
             caption(drawn, *footnotes)
         return save(drawn, path)
-
-
-def _footnotes(report: EvaluationReport, *, cut: bool) -> list[str]:
-    """Return which intervals are cut, how far to trust them, and what the sign beside a model means."""
-    stopped = any(row.stopped_by_budget for row in report.rows)
-    beyond = [f"triangles: an interval that {CUT}"] * cut
-    return [*beyond, *map(str, report.few_units), *[f"{BUDGET_SIGN} {ABOUT_BUDGET}"] * stopped]
-
-
-def _top(rows: Sequence[ReportRow]) -> float:
-    """Return the upper end of a panel's axis: intervals take at most as much of it as the lines."""
-    lines = [_array(errors.steps) for row in rows for errors in (row.mean, row.ensemble) if errors]
-    return frame_limits([np.zeros(1), *lines], _uppers(rows), room_of_flat=1.0)[1]
-
-
-def _uppers(rows: Sequence[ReportRow]) -> list[NDArray[np.float64]]:
-    return [_array(row.upper.steps) for row in rows if row.upper and row.basis != "limit"]
 
 
 def _array(steps: Sequence[float | None]) -> NDArray[np.float64]:
@@ -154,6 +143,5 @@ def _draw(ax: Axes, row: ReportRow, style: Style, *, crowded: bool) -> None:
         ax.plot(taus, mean, color=colour, **_PUBLISHED)
     if row.lower and row.upper:
         lower, upper = _array(row.lower.steps), _array(row.upper.steps)
-        ax.fill_between(taus, lower, upper, color=tint(colour, 0.05 if crowded else 0.16), lw=0, zorder=1)
-        ax.plot(taus, np.stack([lower, upper], axis=1), color=colour, lw=0.5, alpha=0.6)  # whose interval it is
+        shade(ax, taus, (lower, upper), colour, 0.05 if crowded else 0.16)
         mark_cut(ax, taus, upper, colour)

@@ -21,8 +21,8 @@ from costar_cli.report.figures.style import (
     LEGEND_POINTS,
     LIGHT_GREY,
     figure,
-    frame_limits,
     label_text,
+    log_limits,
     plan_style,
     spans_decades,
     tint,
@@ -94,7 +94,7 @@ def _draw_courses(axes: Axes, report: SearchReport, outcome: int, shown: list[in
         low_H, high_H = (y[0, 0, :, outcome] for y in (bands.lower_LQHY, bands.upper_LQHY))
         known_H = np.isfinite(low_H) & np.isfinite(high_H)
         if known_H.any():
-            lower, upper = (_joined(start_M[0], np.where(known_H, y_H, np.nan)) for y_H in (low_H, high_H))
+            lower, upper = (np.append(start_M[0], np.where(known_H, y_H, np.nan)) for y_H in (low_H, high_H))
             limits = [lower, upper]
             shade = f"{100 * report.question.level:g} % band of the best"
             axes.fill_between(times, lower, upper, color=tint(plan_style(0)[0], SHADE), linewidth=0, label=shade)
@@ -102,10 +102,13 @@ def _draw_courses(axes: Axes, report: SearchReport, outcome: int, shown: list[in
         colour, marker = _style(best, i, row)
         words = in_words(report.schema, best.values_MHA[row], answer.origin)
         name = f"{i + 1}: {words}" if row < best.found else f"{report.reference}: {words}"
-        course = _joined(start_M[row], best.estimates.mean_QHY[row, :, outcome])
+        course = np.append(start_M[row], best.estimates.mean_QHY[row, :, outcome])
         name = label_text(name, LONGEST)
         drawn += axes.plot(times, course, color=colour, marker=marker, label=name, zorder=4 - i / 10)
-    _log_if_decades(axes, [np.asarray(line.get_ydata(), dtype=np.float64) for line in drawn], limits)
+    lines = [np.asarray(line.get_ydata(), dtype=np.float64) for line in drawn]
+    if spans_decades(lines):
+        axes.set_yscale("log")
+        axes.set_ylim(*log_limits(lines, limits))
     place = axes.get_xaxis_transform()
     axes.text(
         answer.origin, 1.0, "origin ", transform=place, ha="right", va="top", fontsize=LEGEND_POINTS - 0.5, color=GREY
@@ -123,7 +126,10 @@ def _draw_plans(axes: Axes, report: SearchReport, shown: list[int]) -> None:
     some = np.linspace(0, len(best.all_P) - 1, min(len(best.all_P), MOST_POINTS)).round().astype(np.int64)
     axes.plot(best.treated_P[some], best.all_P[some], ".", color=LIGHT_GREY, markersize=2.5)
     given_M = ((best.values_MHA != 0) & (report.schema.treatments.idle == 0)).sum(axis=(1, 2))
-    places = _side_by_side(given_M[shown].tolist())
+    counts = given_M[shown].tolist()
+    places = [  # of each plan: its number of treatments, around which those of the same number stand
+        count + BESIDE * (counts[:i].count(count) - (counts.count(count) - 1) / 2) for i, count in enumerate(counts)
+    ]
     for i, row in reversed(list(enumerate(shown))):
         (colour, marker), place = _style(best, i, row), places[i]
         low, high = best.limits_M2[row]
@@ -139,27 +145,6 @@ def _draw_plans(axes: Axes, report: SearchReport, shown: list[int]) -> None:
     axes.set_title(label_text(f"{objective.text}{dotted}", LONGEST))
 
 
-def _side_by_side(counts: list[int]) -> list[float]:
-    """Return the place of each plan: its number of treatments, around which those of the same number stand."""
-    return [
-        count + BESIDE * (counts[:i].count(count) - (counts.count(count) - 1) / 2) for i, count in enumerate(counts)
-    ]
-
-
-def _log_if_decades(axes: Axes, lines: list[NDArray[np.float64]], limits: list[NDArray[np.float64]]) -> None:
-    """Make the vertical axis logarithmic where lines are positive and span decades, as wide as these leave a band."""
-    if spans_decades(lines):
-        with np.errstate(divide="ignore", invalid="ignore"):  # a limit at 0 lies below any frame
-            low, high = frame_limits([np.log10(x) for x in lines], [np.log10(x) for x in limits], room_of_flat=1.0)
-        axes.set_yscale("log")
-        axes.set_ylim(10**low, 10**high)
-
-
 def _style(best: Best, i: int, row: int) -> tuple[str, str]:
     """Return colour and marker of a plan; the reference is grey."""
     return plan_style(i) if row < best.found else (GREY, "X")
-
-
-def _joined(start: float, values_H: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a curve that begins at the last known outcome."""
-    return np.concatenate([[start], values_H])

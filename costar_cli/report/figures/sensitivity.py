@@ -1,6 +1,5 @@
 """How far hidden confounding could move the differences between plans: a panel per outcome, bounds over Gamma."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,13 +85,9 @@ def _draw(ax: Axes, found: Sensitivity, outcome: str) -> None:
         if last["gamma"] is not None and last["gamma"] <= gammas[-1]:
             ax.plot([last["gamma"]], [0.0], color=colour, marker=marker, ms=7, mec="white", zorder=5, ls="")
     ax.axhline(0.0, color=BLACK, lw=0.9)
-    _gamma_axis(ax, found.gammas, room=APART ** len(others))
-
-
-def _gamma_axis(ax: Axes, gammas: Sequence[float], *, room: float) -> None:
     ax.set_xscale("log")
-    ax.set_xlim(gammas[0], gammas[-1] * room)
-    ax.set_xticks(list(gammas))
+    ax.set_xlim(found.gammas[0], found.gammas[-1] * APART ** len(others))
+    ax.set_xticks(list(found.gammas))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ax.set_xlabel("Gamma, the strength of hidden confounding")

@@ -106,6 +106,13 @@ def frame_limits(
     return low - margin, high + margin
 
 
+def log_limits(lines: Sequence[NDArray[np.floating]], beside: Sequence[NDArray[np.floating]]) -> tuple[float, float]:
+    """Return the range of a logarithmic axis, which lines and what stands beside them share as in `frame_limits`."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # a limit at 0 lies below any frame
+        low, high = frame_limits([np.log10(x) for x in lines], [np.log10(x) for x in beside], room_of_flat=1.0)
+    return 10**low, 10**high
+
+
 def _range(parts: Sequence[NDArray[np.floating]]) -> tuple[float, float] | None:
     values = np.concatenate([np.ravel(part) for part in parts]) if parts else np.zeros(0)
     values = values[np.isfinite(values)]
@@ -156,6 +163,20 @@ def tint(colour: str, share: float) -> tuple[float, float, float]:
     """Return a colour mixed with white."""
     red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
     return red, green, blue
+
+
+def shade(
+    ax: Axes,
+    x: NDArray[Any] | Sequence[float],
+    limits: tuple[NDArray[np.floating], NDArray[np.floating]],
+    colour: str,
+    share: float,
+    *,
+    zorder: tuple[float, float] = (1.0, 2.0),
+) -> None:
+    """Shade a band in a tint of its colour, with thin edges that say whose it is; `zorder` is of both."""
+    ax.fill_between(x, *limits, color=tint(colour, share), lw=0, zorder=zorder[0])
+    ax.plot(x, np.stack(limits, axis=1), color=colour, lw=0.5, alpha=0.6, zorder=zorder[1])
 
 
 def spans_decades(series: Sequence[NDArray[np.floating]]) -> bool:
@@ -229,12 +250,8 @@ def as_svg(drawn: Figure, name: str) -> str:
         drawn.savefig(image, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     text = image.getvalue()
     text = text[text.index("<svg") :].replace(f"'{FONT}'", f"'{FONT}', Verdana, sans-serif")
-    return re.sub(r"<[^>]*>", lambda tag: _own_ids(tag[0], name), text)
-
-
-def _own_ids(tag: str, name: str) -> str:
-    """Return a tag of SVG whose ids, and references to ids, begin with a name."""
-    return re.sub(r"""( id="|url\(#|xlink:href="#)""", rf"\g<1>{name}-", tag)
+    # ids, and references to ids, begin with the name: a page has several figures
+    return re.sub(r"<[^>]*>", lambda tag: re.sub(r"""( id="|url\(#|xlink:href="#)""", rf"\g<1>{name}-", tag[0]), text)
 
 
 @contextmanager

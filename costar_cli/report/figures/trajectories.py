@@ -179,7 +179,9 @@ def plot_trajectories(examples: Sequence[Example], path: Path) -> Path:
         for axes, example, names in zip(grid, examples, titles, strict=True):
             for ax in axes[len(example.plans) :]:
                 ax.set_axis_off()
-            axes[0].set_ylim(*_limits(example))
+            ahead = [example.history[-1:], *(plan.predicted_RH for plan in example.plans)]
+            ahead += [plan.truth_H for plan in example.plans if plan.truth_H is not None]
+            axes[0].set_ylim(*frame_limits(ahead, [example.history[-HISTORY_STEPS:]], room_of_flat=np.inf))
             for ax, plan, name in zip(axes, example.plans, names, strict=False):
                 cut |= _draw(ax, example, plan)
                 ax.set_title(name, fontsize=8)
@@ -189,13 +191,6 @@ def plot_trajectories(examples: Sequence[Example], path: Path) -> Path:
             ax.set_xlabel(label_lines(step_axis(examples[-1].step).capitalize(), _TITLE_LETTERS))
         legend_below(drawn, _legend([plan for example in examples for plan in example.plans], cut=cut))
         return save(drawn, path)
-
-
-def _limits(example: Example) -> tuple[float, float]:
-    """Return the range of a row: what follows under all plans, and as much of the history as leaves that its room."""
-    ahead = [example.history[-1:], *(plan.predicted_RH for plan in example.plans)]
-    ahead += [plan.truth_H for plan in example.plans if plan.truth_H is not None]
-    return frame_limits(ahead, [example.history[-HISTORY_STEPS:]], room_of_flat=np.inf)
 
 
 def _legend(plans: Sequence[PlanForecast], *, cut: bool) -> list[Line2D | Patch]:

@@ -1,20 +1,26 @@
-"""The strips under a what-if plot: which treatment is given when, in the history and in each plan, and survival."""
+"""What stands under a what-if plot and marks its lines: treatments, survival, and where the data support a plan."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
+from numpy.typing import NDArray
 
 from costar_cli.data import Values
 from costar_cli.data.levels import in_order
 from costar_cli.data.schema import labelled
 from costar_cli.questions.answers import ModelAnswers
 from costar_cli.questions.report import WhatIfReport
-from costar_cli.report.figures.style import BLACK, label_text, plan_style
+from costar_cli.report.figures.style import AMBER, BLACK, GREY, LEGEND_POINTS, RED, label_text, plan_style
 
-LONGEST_LABEL = 24
-GAP = 0.6  # between treatments, in rows
+LONGEST_LABEL: Final = 24
+LONGEST_NAME: Final = 14
+GAP: Final = 0.6  # between treatments, in rows
+RED_DASHES: Final = (0, (1.2, 1.2))  # shorter than those of the truth
+SIGNS: Final = {"amber": ("$?$", AMBER, 6.5), "red": ("$!$", RED, 7.5)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +61,8 @@ class TreatmentStrip:
         """Draw markers where a treatment is given (binary), or a line of levels over time."""
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
-        if self.is_dose:
-            self._draw_doses(axes)
-        elif self.levels:
-            self._draw_levels(axes)
+        if self.is_dose or self.levels:
+            self._draw_lines(axes)
         else:
             self._draw_given(axes)
 
@@ -79,24 +83,21 @@ class TreatmentStrip:
         axes.set_yticks(centres, [label_text(name, LONGEST_LABEL) for name in self.names])
         axes.set_ylim(centres[-1] + plans / 2 + GAP / 2, -0.5 - GAP / 2)
 
-    def _draw_doses(self, axes: Axes) -> None:
-        for line in self.series:
-            dose = line.values[:, self.columns[0]]
-            axes.plot(line.start + np.arange(len(dose)), dose, linestyle=":", linewidth=0.8,
-                      marker=line.marker, color=line.colour, markersize=4)  # fmt: skip
-        axes.margins(y=0.15)
-        axes.set_ylabel(label_text(self.names[0], LONGEST_LABEL))
-
-    def _draw_levels(self, axes: Axes) -> None:
-        row = {level: i for i, level in enumerate(self._used)}
-        shift = 0.5 / max(len(self.series), 1)
+    def _draw_lines(self, axes: Axes) -> None:
+        """Draw doses, or categories in a row each, in which plans stand side by side and the history in the middle."""
+        row = {} if self.is_dose else {level: i for i, level in enumerate(self._used)}
         for i, line in enumerate(self.series):
-            heights = np.array([row[level] for level in line.values[:, self.columns[0]].tolist()], dtype=float)
-            offset = 0.0 if i == 0 else (i - len(self.series) / 2) * shift  # plans side by side, history in the middle
-            axes.plot(line.start + np.arange(len(heights)), heights + offset, linestyle=":", linewidth=0.8,
+            heights = line.values[:, self.columns[0]]
+            if not self.is_dose:
+                offset = 0.0 if i == 0 else (i - len(self.series) / 2) * 0.5 / len(self.series)
+                heights = np.array([row[level] for level in heights.tolist()], dtype=float) + offset
+            axes.plot(line.start + np.arange(len(heights)), heights, linestyle=":", linewidth=0.8,
                       marker=line.marker, color=line.colour, markersize=4)  # fmt: skip
-        axes.set_yticks(range(len(row)), [label_text(self.levels[level], LONGEST_LABEL) for level in row])
-        axes.set_ylim(-0.6, len(row) - 0.4)
+        if self.is_dose:
+            axes.margins(y=0.15)
+        else:
+            axes.set_yticks(range(len(row)), [label_text(self.levels[level], LONGEST_LABEL) for level in row])
+            axes.set_ylim(-0.6, len(row) - 0.4)
         axes.set_ylabel(label_text(self.names[0], LONGEST_LABEL))
 
 
@@ -145,6 +146,81 @@ class SurvivalStrip:
         axes.set_ylabel("survival")
 
 
-def survival_strips(report: WhatIfReport, model: ModelAnswers) -> list[SurvivalStrip]:
-    """Return the strip of a model's survival; none where no model of the report knows of an end."""
-    return [SurvivalStrip(report, model)] if report.ends else []
+@dataclass(frozen=True, slots=True)
+class LightStrip:
+    """A row of axes with the light of each plan's steps, a line per plan; empty where the model has none."""
+
+    report: WhatIfReport
+    model: ModelAnswers
+
+    @property
+    def n_rows(self) -> float:
+        """Return the height in rows of text."""
+        return max(2.0, len(self.report.plans) + 0.6)
+
+    def draw(self, axes: Axes) -> None:
+        """Draw a sign for each step of each plan, in the plan's own row."""
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False)
+        plans = len(self.report.plans)
+        axes.axhspan(-0.6, plans - 0.4, color="0.96", linewidth=0)
+        for i, lights in enumerate(self.model.plan_lights or ()):
+            for h, light in enumerate(lights.worst):
+                marker, colour, size = SIGNS.get(light) or (*reversed(plan_style(i)), 3.5)
+                axes.plot(self.report.history.origin + h, i, marker=marker, color=colour, markersize=size,
+                          linestyle="none", markeredgewidth=0.4)  # fmt: skip
+        names = [label_text(plan.name, LONGEST_NAME) for plan in self.report.plans]
+        axes.set_yticks(range(plans), names, fontsize=LEGEND_POINTS)
+        axes.set_ylabel("support")
+        axes.set_ylim(plans - 0.3, -0.7)
+
+
+Strip = TreatmentStrip | SurvivalStrip | LightStrip
+
+
+def model_strips(report: WhatIfReport, model: ModelAnswers) -> list[Strip]:
+    """Return a model's rows of axes below the treatments: survival and lights, where any model has them."""
+    strips: list[Strip] = [SurvivalStrip(report, model)] if report.ends else []
+    return [*strips, LightStrip(report, model)] if any(answer.plan_lights for answer in report.models) else strips
+
+
+def draw_estimate(
+    axes: Axes,
+    times: NDArray[np.integer],
+    estimate: NDArray[np.float64],
+    red_H: NDArray[np.bool_] | None,
+    style: tuple[str, str],
+) -> None:
+    """Draw a line of estimates from the origin on; what leads to a red step is dashed, its marker hollow."""
+    colour, marker = style
+    red_H = np.zeros(len(times) - 1, dtype=bool) if red_H is None else red_H
+    for wanted, dashes, face in ((False, "solid", colour), (True, RED_DASHES, "none")):
+        mine = np.flatnonzero(red_H == wanted)
+        if not len(mine):
+            continue
+        segments = np.full((len(mine), 3, 2), np.nan)  # NaN lifts the pen between segments
+        for row, h in enumerate(mine):
+            segments[row, :2] = np.stack([times[h : h + 2], estimate[h : h + 2]], axis=1)
+        x, y = segments.reshape(-1, 2).T
+        axes.plot(x, y, linestyle=dashes, color=colour, zorder=4)
+        axes.plot(times[mine + 1], estimate[mine + 1], linestyle="none", markerfacecolor=face, color=colour,
+                  marker=marker, markersize=4, zorder=4)  # fmt: skip
+
+
+def light_handles(report: WhatIfReport) -> list[Line2D]:
+    """Return what the legend says of lights: those that occur."""
+    lit = {light for answer in report.models for lights in answer.plan_lights or () for light in lights.worst}
+    handles = []
+    if "amber" in lit:
+        marker, colour, size = SIGNS["amber"]
+        handles.append(
+            Line2D([], [], color=colour, marker=marker, markersize=size, linestyle="none", label="amber: rare")
+        )
+    if "red" in lit:
+        marker, colour, size = SIGNS["red"]
+        line = Line2D([], [], color=GREY, linestyle=RED_DASHES, marker="o", markerfacecolor="none", markersize=4,
+                      label="not supported by the data")  # fmt: skip
+        about = "red: very rare"
+        handles += [Line2D([], [], color=colour, marker=marker, markersize=size, linestyle="none", label=about), line]
+    return handles

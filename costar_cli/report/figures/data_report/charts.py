@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from costar_cli.data.levels import in_order
-from costar_cli.data.report import DataReport, LevelUse, OutcomeSummary
+from costar_cli.data.report import DataReport, OutcomeSummary
 from costar_cli.data.schema import labelled, step_axis, steps_axis
 from costar_cli.report.figures.data_report.overlap import draw_overlap
 from costar_cli.report.figures.style import (
@@ -19,6 +19,7 @@ from costar_cli.report.figures.style import (
     GREY,
     figure,
     label_text,
+    shade,
     spans_decades,
     tint,
 )
@@ -45,7 +46,11 @@ def draw_lengths(report: DataReport) -> Figure:
     with figure(WIDTH_IN, 2.3) as drawn:
         axes = drawn.subplots(1, len(report.lengths), squeeze=False)[0]
         for panel, (domain, counts) in zip(axes, report.lengths.items(), strict=True):
-            length, subjects = _binned(counts)
+            filled = [length for length, count in enumerate(counts) if count]
+            width = -(-(filled[-1] - filled[0] + 1) // MOST_BINS)  # of a bin, in whole lengths
+            starts = range(filled[0], filled[-1] + 1, width)
+            length = [start + (width - 1) / 2 for start in starts]
+            subjects = [sum(counts[start : start + width]) for start in starts]
             panel.bar(length, subjects, width=0.9 * (length[1] - length[0] if len(length) > 1 else 1),
                       color=DOMAIN_COLOURS[domain])  # fmt: skip
             panel.set_title(f"{domain}: {sum(counts):,} subjects")
@@ -54,15 +59,6 @@ def draw_lengths(report: DataReport) -> Figure:
             panel.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes[0].set_ylabel("subjects")
     return drawn
-
-
-def _binned(counts: Sequence[int]) -> tuple[list[float], list[int]]:
-    """Return the middles and sizes of at most 60 bins of whole lengths."""
-    filled = [length for length, count in enumerate(counts) if count]
-    low, high = filled[0], filled[-1]
-    width = -(-(high - low + 1) // MOST_BINS)
-    starts = range(low, high + 1, width)
-    return [start + (width - 1) / 2 for start in starts], [sum(counts[start : start + width]) for start in starts]
 
 
 def draw_missing(report: DataReport) -> Figure:
@@ -89,15 +85,18 @@ def draw_treatments(report: DataReport) -> Figure:
     with figure(WIDTH_IN, 0.4 + 1.9 * len(names)) as drawn:
         grid = drawn.subplots(len(names), len(domains), sharex=True, sharey="row", squeeze=False)
         for row, name in zip(grid, names, strict=True):
-            levels, highest = _shown_levels(report, name), 0.01
+            levels, rarer = _shown_levels(report, name)
+            highest = 0.01
             for axes, domain in zip(row, domains, strict=True):
                 uses = {use.level: use for use in report.treatments if (use.treatment, use.domain) == (name, domain)}
                 shown = [uses[level] for level in levels]
-                _draw_levels(axes, shown)
+                for colour, use in zip(LEVEL_COLOURS, shown, strict=False):
+                    share = [np.nan if value is None else value for value in use.by_step]
+                    axes.plot(share, color=colour, label=_named(use.level), marker="." if len(share) < 30 else "")
+                axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
                 highest = max(highest, *(share or 0.0 for use in shown for share in use.by_step))
                 axes.set_title(f"{_named(name)}, {domain}")
             row[0].set_ylim(0, 1.08 * highest)
-            rarer = _levels(report, name) - len(levels)
             title = f"not shown: {rarer} rarer levels" if rarer else None
             row[-1].legend(
                 loc="upper left",
@@ -114,28 +113,15 @@ def draw_treatments(report: DataReport) -> Figure:
     return drawn
 
 
-def _shown_levels(report: DataReport, treatment: str) -> list[str]:
-    """Return the levels beside the reference, the most frequent ones where there are many, in their order."""
-    uses = [use for use in report.treatments if use.treatment == treatment]
+def _shown_levels(report: DataReport, treatment: str) -> tuple[list[str], int]:
+    """Return the most frequent levels beside the reference, in their order, and how many are not shown."""
     shares: dict[str, float] = {}
-    for use in uses:
-        shares[use.level] = shares.get(use.level, 0.0) + use.share
-    levels = list(shares)[1:]
-    frequent = sorted(levels, key=lambda level: -shares[level])[:MOST_LEVELS]
+    for use in report.treatments:
+        if use.treatment == treatment:
+            shares[use.level] = shares.get(use.level, 0.0) + use.share
     every = list(shares)
-    return [every[place] for place in in_order(every) if every[place] in frequent]
-
-
-def _levels(report: DataReport, treatment: str) -> int:
-    """Return how many levels a treatment has beside the reference."""
-    return len({use.level for use in report.treatments if use.treatment == treatment}) - 1
-
-
-def _draw_levels(axes: Axes, uses: Sequence[LevelUse]) -> None:
-    for colour, use in zip(LEVEL_COLOURS, uses, strict=False):
-        share = [np.nan if value is None else value for value in use.by_step]
-        axes.plot(share, color=colour, label=_named(use.level), marker="." if len(share) < 30 else "")
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    frequent = sorted(every[1:], key=lambda level: -shares[level])[:MOST_LEVELS]
+    return [every[place] for place in in_order(every) if every[place] in frequent], len(every) - 1 - len(frequent)
 
 
 def draw_outcomes(every: Sequence[OutcomeSummary], step: str, observed: str = "all observed steps") -> Figure:
@@ -176,8 +162,7 @@ def _draw_outcome(left: Axes, right: Axes, summary: OutcomeSummary) -> None:
         for line in (summary.course.lower, summary.course.median, summary.course.upper)
     )
     step = np.arange(len(median))
-    right.fill_between(step, lower, upper, color=tint(colour, 0.15), linewidth=0, zorder=1)
-    right.plot(step, np.stack([lower, upper], axis=1), color=colour, linewidth=0.5, alpha=0.6)
+    shade(right, step, (lower, upper), colour, 0.15)
     right.plot(step, median, color=colour)
 
 

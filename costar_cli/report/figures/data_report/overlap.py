@@ -7,9 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
-from numpy.typing import NDArray
 
-from costar_cli.report.figures.style import BLUE, VERMILION, figure, label_text, spans_decades, tint
+from costar_cli.report.figures.style import BLUE, VERMILION, figure, label_text, shade, spans_decades
 
 if TYPE_CHECKING:
     from costar_cli.inference.overlap import ArmPropensity, Overlap
@@ -43,7 +42,10 @@ def draw_overlap(overlap: "Overlap", labels: Mapping[str, str]) -> Figure:
             line[0].set_ylabel("probability")
         for axes, what in zip(grid[-1], along, strict=True):
             axes.set_xlabel(label_text(labels.get(what, what), LONGEST))
-            if what in labels and spans_decades([_drawn_at(arm) for arm in overlap.propensities if arm.along == what]):
+            if what in labels and spans_decades(  # where an arm has enough decisions to be drawn
+                [np.array([at for at, median in zip(arm.at, arm.median, strict=True) if median is not None])
+                 for arm in overlap.propensities if arm.along == what]
+            ):  # fmt: skip
                 axes.set_xscale("log")
         grid[0, 0].set_ylim(0, 1)
         grid[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -51,16 +53,10 @@ def draw_overlap(overlap: "Overlap", labels: Mapping[str, str]) -> Figure:
     return drawn
 
 
-def _drawn_at(arm: "ArmPropensity") -> NDArray[np.float64]:
-    """Return where along an outcome an arm has enough decisions to be drawn."""
-    return np.array([at for at, median in zip(arm.at, arm.median, strict=True) if median is not None])
-
-
 def _draw_arm(axes: Axes, arm: "ArmPropensity") -> None:
     label, colour, dashes = ARMS[arm.given]
     lower, median, upper = (
         np.array([np.nan if value is None else value for value in line]) for line in (arm.lower, arm.median, arm.upper)
     )
-    axes.fill_between(arm.at, lower, upper, color=tint(colour, 0.15), linewidth=0, zorder=1)
-    axes.plot(arm.at, np.stack([lower, upper], axis=1), color=colour, linewidth=0.5, alpha=0.6)
+    shade(axes, arm.at, (lower, upper), colour, 0.15)
     axes.plot(arm.at, median, color=colour, linestyle=dashes, marker=".", label=label)
