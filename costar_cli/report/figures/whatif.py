@@ -121,8 +121,8 @@ def draw_whatif(report: WhatIfReport) -> Figure:
     width = PANEL_WIDTH_INCH if columns == 1 else columns * NARROW_PANEL_WIDTH_INCH + 0.6
     handles = _legend(shared)
     in_legend = legend_columns([str(handle.get_label()) for handle in handles], width)
-    doubts = _warning_lines(report, width)
-    below = 0.4 + 0.19 * (-(-len(handles) // in_legend) + len(doubts))
+    warned = _warning_lines(report, width)
+    below = 0.4 + 0.19 * (-(-len(handles) // in_legend) + len(warned))
     with figure(width, (sum(heights) + 0.9) * lines + below) as drawn:
         for line, place in enumerate(drawn.subfigures(lines, 1, squeeze=False)[:, 0]):
             grid = place.subplots(
@@ -140,7 +140,7 @@ def draw_whatif(report: WhatIfReport) -> Figure:
             drawn.suptitle("\n".join(_wrapped(_about_subject(report), width)), x=0.01, ha="left", fontsize=10)
         drawn.legend(
             handles=handles, loc="outside lower center", ncols=in_legend,
-            title="\n".join(doubts) or None, title_fontsize=LEGEND_POINTS,
+            title="\n".join(warned) or None, title_fontsize=LEGEND_POINTS,
         )  # fmt: skip
     return drawn
 

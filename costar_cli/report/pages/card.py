@@ -9,7 +9,7 @@ from costar_cli.data.indication import Indication
 from costar_cli.data.report import DataReport
 from costar_cli.data.schema import labelled, steps_of
 from costar_cli.data.support import Support
-from costar_cli.evaluation import EvaluationReport, PerStep, ReportRow
+from costar_cli.evaluation import EvaluationReport, ReportRow
 from costar_cli.files.digest import making_text, makings_of
 from costar_cli.inference import Reactions
 from costar_cli.methods.registry import METHODS
@@ -22,6 +22,8 @@ __all__ = ["is_scored", "model_card"]
 SHOWN_OF_DATA: Final = ("Subjects and lengths", "Shift from source to target")
 MOST_SHIFTS: Final = 10
 UNKNOWN: Final = "unknown"
+NOT_SCORED: Final = "No evaluation of this model is beside this file: `costar evaluate` makes one."
+ABOUT_LEARNT: Final = ("outcome", "what", "typical", "90 % of subjects", "carry-over")
 USE: Final = """\
 To estimate what the outcomes of subjects like those of the training data would be over the next {horizon} steps of \
 one {step} under treatment plans that such subjects were given, with bands, and to compare such plans: as one input \
@@ -54,21 +56,29 @@ def model_card(content: Mapping[str, Any], data: DataReport | None, evaluations:
     method = METHODS.label(str(meta.get("method")))
     rows = [(report, row) for report in evaluations.values() for row in report.rows if _is_of(row, digest)]
     words = {"horizon": str(meta.get("horizon")), "step": schema.step}
+    tables = [_score_table(report, digest) for report in evaluations.values()]
+    of_learnt = ("outcome", "what", "typical", "subjects", "carry_over")
+    learnt = tuple(
+        tuple(row.get(name) for name in of_learnt) for row in _list(meta.get("learnt")) if isinstance(row, Mapping)
+    )
+    parents = {"model": digest} | {f"from {role}": str(parent) for role, parent in content["parents"].items()}
+    versions = [(f"written by {name}", str(version)) for name, version in content["versions"].items()]
     sections = [
         Section("Model", tables=[ReportTable("", "", ("fact", "value"), tuple(_facts(meta, schema, method)))]),
         _data(data),
         _training(meta),
-        _scores(evaluations, digest),
+        Section("Scores", texts=[] if tables else [NOT_SCORED], tables=tables),
         _calibration(meta.get("calibration"), rows),
         _support(meta, schema),
-        _learnt(meta.get("learnt")),
+        Section("What it learnt", tables=[ReportTable("", "", ABOUT_LEARNT, learnt)]),
         Section("Known limits", items=list(_limits(meta, rows, data, schema))),
         Section("Intended use", texts=USE.format(**words).splitlines()),
         Section("Misuse", items=[Item(text) for text in MISUSE.format(**words).splitlines()]),
-        _lineage(content, evaluations),
+        lineage(parents, [*(("evaluation", one) for one in evaluations), *versions]),
     ]
     subtitle = f"{method} on {meta.get('dataset_name')}, fitted to the {meta.get('domain')} domain, {digest[:12]}"
-    return render(Page(f"Model card: {method}", subtitle, [section for section in sections if not _is_empty(section)]))
+    shown = [one for one in sections if one.texts or one.items or any(table.rows for table in one.tables)]
+    return render(Page(f"Model card: {method}", subtitle, shown))
 
 
 def is_scored(report: EvaluationReport, digest: str) -> bool:
@@ -78,10 +88,6 @@ def is_scored(report: EvaluationReport, digest: str) -> bool:
 
 def _is_of(row: ReportRow, digest: str) -> bool:
     return row.provenance is not None and row.provenance.model_digest == digest
-
-
-def _is_empty(section: Section) -> bool:
-    return not (section.texts or section.items or section.pictures or any(table.rows for table in section.tables))
 
 
 def _facts(meta: Mapping[str, Any], schema: PanelSchema, method: str) -> Iterator[tuple[str, object]]:
@@ -96,10 +102,8 @@ def _facts(meta: Mapping[str, Any], schema: PanelSchema, method: str) -> Iterato
     for what in ("trained_on", "selected_on", "calibrated_on"):
         on = meta.get(what)
         if isinstance(on, Mapping) and on:
-            yield (
-                what.replace("_", " "),
-                ", ".join(f"{part}: {counted(count, 'subject')}" for part, count in on.items()),
-            )
+            subjects = (f"{part}: {counted(count, 'subject')}" for part, count in on.items())
+            yield what.replace("_", " "), ", ".join(subjects)
 
 
 def _data(data: DataReport | None) -> Section:
@@ -119,10 +123,11 @@ def _training(meta: Mapping[str, Any]) -> Section:
     texts = [] if rows else ["Fitted in closed form: no epochs."]
     validation = meta.get("validation")
     if isinstance(validation, Mapping):
+        origins = validation.get("windows")
         texts.append(
             f"Validation: RMSE {_number(validation.get('score'))} sd, last value carried forward "
             f"{_number(validation.get('last_value'))} sd, over {validation.get('horizon')} steps from "
-            f"{_count(validation.get('windows'))} origins."
+            f"{f'{origins:,}' if isinstance(origins, int) else UNKNOWN} origins."
         )
     making = [f"Made with {making_text(making)}." for making in makings_of(meta)]
     return Section(
@@ -139,53 +144,33 @@ def _joined(values: object) -> str:
     return ", ".join(dict.fromkeys(map(str, _list(values))))
 
 
-def _scores(evaluations: Mapping[str, EvaluationReport], digest: str) -> Section:
-    tables = [_score_table(report, digest) for report in evaluations.values()]
-    if not tables:
-        return Section(
-            "Scores", texts=["No evaluation of this model is beside this file: `costar evaluate` makes one."]
-        )
-    return Section("Scores", tables=tables)
-
-
 def _score_table(report: EvaluationReport, digest: str) -> ReportTable:
     """Return the model's rows, and those that they are compared with: the last value, the simulator where known."""
     mine = [row for row in report.rows if _is_of(row, digest)]
     beside = {(row.setup, row.truth) for row in mine}
-    rows = [row for row in report.rows if row in mine or ((row.setup, row.truth) in beside and _is_yardstick(row))]
-    headers = ("set-up", "questions", "model", "average", f"{report.level:.0%} interval", *_taus(report.horizon))
+    rows = [
+        row
+        for row in report.rows
+        if row in mine or ((row.setup, row.truth) in beside and (row.basis == "limit" or row.is_last_value))
+    ]
+    steps = [f"step {h + 1}" for h in range(report.horizon)]
+    headers = ("set-up", "questions", "model", "average", f"{report.level:.0%} interval", *steps)
     unit = report.unit.label or "outcome units"
     note = (
         f"RMSE in {unit}, lower is better, mean over members; the interval is over test subjects and excludes what "
         "another training run would change."
     )
-    cells = tuple(
-        (row.setup, row.truth, row.label, row.mean.average, _interval(row.lower, row.upper), *row.mean.steps)
-        for row in rows
-    )
+    cells = tuple((row.setup, row.truth, row.label, row.mean.average, _interval(row), *row.mean.steps) for row in rows)
     return ReportTable("", note, headers, cells)
 
 
-def _is_yardstick(row: ReportRow) -> bool:
-    return row.basis == "limit" or row.is_last_value
-
-
-def _taus(horizon: int) -> list[str]:
-    return [f"step {h + 1}" for h in range(horizon)]
-
-
-def _interval(lower: PerStep | None, upper: PerStep | None) -> str:
-    if lower is None or upper is None or lower.average is None or upper.average is None:
-        return "none"
-    return f"{lower.average:.4g} to {upper.average:.4g}"
+def _interval(row: ReportRow) -> str:
+    limits = [side.average for side in (row.lower, row.upper) if side is not None and side.average is not None]
+    return f"{limits[0]:.4g} to {limits[1]:.4g}" if len(limits) == 2 else "none"
 
 
 def _number(value: object) -> str:
     return f"{value:.3f}" if isinstance(value, int | float) else UNKNOWN
-
-
-def _count(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else UNKNOWN
 
 
 def _calibration(calibration: object, rows: Sequence[tuple[EvaluationReport, ReportRow]]) -> Section:
@@ -194,19 +179,22 @@ def _calibration(calibration: object, rows: Sequence[tuple[EvaluationReport, Rep
     apart = "" if calibration.get("apart") is True else ", which also selected it: its bands are somewhat too narrow"
     about = f"Calibrated on {calibration.get('subjects')} {calibration.get('domain')} subjects{apart}."
     measured = tuple(
-        (row.setup, row.truth, f"{float(level):.0%}", _covered(scores.coverage.average), scores.width.average)
+        (
+            row.setup,
+            row.truth,
+            f"{float(level):.0%}",
+            UNKNOWN if share is None else f"{share:.1%}",
+            scores.width.average,
+        )
         for _, row in rows
         for level, scores in row.calibration.items()
+        for share in (scores.coverage.average,)
     )
     headers = ("set-up", "questions", "band", "covered", "mean width")
     note = "Measured on the test subjects of the evaluations above, averaged over steps."
     if any(covered == UNKNOWN for *_, covered, _ in measured):
         note += f" {UNKNOWN.capitalize()}: too few calibration subjects for such a band, or nothing to score."
     return Section("Calibration", texts=[about], tables=[ReportTable("", note, headers, measured)])
-
-
-def _covered(share: float | None) -> str:
-    return UNKNOWN if share is None else f"{share:.1%}"
 
 
 def _support(meta: Mapping[str, Any], schema: PanelSchema) -> Section:
@@ -226,13 +214,6 @@ def _support(meta: Mapping[str, Any], schema: PanelSchema) -> Section:
     note = "How often held-out subjects were expected to be treated, and were: the model of practice behind the lights."
     texts = [] if items or rows else ["Not recorded: which treatments the data support is not known."]
     return Section("Support", texts=texts, tables=[ReportTable("", note, names, rows)], items=items)
-
-
-def _learnt(learnt: object) -> Section:
-    names = ("outcome", "what", "typical", "subjects", "carry_over")
-    rows = tuple(tuple(row.get(name) for name in names) for row in _list(learnt) if isinstance(row, Mapping))
-    headers = ("outcome", "what", "typical", "90 % of subjects", "carry-over")
-    return Section("What it learnt", tables=[ReportTable("", "", headers, rows)])
 
 
 def _limits(
@@ -267,9 +248,3 @@ def _limits(
         if finding.severity != "note" and finding.text not in suspicions:
             yield Item(f"Data: {finding.text}", "warning")
     yield Item("It cannot know of confounders that are not in the data", "note")
-
-
-def _lineage(content: Mapping[str, Any], evaluations: Mapping[str, EvaluationReport]) -> Section:
-    parents = {"model": str(content["digest"])} | {f"from {role}": str(d) for role, d in content["parents"].items()}
-    versions = [(f"written by {name}", str(version)) for name, version in content["versions"].items()]
-    return lineage(parents, [*(("evaluation", digest) for digest in evaluations), *versions])

@@ -1,13 +1,12 @@
 """A data report as tables, and as one HTML page."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from costar_cli.data.findings import percent
 from costar_cli.data.report import DataReport, LevelUse, OutcomeSummary
 from costar_cli.data.schema import labelled, steps_axis, steps_of
-from costar_cli.diagnostics import Diagnostic
 from costar_cli.report.pages.page import Item, Page, ReportTable, Section, render, svg
 
 if TYPE_CHECKING:
@@ -17,14 +16,31 @@ __all__ = ["report_page", "report_tables"]
 
 LARGE = 0.25  # standardised differences beyond are usually thought to matter
 MOST_ROWS = 40
+ABOUT_FINDINGS = (
+    "Findings of the check before training, on the training parts. Weak overlap means that a level is hardly ever "
+    "given in some range of the outcome: estimates there are extrapolations."
+)
 MOMENTS = ("mean", "sd", "minimum", "5 %", "25 %", "median", "75 %", "95 %", "maximum")
 
 
 def report_tables(report: DataReport, overlap: "Overlap | None" = None) -> list[ReportTable]:
     """Return the tables that have rows, in the order of a reader's questions."""
-    about = (_parts, _missing, _treatments, _doses, _indications, _outcomes, _shifts)
-    made = [table(report) for table in about]
-    made[4:4] = [_overlap(overlap)] if overlap and overlap.weights else []
+    doses = "Treatments that are numbers, at the decisions that give one: a share of all."
+    outcomes = (
+        "Over the steps where the outcome was observed; other steps are used neither for training nor for scoring."
+    )
+    made = [
+        _parts(report),
+        _missing(report),
+        _treatments(report),
+        ReportTable("Doses", doses, ("dose", "unit", "domain", "given", *MOMENTS), _moments(report.doses)),
+        *([_overlap(overlap)] if overlap and overlap.weights else []),
+        _indications(report),
+        ReportTable(
+            "Outcomes", outcomes, ("outcome", "unit", "domain", "observed", *MOMENTS), _moments(report.outcomes)
+        ),
+        _shifts(report),
+    ]
     return [table for table in made if table.rows]
 
 
@@ -106,36 +122,22 @@ def _indications(report: DataReport) -> ReportTable:
     return ReportTable("Treatments and the outcome before them", note, headers, rows)
 
 
-def _doses(report: DataReport) -> ReportTable:
-    note = "Treatments that are numbers, at the decisions that give one: a share of all."
-    return ReportTable("Doses", note, ("dose", "unit", "domain", "given", *MOMENTS), _moments(report.doses))
-
-
 def _moments(summaries: Sequence[OutcomeSummary]) -> tuple[tuple[object, ...], ...]:
     return tuple((o.outcome, o.unit, o.domain, percent(o.observed), o.mean, o.sd, *o.quantiles) for o in summaries)
 
 
-def _outcomes(report: DataReport) -> ReportTable:
-    note = "Over the steps where the outcome was observed; other steps are used neither for training nor for scoring."
-    return ReportTable("Outcomes", note, ("outcome", "unit", "domain", "observed", *MOMENTS), _moments(report.outcomes))
-
-
 def _shifts(report: DataReport) -> ReportTable:
     headers = ("variable", "role", "source mean", "source sd", "target mean", "target sd", "difference")
-    rows = tuple(_shift_rows(report))
+    rows = []
+    for s in report.shifts[:MOST_ROWS]:
+        difference = "not defined" if s.difference is None else f"{s.difference:+.2f}"
+        rows.append((s.variable, s.role, s.source_mean, s.source_sd, s.target_mean, s.target_sd, difference))
     more = f" The {MOST_ROWS} largest of {len(report.shifts)}." if len(report.shifts) > MOST_ROWS else ""
     note = (
         "Standardised mean difference: target minus source, in pooled standard deviations, over all observed steps. "
         f"Values beyond ±{LARGE} are usually considered large.{more}"
     )
-    return ReportTable("Shift from source to target", note, headers, rows)
-
-
-def _shift_rows(report: DataReport) -> Iterator[tuple[object, ...]]:
-    for shift in report.shifts[:MOST_ROWS]:
-        difference = "not defined" if shift.difference is None else f"{shift.difference:+.2f}"
-        moments = (shift.source_mean, shift.source_sd, shift.target_mean, shift.target_sd)
-        yield (shift.variable, shift.role, *moments, difference)
+    return ReportTable("Shift from source to target", note, headers, tuple(rows))
 
 
 def report_page(report: DataReport, overlap: "Overlap | None" = None) -> str:
@@ -154,14 +156,7 @@ def report_page(report: DataReport, overlap: "Overlap | None" = None) -> str:
         )
         for table in report_tables(report, overlap)
     ]
+    items = [Item.of(finding) for finding in report.findings]
+    sections.append(Section("Findings", texts=[ABOUT_FINDINGS, *([] if items else ["No findings."])], items=items))
     subtitle = f"{subjects:,} subjects, {steps_of(report.horizon, report.step)} predicted{digest}"
-    return render(Page(f"Data report: {report.name}", subtitle, [*sections, _findings(report.findings)]))
-
-
-def _findings(findings: Sequence[Diagnostic]) -> Section:
-    about = (
-        "Findings of the check before training, on the training parts. Weak overlap means that a level is hardly ever "
-        "given in some range of the outcome: estimates there are extrapolations."
-    )
-    items = [Item.of(finding) for finding in findings]
-    return Section("Findings", texts=[about, *([] if items else ["No findings."])], items=items)
+    return render(Page(f"Data report: {report.name}", subtitle, sections))

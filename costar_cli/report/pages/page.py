@@ -1,7 +1,7 @@
 """What a page consists of, and its HTML: no scripts, nothing loaded from elsewhere, every text escaped."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.figure import Figure
 
-__all__ = ["Item", "Page", "ReportTable", "Section", "lights_mean", "render", "svg"]
+__all__ = ["Item", "Page", "ReportTable", "Section", "lights_mean", "render", "svg", "warnings_and_notes"]
 
 LONG: Final = 48  # letters of a cell that may be broken into lines
 Tag = Literal["", "error", "warning", "note", "red", "amber", "green"]
@@ -85,6 +85,12 @@ class Page:
     title: str
     subtitle: str
     sections: Sequence[Section]
+
+
+def warnings_and_notes(diagnostics: Iterable[Diagnostic]) -> Section:
+    """Return the section of what readers of an answer should know."""
+    items = [Item.of(diagnostic) for diagnostic in diagnostics]
+    return Section("Warnings and notes", texts=[] if items else ["None."], items=items)
 
 
 def render(page: Page) -> str:

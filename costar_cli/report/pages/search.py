@@ -11,9 +11,9 @@ from costar_cli.data.schema import labelled, step_word, steps_of
 from costar_cli.inference import RANGE
 from costar_cli.plans.words import in_words
 from costar_cli.questions.search import SearchReport
-from costar_cli.questions.search.report import SHOWN, Row
+from costar_cli.questions.search.report import SHOWN
 from costar_cli.questions.tables import decimals_of, estimate_text
-from costar_cli.report.pages.page import Item, Page, ReportTable, Section, lights_mean, render, svg
+from costar_cli.report.pages.page import Page, ReportTable, Section, lights_mean, render, svg, warnings_and_notes
 from costar_cli.report.pages.whatif import SIGNS, lineage
 
 __all__ = ["how_sure", "rank_table", "search_page"]
@@ -47,12 +47,17 @@ def search_page(report: SearchReport, parents: Mapping[str, str], figure_name: s
     answer, word = report.answers[0], step_word(report.schema.step)
     part = f"{answer.part}, " if answer.part else ""
     subtitle = f"{report.dataset}, {part}known up to {word} {answer.when} of {answer.length - 1}, by {report.label}"
+    sure = [f"{text[:1].upper()}{text[1:]}." for text in how_sure(report)]
+    if answer.best.found and isfinite(answer.best.probability_P[0]):
+        sure.append(ABOUT_CHANCES)
+    if (answer.best.light_M >= 0).any():
+        sure.append(lights_mean("plan", precision=report.judges_precision))
     sections = [
         Section("Question", texts=list(_question(report))),
         Section("Best plans", pictures=[svg(draw_search(report), figure_name)], tables=[_ranked(report)]),
-        Section("How sure is it?", texts=[*map(_sentence, how_sure(report)), *_meaning(report)]),
+        Section("How sure is it?", texts=[*sure, ABOUT_LUCK]),
         Section("What was left out, and why", texts=list(_left_out(report))),
-        _doubts(report),
+        warnings_and_notes(report.diagnostics),
         lineage(parents),
     ]
     return render(Page(f"Search: subject {answer.name}", subtitle, sections))
@@ -65,7 +70,16 @@ def rank_table(report: SearchReport) -> tuple[list[str], list[list[object]]]:
     for at, limit, kind in ((2, "lower", report.objective_kind), (3, "difference_lower", report.difference_kind)):
         what = kind if kind == RANGE else f"{100 * report.question.level:g} %"
         headers[at] += f" ({what})" * any(row[limit] is not None for row in rows)
-    lines = [_line(row, report.reference, _decimals(report)) for row in rows]
+    lines: list[list[object]] = []
+    decimals = _decimals(report)
+    for row in rows:
+        objective = {"estimate": row["objective"], **{name: row[name] for name in ("lower", "upper", "support")}}
+        apart = {"estimate": row["difference"], "lower": row["difference_lower"], "upper": row["difference_upper"]}
+        difference = estimate_text(apart, decimals) if row["rank"] else None
+        chance = row["probability_best"]
+        share = f"{100 * chance:.0f} %" if isinstance(chance, float) else None
+        name = row["rank"] or report.reference
+        lines.append([name, row["plan"], estimate_text(objective, decimals), difference, share])
     survival = [percent(row.get("survival")) for row in rows]
     if any(survival):
         headers.append("survival")
@@ -107,15 +121,6 @@ def margin_text(value: float, decimals: int) -> str:
     return text if value == 0 or float(text) else f"{value:.1g}"
 
 
-def _line(row: Row, reference: str, decimals: int) -> list[object]:
-    objective = {"estimate": row["objective"], **{name: row[name] for name in ("lower", "upper", "support")}}
-    apart = {"estimate": row["difference"], "lower": row["difference_lower"], "upper": row["difference_upper"]}
-    chance = row["probability_best"]
-    share = f"{100 * chance:.0f} %" if isinstance(chance, float) else None
-    difference = estimate_text(apart, decimals) if row["rank"] else None
-    return [row["rank"] or reference, row["plan"], estimate_text(objective, decimals), difference, share]
-
-
 def _decimals(report: SearchReport) -> int:
     return decimals_of(row[name] for row in report.rows(report.answers[0]) for name in ("objective", "difference"))
 
@@ -151,15 +156,6 @@ def _ranked(report: SearchReport) -> ReportTable:
     return ReportTable("", note, ("rank", *headers[1:], "light"), lit)
 
 
-def _meaning(report: SearchReport) -> Iterator[str]:
-    best = report.answers[0].best
-    if best.found and isfinite(best.probability_P[0]):
-        yield ABOUT_CHANCES
-    if (best.light_M >= 0).any():
-        yield lights_mean("plan", precision=report.judges_precision)
-    yield ABOUT_LUCK
-
-
 def _left_out(report: SearchReport) -> Iterator[str]:
     """Yield how many plans were looked at, and what kept the others out; the report's own notes say it."""
     answer, question = report.answers[0], report.question
@@ -176,12 +172,3 @@ def _left_out(report: SearchReport) -> Iterator[str]:
         yield f"{left} with a better estimate {are} left out, since the data do not support them: {why}."
     compared = counted(answer.best.found, "plan")
     yield f"Of what was left, the best {compared} were compared closely, and the table shows the first of them."
-
-
-def _doubts(report: SearchReport) -> Section:
-    items = [Item.of(diagnostic) for diagnostic in report.diagnostics]
-    return Section("Warnings and notes", texts=[] if items else ["None."], items=items)
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

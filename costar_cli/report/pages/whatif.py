@@ -7,13 +7,12 @@ from typing import Final
 from costar_cli.config.version import VERSION
 from costar_cli.data.schema import labelled, step_axis, step_word, steps_of
 from costar_cli.inference import LIGHTS, RANGE
-from costar_cli.questions.answers import ModelAnswers
 from costar_cli.questions.diagnostics import ON_BANDS
 from costar_cli.questions.report import WhatIfReport
 from costar_cli.questions.sensitivity import ASSUMPTIONS, Sensitivity, flip_words
 from costar_cli.questions.tables import answer_table, light_reasons, survival_table
 from costar_cli.report.figures.whatif import draw_whatif
-from costar_cli.report.pages.page import Item, Page, ReportTable, Section, Tag, lights_mean, render, svg
+from costar_cli.report.pages.page import Item, Page, ReportTable, Section, lights_mean, render, svg, warnings_and_notes
 
 __all__ = ["SIGNS", "lineage", "subjects_page", "whatif_page"]
 
@@ -63,7 +62,7 @@ def whatif_page(
         *_about(report, figure_name),
         *_hidden(report, bounds),
         _bands(report),
-        _doubts([report]),
+        _diagnostics([report]),
         Section("History", texts=[f"What the models know: the last {MOST_HISTORY} steps."], tables=[_history(report)]),
         lineage(parents),
     ]
@@ -79,7 +78,7 @@ def subjects_page(reports: Sequence[WhatIfReport], bounds: Sequence[Sequence[Sen
         parts = [*_about(report, f"answer-{i}"), *_hidden(report, bounds[i] if bounds else ())]
         sections += [replace(part, title=f"{whose}: {part.title.lower()}") for part in parts]
     first = reports[0]
-    sections += [_bands(first), _doubts(reports), lineage(first.parents)]
+    sections += [_bands(first), _diagnostics(reports), lineage(first.parents)]
     return render(Page(f"What if: {len(reports)} subjects", first.dataset, sections))
 
 
@@ -100,8 +99,17 @@ def _hidden(report: WhatIfReport, bounds: Sequence[Sensitivity]) -> Iterator[Sec
 
 def _about(report: WhatIfReport, figure_name: str) -> list[Section]:
     """Return what is asked about a subject, the answer, and whether the data support it."""
+    outcomes = ", ".join(labelled(outcome.name, outcome.unit) for outcome in report.schema.outcomes)
+    steps = steps_of(max(len(plan) for plan in report.plans), report.schema.step)
+    asked = f"What would {outcomes} of this subject be over the next {steps} under each of these plans?"
+    compared = f"Differences are from plan {report.reference}." if len(report.plans) > 1 else ""
+    plans = [ReportTable("", "", ("plan", "in words"), tuple(report.plans_in_words().items()))]
+    for model in report.models:  # what rules gave on the courses of each
+        by = f", by {model.label}" if len(report.models) > 1 else ""
+        given = tuple(report.rules_in_words(model).items())
+        plans.append(ReportTable(f"What rules gave{by}" if given else "", "", ("rule", "gives"), given))
     return [
-        Section("Question", texts=_question(report), tables=[_plans(report), *_given(report)]),
+        Section("Question", texts=[f"{asked} {compared}".strip()], tables=plans),
         Section("Answer", pictures=[svg(draw_whatif(report), figure_name)], tables=list(_answers(report))),
         _support(report),
     ]
@@ -112,26 +120,6 @@ def lineage(parents: Mapping[str, str], rows: Sequence[tuple[str, str]] = ()) ->
     own = (*parents.items(), *rows, ("costar", VERSION))
     about = "Digests of the files that this page shows: `costar verify FILE` and `costar inspect FILE` print them."
     return Section("Lineage", texts=[about], tables=[ReportTable("", "", ("what", "digest or version"), tuple(own))])
-
-
-def _question(report: WhatIfReport) -> list[str]:
-    outcomes = ", ".join(labelled(outcome.name, outcome.unit) for outcome in report.schema.outcomes)
-    steps = steps_of(max(len(plan) for plan in report.plans), report.schema.step)
-    asked = f"What would {outcomes} of this subject be over the next {steps} under each of these plans?"
-    compared = f"Differences are from plan {report.reference}." if len(report.plans) > 1 else ""
-    return [f"{asked} {compared}".strip()]
-
-
-def _plans(report: WhatIfReport) -> ReportTable:
-    return ReportTable("", "", ("plan", "in words"), tuple(report.plans_in_words().items()))
-
-
-def _given(report: WhatIfReport) -> Iterator[ReportTable]:
-    """Yield what rules gave on the courses of each model."""
-    for model in report.models:
-        by = f", by {model.label}" if len(report.models) > 1 else ""
-        given = tuple(report.rules_in_words(model).items())
-        yield ReportTable(f"What rules gave{by}" if given else "", "", ("rule", "gives"), given)
 
 
 def _answers(report: WhatIfReport) -> Iterator[ReportTable]:
@@ -156,38 +144,29 @@ def _answers(report: WhatIfReport) -> Iterator[ReportTable]:
             yield ReportTable(title, ABOUT_SURVIVAL, tuple(headers), tuple(map(tuple, rows)))
 
 
-def _is_lit(report: WhatIfReport) -> bool:
-    return any(model.plan_lights for model in report.models)
-
-
 def _support(report: WhatIfReport) -> Section:
     """Return whether the data support the plans, and why not."""
     title = "Do the data support the plans?"
-    if not _is_lit(report):
+    if not any(model.plan_lights for model in report.models):
         return Section(title, texts=["These models do not know which treatments the data support: fit them again."])
     precision = any(lights.judges_precision for model in report.models for lights in model.plan_lights or ())
+    horizon, origin = max(len(plan) for plan in report.plans), report.history.origin
+    word, tables = step_word(report.schema.step), []
+    headers = ("plan", "steps like practice", *(f"{word} {origin + h}" for h in range(horizon)))
+    for model in report.models:
+        if model.plan_lights:
+            rows = tuple(
+                (plan.name, f"{100 * lights.like_practice:.0f} %", *lights.worst, *[""] * (horizon - len(lights.worst)))
+                for plan, lights in zip(report.plans, model.plan_lights, strict=True)
+            )
+            tables.append(ReportTable(model.heading if len(report.models) > 1 else "", "", headers, rows))
+    reasons = [line for model in report.models for line in light_reasons(report, model)]
     return Section(
         title,
         texts=[lights_mean("answer, which is an extrapolation", precision=precision)],
-        tables=[_lights(report, model) for model in report.models if model.plan_lights],
-        items=[Item(line, _tag(line)) for model in report.models for line in light_reasons(report, model)],
+        tables=tables,
+        items=[Item(line, "red" if f", {LIGHTS[2]} from " in line else "amber") for line in reasons],
     )
-
-
-def _lights(report: WhatIfReport, model: ModelAnswers) -> ReportTable:
-    horizon, origin = max(len(plan) for plan in report.plans), report.history.origin
-    word = step_word(report.schema.step)
-    headers = ("plan", "steps like practice", *(f"{word} {origin + h}" for h in range(horizon)))
-    rows = tuple(
-        (plan.name, f"{100 * lights.like_practice:.0f} %", *lights.worst, *[""] * (horizon - len(lights.worst)))
-        for plan, lights in zip(report.plans, model.plan_lights or (), strict=True)
-    )
-    return ReportTable(model.heading if len(report.models) > 1 else "", "", headers, rows)
-
-
-def _tag(line: str) -> Tag:
-    """Return the light that a reason speaks of."""
-    return "red" if f", {LIGHTS[2]} from " in line else "amber"
 
 
 def _bands(report: WhatIfReport) -> Section:
@@ -195,9 +174,7 @@ def _bands(report: WhatIfReport) -> Section:
     title = "What the bands mean"
     particular = ON_BANDS - {"bands-cover", "bands-no-guarantee"}  # which the section says at more length
     own = [Item.of(note) for note in report.diagnostics if note.code in particular]
-    shown = _shown(report, report.levels) or _shown(
-        report, report.drawn_levels
-    )  # a figure may have its inner band alone
+    shown = _shown(report, report.levels) or _shown(report, report.drawn_levels)  # a figure may have the inner alone
     if shown:
         levels = " or ".join(f"{100 * level:g} %" for level in shown)
         return Section(title, texts=[COVERS.format(level=levels), BEYOND], items=own)
@@ -211,11 +188,10 @@ def _shown(report: WhatIfReport, levels: Sequence[float]) -> list[float]:
     return [level for level in levels if level in found]
 
 
-def _doubts(reports: Sequence[WhatIfReport]) -> Section:
+def _diagnostics(reports: Sequence[WhatIfReport]) -> Section:
     """Return warnings and notes, each once, but those on bands, which have a section of their own."""
     every = dict.fromkeys(d for report in reports for d in report.diagnostics if d.code not in ON_BANDS)
-    items = [Item.of(diagnostic) for diagnostic in sorted(every, key=lambda d: d.severity != "warning")]
-    return Section("Warnings and notes", texts=[] if items else ["None."], items=items)
+    return warnings_and_notes(sorted(every, key=lambda d: d.severity != "warning"))
 
 
 def _history(report: WhatIfReport) -> ReportTable:
