@@ -11,7 +11,7 @@ from PIL import Image
 from costar_cli.data.report import describe_dataset
 from costar_cli.data.table import TableInputs, ingest_table
 from costar_cli.data.table.schema_file import read_schema
-from costar_cli.report.figures.data_report.charts import figures
+from costar_cli.report.figures.data import figures
 from costar_cli.reporting import NullReporter
 
 HERE = Path(__file__).parent

@@ -215,7 +215,7 @@ def show_sensitivity(
 ) -> list[dict[str, Any]]:
     """Print the bounds of estimates, draw those of a single subject, and return them as plain JSON data."""
     from costar_cli.questions.sensitivity import ASSUMPTIONS
-    from costar_cli.report.figures.sensitivity import plot_sensitivity
+    from costar_cli.report.figures.effects import plot_sensitivity
 
     several, documents = len(reports) > 1, []
     for report, found in zip(reports, bounds, strict=True):

@@ -25,7 +25,7 @@ def show_averages(
     _tell(session, found, rows, _show)
     _write(session, rows, csv)
     if plot is not None:
-        from costar_cli.report.figures.averages import plot_averages
+        from costar_cli.report.figures.effects import plot_averages
 
         plot_averages(found, plot)
         session.out.wrote("plot", plot)
@@ -49,7 +49,7 @@ def show_average_sweep(
     _tell(session, found, rows, partial(_show_doses, dose=labelled(sweep.dose.name, sweep.dose.unit)))
     _write(session, rows, csv)
     if plot is not None:
-        from costar_cli.report.figures.sweep import plot_average_sweep
+        from costar_cli.report.figures.effects import plot_average_sweep
 
         plot_average_sweep(found, sweep, sweep.given(dataset), plot)
         session.out.wrote("plot", plot)

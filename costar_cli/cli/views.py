@@ -191,10 +191,8 @@ def _draw(
     digest: str,
 ) -> Iterator[tuple[str, Path]]:
     """Draw what can be drawn; yield each figure's name and file as it is done. The last one tells them all."""
-    from costar_cli.report.figures.calibration import plot_pit, plot_reliability
+    from costar_cli.report.figures.evaluation import plot_natural, plot_pit, plot_reliability, plot_rmse
     from costar_cli.report.figures.learning import plot_learning
-    from costar_cli.report.figures.natural import plot_natural
-    from costar_cli.report.figures.rmse import plot_rmse
     from costar_cli.report.figures.style import showing
 
     dataset, models, reporter = inputs.dataset, inputs.models, session.reporter

@@ -285,7 +285,7 @@ def _answer_one(session: Session, question: "Question", files: OutputFiles) -> N
 
             plot_whatif(report, files.plot)
         else:
-            from costar_cli.report.figures.sweep import plot_sweep
+            from costar_cli.report.figures.effects import plot_sweep
 
             assert question.dataset is not None  # noqa: S101 - it was read
             plot_sweep(report, sweep, sweep.given(question.dataset), files.plot)

@@ -221,8 +221,8 @@ def sketches(monkeypatch: pytest.MonkeyPatch) -> None:
         with figure(1, 1) as drawn:
             return save(drawn, next(one for one in arguments if isinstance(one, Path)))
 
-    for name in ("learning.plot_learning", "trajectories.plot_trajectories", "natural.plot_natural", "rmse.plot_rmse",
-                 "embedding.plot_representations"):  # fmt: skip
+    for name in ("learning.plot_learning", "trajectories.plot_trajectories", "evaluation.plot_natural",
+                 "evaluation.plot_rmse", "embedding.plot_representations"):  # fmt: skip
         monkeypatch.setattr(f"costar_cli.report.figures.{name}", sketch)
 
 

@@ -17,7 +17,7 @@ from costar_cli.evaluation import Candidate, EvaluationReport, read_evaluation, 
 from costar_cli.evaluation.bands import groupings, some_of_each
 from costar_cli.inference import calibration_of
 from costar_cli.inference.conformal import GRID
-from costar_cli.report.figures import calibration as figures
+from costar_cli.report.figures import evaluation as figures
 from costar_cli.reporting import NullReporter
 from costar_cli.reporting.output import Output
 from tests.fits import fit_method, model_of

@@ -12,7 +12,7 @@ from costar_cli.cli.scores import show_scores
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluation import run_evaluation
 from costar_cli.evaluation.report import read_evaluation, write_evaluation
-from costar_cli.report.figures import rmse
+from costar_cli.report.figures import evaluation
 from costar_cli.reporting import NullReporter
 from costar_cli.reporting.output import Output
 
@@ -117,8 +117,8 @@ def footnotes(report, path, monkeypatch):
         written.extend(sentences)
         labels.extend(text.get_text() for legend in drawn.legends for text in legend.get_texts())
 
-    monkeypatch.setattr(rmse, "caption", note)
-    rmse.plot_rmse(report, path)
+    monkeypatch.setattr(evaluation, "caption", note)
+    evaluation.plot_rmse(report, path)
     return written, labels
 
 
@@ -132,4 +132,4 @@ def test_the_figure_says_below_why_there_is_no_interval_and_what_the_sign_means(
     assert written[2].startswith("† stopped by budget")
     assert "a †" in labels
     monkeypatch.undo()
-    assert rmse.plot_rmse(report, tmp_path / "rmse.png").read_bytes().startswith(b"\x89PNG")
+    assert evaluation.plot_rmse(report, tmp_path / "rmse.png").read_bytes().startswith(b"\x89PNG")

@@ -10,8 +10,8 @@ from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import DataError, StorageError
 from costar_cli.evaluation import run_evaluation
 from costar_cli.report.figures.embedding import plot_representations
+from costar_cli.report.figures.evaluation import plot_rmse
 from costar_cli.report.figures.learning import LearningCurve, plot_learning
-from costar_cli.report.figures.rmse import plot_rmse
 from costar_cli.report.figures.trajectories import Example, PlanForecast, plot_trajectories
 
 

@@ -15,11 +15,10 @@ from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import DataError
 from costar_cli.evaluation import run_evaluation
 from costar_cli.evaluation.metrics import PerStep
-from costar_cli.report.figures import calibration, embedding, learning, natural, rmse, trajectories
+from costar_cli.report.figures import embedding, evaluation, learning, trajectories
 from costar_cli.report.figures.embedding import plot_representations
+from costar_cli.report.figures.evaluation import TOO_FEW, plot_natural, plot_rmse
 from costar_cli.report.figures.learning import LearningCurve, plot_learning
-from costar_cli.report.figures.natural import TOO_FEW, plot_natural
-from costar_cli.report.figures.rmse import plot_rmse
 from costar_cli.report.figures.style import label_text, spread_apart
 from costar_cli.report.figures.trajectories import Example, PlanForecast, plot_trajectories
 from tests.evaluate.benchmark_worlds import SETUPS, constant_errors, noisy_errors, report, score, tables
@@ -31,7 +30,7 @@ LONG = "a name that somebody wrote down in full, with $all$ its words"
 
 @pytest.fixture
 def drawn(monkeypatch):
-    return Drawn(monkeypatch, figures, rmse, natural, calibration, learning, trajectories, embedding)
+    return Drawn(monkeypatch, figures, evaluation, learning, trajectories, embedding)
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +153,7 @@ def test_models_of_one_colour_have_other_marks_in_the_natural_course(drawn, tmp_
     models = [worlds.candidate(model, name=f"model {i}") for i in range(9)]
     made = run_evaluation(data, models, EvaluateConfig(bootstrap=0))
     plot_natural(made, tmp_path / "n.png")
-    styles = rmse.model_styles(made.rows)
+    styles = evaluation.model_styles(made.rows)
     lines = {line.get_label(): (line.get_color(), line.get_marker()) for line in drawn.last.legends[0].get_lines()}
     assert len(set(lines.values())) == 10
     assert {name: lines[name] for name in styles if name in lines} == {
@@ -174,8 +173,8 @@ def test_a_natural_course_of_too_few_answers_says_so(drawn, tmp_path):
 
 @pytest.mark.parametrize(("horizon", "steps"), [(3, "steps 1 to 3"), (6, "steps 1 to 6"), (11, "steps 1 to 6")])
 def test_captions_of_bands_name_the_steps_that_are_averaged(drawn, monkeypatch, tmp_path, many_models, horizon, steps):
-    monkeypatch.setattr(calibration, "_panels", lambda _: {"Zero-shot, factual": {}})
-    calibration.plot_reliability(replace(many_models, horizon=horizon), tmp_path / "r.png")
+    monkeypatch.setattr(evaluation, "_band_panels", lambda _: {"Zero-shot, factual": {}})
+    evaluation.plot_reliability(replace(many_models, horizon=horizon), tmp_path / "r.png")
     assert steps in " ".join(" ".join(shown(drawn.last)).split())
 
 

@@ -12,7 +12,7 @@ from costar_cli.evaluation.natural import NaturalCourse, course_columns, course_
 from costar_cli.evaluation.run import run_evaluation
 from costar_cli.evaluation.setups import Candidate
 from costar_cli.methods.regression.naive import LastValue
-from costar_cli.report.figures.natural import plot_natural
+from costar_cli.report.figures.evaluation import plot_natural
 from tests.whatif.whatif_worlds import TUMOR, LinearModel
 
 

@@ -11,7 +11,7 @@ from costar_cli.data import Dataset, Part, Variable
 from costar_cli.data.report import describe_dataset
 from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
-from costar_cli.report.figures.data_report.charts import draw_treatments
+from costar_cli.report.figures.data import draw_treatments
 from costar_cli.report.pages import report_page, report_tables
 from costar_cli.reporting import NullReporter
 from tests.datasets.table_worlds import ingest, make_schema, ward

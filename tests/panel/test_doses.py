@@ -15,7 +15,7 @@ from costar_cli.data.dose import Basis, Dose
 from costar_cli.data.report import describe_dataset
 from costar_cli.data.store import read_dataset, write_dataset
 from costar_cli.errors import ArtifactError, MismatchError
-from costar_cli.report.figures.data_report.charts import figures
+from costar_cli.report.figures.data import figures
 from costar_cli.report.pages.data import report_tables
 from tests.dose_worlds import linear_doses
 

@@ -18,7 +18,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.plans import parse_plans
 from costar_cli.plans.sweep import Sweep
 from costar_cli.questions import Averager, Cohort, answer_cohort, estimate_outcomes, groups_of
-from costar_cli.report.figures.sweep import plot_sweep
+from costar_cli.report.figures.effects import plot_sweep
 from costar_cli.reporting.output import Output
 from costar_cli.reporting.progress import OutputReporter
 from costar_cli.settings.resolve import resolve

@@ -10,7 +10,7 @@ from costar_cli.data.report import describe_dataset
 from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.inference.overlap import Overlap, describe_overlap
-from costar_cli.report.figures.data_report.charts import figures
+from costar_cli.report.figures.data import figures
 from costar_cli.report.pages import report_page, report_tables
 from costar_cli.reporting import NullReporter
 from tests.methods.linear_worlds import fit, linear_data

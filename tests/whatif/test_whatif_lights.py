@@ -18,7 +18,7 @@ from costar_cli.questions import WhatIfReport, estimate_outcomes, write_csv, wri
 from costar_cli.questions.sensitivity import sensitivity
 from costar_cli.questions.support import _Reasons
 from costar_cli.report.figures import whatif
-from costar_cli.report.figures.sensitivity import plot_sensitivity
+from costar_cli.report.figures.effects import plot_sensitivity
 from costar_cli.report.figures.style import PLAN_COLOURS, plan_style
 from costar_cli.report.figures.whatif_strips import light_handles
 from costar_cli.reporting import NullReporter

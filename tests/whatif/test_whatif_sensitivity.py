@@ -15,7 +15,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.plans import PlanRequest, TreatmentPlan
 from costar_cli.questions import estimate_outcomes
 from costar_cli.questions.sensitivity import Sensitivity, flip_words, sensitivity
-from costar_cli.report.figures.sensitivity import plot_sensitivity
+from costar_cli.report.figures.effects import plot_sensitivity
 from simulators.linear_gaussian import LinearGaussian
 from tests.methods.linear_worlds import fit, linear_data, model_of
 

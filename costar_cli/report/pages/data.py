@@ -142,7 +142,7 @@ def _shifts(report: DataReport) -> ReportTable:
 
 def report_page(report: DataReport, overlap: "Overlap | None" = None) -> str:
     """Return the page; the same report gives the same text."""
-    from costar_cli.report.figures.data_report.charts import figures  # noqa: PLC0415 - matplotlib only where something is drawn
+    from costar_cli.report.figures.data import figures  # noqa: PLC0415 - matplotlib only where something is drawn
 
     pictures = {title: svg(figure, name) for name, title, figure in figures(report, overlap)}
     subjects = sum(part.subjects for part in report.parts)

@@ -1,27 +1,95 @@
-"""Dose and response: the estimate at the first and the last step under each dose of a sweep."""
+"""Figures of effects: mean outcomes by plan, dose and response, and how far hidden confounding could move them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from costar_cli.data.schema import labelled, step_word, steps_of
+from costar_cli.data.schema import labelled, step_word, steps_axis, steps_of
 from costar_cli.inference import LIGHTS
 from costar_cli.plans.sweep import Sweep
-from costar_cli.questions import AverageEffects
+from costar_cli.questions import AverageEffects, WhatIfReport
 from costar_cli.questions.answers import ModelAnswers
-from costar_cli.questions.report import WhatIfReport
-from costar_cli.report.figures.style import BLACK, GREY, caption, figure, label_text, plan_style, tint, write_figure
+from costar_cli.questions.sensitivity import Sensitivity
+from costar_cli.report.figures.style import (
+    BLACK,
+    GREY,
+    caption,
+    figure,
+    label_lines,
+    label_text,
+    plan_style,
+    tint,
+    write_figure,
+)
 
-SHADE: Final = 0.18
-MOST_TICKS: Final = 500  # of the rug: some of the doses that were given, evenly spread
+SHADE: Final = 0.18  # of the colour in a band
 MOST_GROUPS: Final = 6
+MOST_PLANS: Final = 12
+BESIDE: Final = 0.07  # steps between plans
+
+
+def plot_averages(found: Sequence[AverageEffects], path: Path) -> Path:
+    """Draw the mean of each outcome by step: a row per model and outcome, a column per group, a line per plan.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    rows = [(effects, k) for effects in found for k in range(len(effects.schema.outcomes))]
+    columns = found[0].groups[:MOST_GROUPS]
+    plans = found[0].plans[:MOST_PLANS]
+    several, about = len({effects.interval_kind for effects in found}) > 1, dict[str, None]()
+    for effects in found:  # what the bars include, by model where they differ, and why some are not there
+        who, kind = f"{label_text(effects.label, 30)}: " if several else "", effects.interval_kind
+        if kind.startswith("none"):
+            about[f"{who}no intervals, {kind[6:-1]}"] = None
+        else:
+            about[f"{who}bars: {100 * effects.levels[0]:g} % intervals of the mean, which include {kind}"] = None
+    absent = [np.isnan(effects.outcomes.half_LGPHY).all(axis=(0, 2, 3, 4)) for effects in found]
+    few = any(absent_G.any() and not absent_G.all() for absent_G in absent)
+    with figure(3.4 + 2.9 * len(columns), 1.4 + 2.7 * len(rows)) as drawn:
+        axes = drawn.subplots(len(rows), len(columns), squeeze=False, sharey="row")
+        for (effects, k), line in zip(rows, axes, strict=True):
+            for g, ax in enumerate(line):
+                _draw_average(ax, effects, g, k)
+            outcome = effects.schema.outcomes[k]
+            words = label_text(labelled(outcome.name, outcome.unit), 50)
+            line[0].set_ylabel(f"mean {words}\n{label_text(effects.label, 30)}")
+        handles = [
+            Line2D([], [], color=plan_style(i)[0], marker=plan_style(i)[1], label=label_lines(plan.name, 26))
+            for i, plan in enumerate(plans)
+        ]
+        truth = found[0].outcomes.truth_GPHY is not None
+        handles += [Line2D([], [], color=BLACK, ls=":", label="the simulator's mean")] * truth
+        caption(drawn, *about, *["groups of fewer than 20 units have no interval"] * few)
+        drawn.legend(handles=handles, loc="outside right center")
+        return write_figure(drawn, path)
+
+
+def _draw_average(ax: Axes, effects: AverageEffects, g: int, k: int) -> None:
+    for i, plan in enumerate(effects.plans[:MOST_PLANS]):
+        (colour, marker), shift = plan_style(i), BESIDE * (i - (min(len(effects.plans), MOST_PLANS) - 1) / 2)
+        steps = np.arange(1, len(plan) + 1) + shift  # side by side: bands of several plans would hide each other
+        mean_H = effects.outcomes.mean_GPHY[g, i, : len(plan), k]
+        low_H, high_H = (limit[0, g, i, : len(plan), k] for limit in effects.outcomes.limits_LGPHY)
+        ax.plot(steps, mean_H, color=colour, marker=marker)
+        if not np.isnan(low_H).all():
+            ax.vlines(steps, low_H, high_H, color=colour, lw=1.2)
+        if effects.outcomes.truth_GPHY is not None:
+            ax.plot(steps, effects.outcomes.truth_GPHY[g, i, : len(plan), k], color=BLACK, ls=":", lw=1.2)
+    ax.set_title(f"{label_text(effects.groups[g], 40)} ({effects.moments_G[g]:,})")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlabel(f"{steps_axis(effects.schema.step)} after the origin")
+
+
+MOST_TICKS: Final = 500  # of the rug: some of the doses that were given, evenly spread
 SIDES: Final = ("lower", "upper")
 HALF: Final = 0.5  # of a group's answers: more than these have a light before the mean is marked
 
@@ -123,7 +191,7 @@ def _plot(
         grid = drawn.subplots(len(labels), len(titles), squeeze=False, sharex=True, sharey="row")
         for row, line, label in zip(grid, curves, labels, strict=True):
             for axes, curve in zip(row, line, strict=True):
-                _draw(axes, curve, sweep, given)
+                _draw_curve(axes, curve, sweep, given)
             row[0].set_ylabel(label_text(label, 40))
         for axes, title in zip(grid[0], titles, strict=True):
             axes.set_title(label_text(title, 40))
@@ -134,7 +202,7 @@ def _plot(
         return write_figure(drawn, path)
 
 
-def _draw(axes: Axes, curve: Curve, sweep: Sweep, given: NDArray[np.floating]) -> None:
+def _draw_curve(axes: Axes, curve: Curve, sweep: Sweep, given: NDArray[np.floating]) -> None:
     colour, _ = plan_style(0)
     axes.axvspan(sweep.dose.low, sweep.dose.high, color="0.95", lw=0, zorder=0)
     if curve.limits is not None:
@@ -166,3 +234,70 @@ def _legend(curves: Sequence[Sequence[Curve]], first: str, last: str, band: str,
                  for words, face in (("rare in practice", tint(colour, 0.4)), ("not supported", "white"))]  # fmt: skip
     return [*made, Patch(color="0.95", label="range given in training"),
             Line2D([], [], ls="", marker="|", color=BLACK, alpha=0.5, label="doses that were given")]  # fmt: skip
+
+
+ABOUT_GAMMA: Final = "Gamma: an unrecorded variable multiplies or divides the odds of treatment by it, at every step"
+ALLOWED: Final = "what hidden confounding\nallows; marked where\nit reaches 0"
+BAR: Final = 4.0  # width of bars, in points
+APART: Final = 1.015  # factor between the Gammas at which bars of two plans stand
+DASHES: Any = (0, (4, 2))
+DRAWN: Final = 41  # Gammas between the smallest and the largest
+
+
+def plot_sensitivity(report: WhatIfReport, found: Sensitivity, path: Path) -> Path:
+    """Draw the bounds of each plan's difference from the reference at their last common step, and where they hold zero.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    outcomes = report.schema.outcomes
+    with figure(3.4 + 3.8 * len(outcomes), 3.6) as drawn:
+        for ax, outcome in zip(drawn.subplots(1, len(outcomes), squeeze=False)[0], outcomes, strict=True):
+            _draw_bounds(ax, found, outcome.name)
+            when = step_word(report.schema.step)
+            reference = label_text(found.plans[found.reference], 24)
+            ax.set_ylabel(f"{label_text(labelled(outcome.name, outcome.unit), 50)}:\ndifference from {reference}")
+            ax.set_title(f"{label_text(found.model, 30)}, at the last common {when}")
+        handles = [
+            Line2D([], [], color=plan_style(i)[0], marker=plan_style(i)[1], label=label_lines(plan, 26))
+            for i, plan in enumerate(found.plans)
+            if i != found.reference
+        ]
+        dashed = Line2D([], [], color=GREY, lw=1.0, ls=DASHES, label="estimate")
+        allowed: dict[str, Any] = {"color": tint(GREY, 2 * SHADE), "label": ALLOWED}
+        room = Line2D([], [], lw=BAR, **allowed) if len(handles) > 1 else Patch(lw=0, **allowed)
+        drawn.legend(handles=[*handles, dashed, room], loc="outside right center", labelspacing=0.9)
+        caption(drawn, ABOUT_GAMMA)
+        return write_figure(drawn, path)
+
+
+def _draw_bounds(ax: Axes, found: Sensitivity, outcome: str) -> None:
+    gammas = np.geomspace(found.gammas[0], found.gammas[-1], DRAWN)
+    fine = replace(found, gammas=tuple(gammas.tolist())).differences()
+    rows = [row for row in fine if row["outcome"] == outcome]
+    flips = {row["plan"]: row for row in found.flips() if row["outcome"] == outcome}
+    others = [i for i in range(len(found.plans)) if i != found.reference]
+    for place, i in enumerate(others):
+        plan, (colour, marker) = found.plans[i], plan_style(i)
+        last = flips[plan]
+        if last["difference"] is None:  # left out
+            continue
+        mine = [row for row in rows if (row["plan"], row["step"]) == (plan, last["step"])]
+        lower, upper = (np.array([row[side] for row in mine]) for side in ("lower", "upper"))
+        if len(others) == 1:
+            ax.fill_between(gammas, lower, upper, color=tint(colour, SHADE), lw=0, zorder=1)
+        else:  # bands would hide one another
+            at = np.array(found.gammas) * APART ** (place - (len(others) - 1) / 2)
+            bars = (np.interp(at, gammas, side) for side in (lower, upper))
+            ax.vlines(at[1:], *(side[1:] for side in bars), color=tint(colour, 2 * SHADE), lw=BAR, zorder=1.5)
+        ax.plot(gammas, np.stack([lower, upper], axis=1), color=colour, lw=1.0)
+        ax.axhline(last["difference"], color=colour, lw=1.0, ls=DASHES)
+        if last["gamma"] is not None and last["gamma"] <= gammas[-1]:
+            ax.plot([last["gamma"]], [0.0], color=colour, marker=marker, ms=7, mec="white", zorder=5, ls="")
+    ax.axhline(0.0, color=BLACK, lw=0.9)
+    ax.set_xscale("log")
+    ax.set_xlim(found.gammas[0], found.gammas[-1] * APART ** len(others))
+    ax.set_xticks(list(found.gammas))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.set_xlabel("Gamma, the strength of hidden confounding")
