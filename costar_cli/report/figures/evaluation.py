@@ -40,9 +40,9 @@ Style = dict[str, Any]
 
 _MARKERS = ("o", "s", "^", "D")
 _MOST_SHADED = 4
-_NAIVE: Any = {"lw": 1.3, "ls": (0, (4, 2))}
+_NAIVE: Any = {"lw": 1.3, "ls": (0, (6, 1.5, 1, 1.5))}
 _ENSEMBLE: Any = {"lw": 1.2, "ls": (0, (1, 1.2))}
-_LIMIT: Any = {"color": BLACK, "lw": 0.8, "ls": (0, (7, 3)), "zorder": 1}
+_LIMIT: Any = {"color": BLACK, "lw": 0.9, "ls": "-", "zorder": 1}  # without markers, unlike methods
 _PUBLISHED: Any = {"lw": 0.8, "ls": (0, (1, 2.5)), "marker": "D", "mfc": "white", "ms": 4}
 
 
@@ -103,9 +103,11 @@ def _legend(report: EvaluationReport, rows: Sequence[ReportRow], styles: Mapping
         for label, style in styles.items()
     ]
     naive = {row.label for row in rows if row.basis == "naive"}
-    handles += [Line2D([], [], color=GREY, label=label_lines(label, 26), **_NAIVE) for label in sorted(naive)]
+    handles += [
+        Line2D([], [], color=GREY, label=label_lines(f"dash-dotted: {label}", 26), **_NAIVE) for label in sorted(naive)
+    ]
     bounds = dict.fromkeys(row.label for row in rows if row.basis == "limit")
-    handles += [Line2D([], [], label=label_lines(label, 26), **_LIMIT) for label in bounds]
+    handles += [Line2D([], [], label=label_lines(f"thin black: {label}", 26), **_LIMIT) for label in bounds]
     published = dict.fromkeys(row.basis for row in rows if row.published)
     handles += [Line2D([], [], color=GREY, label=basis.replace(", ", ",\n"), **_PUBLISHED) for basis in published]
     if any(len(row.members) > 1 for row in rows):
