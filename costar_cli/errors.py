@@ -302,20 +302,15 @@ class Termination(SignalHandler):
 
 def storage_error(error: OSError, path: Path, *, elsewhere: str = "write elsewhere") -> StorageError:
     """Return the error for a file or folder that cannot be written."""
-    fallback = (f"the file cannot be written: {error.strerror or error}", elsewhere)
-    problem, fix = _disk_reasons(path, elsewhere).get(error.errno or 0, fallback)
-    return StorageError(problem, where=str(path), fix=fix)
-
-
-def _disk_reasons(path: Path, elsewhere: str) -> dict[int, tuple[str, str]]:
-    """Return what is wrong with a disk, and what helps, by the number of the system's error."""
     full = ("the disk is full", f"free some space, or {elsewhere}")
-    if _is_out_of_inodes(path):
-        full = ("the disk has no room for another file (no inodes are left)", f"remove some files, or {elsewhere}")
+    with suppress(OSError, AttributeError):  # Windows has no such call
+        there = os.statvfs(next(place for place in (path, *path.parents) if place.exists()))
+        if there.f_files > 0 and there.f_favail == 0:  # some systems count none
+            full = ("the disk has no room for another file (no inodes are left)", f"remove some files, or {elsewhere}")
     forbidden = ("no permission to write here", f"change the permissions of the folder, or {elsewhere}")
     no_folder = ("a part of the path is a file, not a folder", f"give a path in a folder, or {elsewhere}")
     is_there = ("a file of that name exists", f"move it away, or {elsewhere}")
-    return {
+    reasons = {
         errno.ENOSPC: full,
         errno.EDQUOT: ("the disk quota is used up", f"free some space, or {elsewhere}"),
         errno.EFBIG: ("the file is larger than the system allows", f"raise `ulimit -f`, or {elsewhere}"),
@@ -327,13 +322,9 @@ def _disk_reasons(path: Path, elsewhere: str) -> dict[int, tuple[str, str]]:
         errno.ENAMETOOLONG: ("a name is too long for the disk", "choose a shorter name"),
         errno.EEXIST: is_there if os.path.lexists(path) else no_folder,  # `mkdir` says so of a parent, too
     }
-
-
-def _is_out_of_inodes(path: Path) -> bool:
-    with suppress(OSError, AttributeError):  # Windows has no such call
-        there = os.statvfs(next(place for place in (path, *path.parents) if place.exists()))
-        return there.f_files > 0 and there.f_favail == 0  # some systems count none
-    return False
+    fallback = (f"the file cannot be written: {error.strerror or error}", elsewhere)
+    problem, fix = reasons.get(error.errno or 0, fallback)
+    return StorageError(problem, where=str(path), fix=fix)
 
 
 def refuse_pipe(path: Path) -> None:
@@ -364,29 +355,23 @@ def as_costar_error(error: BaseException) -> CostarError:
     """Return an error with problem, place and fix."""
     if isinstance(error, CostarError):
         return error
-    if isinstance(error, OSError) and error.errno is not None:
-        return _system_error(error)
+    if isinstance(error, OSError) and error.errno is not None:  # nothing more is known than what the system says
+        where = None if error.filename is None else os.fsdecode(error.filename)
+        elsewhere = "write elsewhere with --workspace or --out"
+        if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.ENAMETOOLONG}:
+            found = storage_error(error, Path(where or "."), elsewhere=elsewhere)
+            return StorageError(found.problem, where=where, fix=found.fix)
+        fix = f"check the path, or {elsewhere}"
+        return StorageError(f"cannot read or write: {error.strerror}", where=where, fix=fix)
     if type(error).__name__ == "OutOfMemoryError":
         return DeviceError("out of memory on the device", fix="use a smaller --batch-size, or `--device cpu`")
     if isinstance(error, MemoryError):
         return DeviceError("out of memory", fix="use smaller sizes or a smaller --batch-size")
     name = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    problem, fix = f"unexpected error ({name})", "please report it, with the traceback that `COSTAR_DEBUG=1` shows"
     if isinstance(error, ImportError):
-        return UnforeseenError(f"a package cannot be imported ({name})", fix="`costar doctor` shows what is missing")
-    return UnforeseenError(
-        f"unexpected error ({name})",
-        fix="please report it, with the traceback that `COSTAR_DEBUG=1` shows",
-    )
-
-
-def _system_error(error: OSError) -> StorageError:
-    """Return the error for a file that nothing more is known of than what the system says."""
-    where = None if error.filename is None else os.fsdecode(error.filename)
-    elsewhere = "write elsewhere with --workspace or --out"
-    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.ENAMETOOLONG}:
-        found = storage_error(error, Path(where or "."), elsewhere=elsewhere)
-        return StorageError(found.problem, where=where, fix=found.fix)
-    return StorageError(f"cannot read or write: {error.strerror}", where=where, fix=f"check the path, or {elsewhere}")
+        problem, fix = f"a package cannot be imported ({name})", "`costar doctor` shows what is missing"
+    return UnforeseenError(problem, fix=fix)
 
 
 def first_of(problems: Sequence[str]) -> list[str]:

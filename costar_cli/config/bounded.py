@@ -28,7 +28,8 @@ def read_bounded(path: Path, most: int) -> bytes:
         OSError: it cannot be read.
     """
     try:
-        with open(path, "rb", opener=_at_once) as file:
+        # a pipe is opened without waiting for somebody to write to it; Windows has no such pipes
+        with open(path, "rb", opener=lambda at, flags: os.open(at, flags | getattr(os, "O_NONBLOCK", 0))) as file:
             begun = _begun(file.fileno()) if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode) else b""
             data = begun + file.read(most + 1)
     except (FileNotFoundError, NotADirectoryError):
@@ -38,11 +39,6 @@ def read_bounded(path: Path, most: int) -> bytes:
     if len(data) > most:
         raise TooLargeError(f"is larger than {most:,} bytes")
     return data
-
-
-def _at_once(path: str, flags: int) -> int:
-    """Open a file, a pipe without waiting for somebody to write to it; Windows has no such pipes."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _begun(fd: int) -> bytes:

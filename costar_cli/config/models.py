@@ -93,13 +93,13 @@ def settings_problems(settings: Any, presets: Mapping[str, Mapping[str, object]]
     else:
         for preset, values in {"": {}, **presets}.items():
             try:
-                settings.model_validate(_nested(values), strict=True)
+                settings.model_validate(nested(values), strict=True)
             except ValueError as error:
                 what = f"its preset `{preset}` is" if preset else "its defaults together are"
                 yield f"{what} not valid: {' '.join(str(error).split())}"
 
 
-def _nested(values: Mapping[str, object]) -> dict[str, Any]:
+def nested(values: Mapping[str, object]) -> dict[str, Any]:
     """Return `{"network": {"epochs": 3}}` of `{"network.epochs": 3}`."""
     nested: dict[str, Any] = {}
     for name, value in values.items():

@@ -30,12 +30,8 @@ class Plugins(Generic[T]):
     problems: tuple[str, ...]
 
 
-def _nothing_wrong(_: object) -> Iterable[str]:
-    return ()
-
-
 def load_plugins(
-    group: str, kind: type[T], taken: Collection[str], check: Callable[[T], Iterable[str]] = _nothing_wrong
+    group: str, kind: type[T], taken: Collection[str], check: Callable[[T], Iterable[str]] | None = None
 ) -> Plugins[T]:
     """Load every entry point of a group; an entry that cannot be used is left out and breaks nothing.
 
@@ -52,11 +48,14 @@ def load_plugins(
     for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, _package(entry))):
         try:
             loaded = _load(entry, kind, {*taken, *found})
-            if wrong := next(iter(check(loaded)), None):
+            if check and (wrong := next(iter(check(loaded)), None)):
                 raise ValueError(wrong)
             found[entry.name] = loaded
         except (Exception, SystemExit) as error:
-            problems.append(f"{GROUPS[group]} `{entry.name}` of {_package(entry)} is left out: {_reason(error)}")
+            reason = " ".join(str(error).split())  # one line: costar's own complaint as it is, others with their class
+            if type(error) is not ValueError:
+                reason = f"{type(error).__name__}: {reason}".removesuffix(": ")
+            problems.append(f"{GROUPS[group]} `{entry.name}` of {_package(entry)} is left out: {reason}")
     return Plugins(tuple(found.values()), tuple(problems))
 
 
@@ -79,9 +78,3 @@ def _load(entry: "EntryPoint", kind: type[T], taken: Collection[str]) -> T:
 
 def _package(entry: "EntryPoint") -> str:
     return f"package {entry.dist.name} {entry.dist.version}" if entry.dist else "an unknown package"
-
-
-def _reason(error: BaseException) -> str:
-    """Return one line: costar's own complaint as it is, any other error with its class."""
-    text = " ".join(str(error).split())
-    return text if type(error) is ValueError else f"{type(error).__name__}: {text}".removesuffix(": ")

@@ -53,8 +53,12 @@ class LoggedTask:
 
     def state(self) -> str:
         """Return what is done, with metrics and the time that is left."""
-        share = "" if not self.total else f" ({self.done / self.total:.0%})"
-        return ", ".join([*self._words(share), *self._left()])
+        words = self._words("" if not self.total else f" ({self.done / self.total:.0%})")
+        if self.total is not None and self.pace_from is not None and self.done > self.pace_from[1]:
+            since, before = self.pace_from
+            left_s = (self.total - self.done) * (self.clock() - since) / (self.done - before)
+            words.append(f"about {in_words(left_s)} left")
+        return ", ".join(words)
 
     def end(self) -> str:
         """Return what was done, and how long it took."""
@@ -66,15 +70,6 @@ class LoggedTask:
         shown = describe(self.metrics)
         return [f"{self.done:,}{of} {plural(self.unit)}{share}", *([shown] if shown else [])]
 
-    def _left(self) -> list[str]:
-        if self.total is None or self.pace_from is None:
-            return []
-        since, before = self.pace_from
-        if self.done <= before:
-            return []
-        left_s = (self.total - self.done) * (self.clock() - since) / (self.done - before)
-        return [f"about {in_words(left_s)} left"]
-
 
 class Heartbeat:
     """Tells a log that a run is alive, whether or not its tasks report."""
@@ -84,15 +79,21 @@ class Heartbeat:
         self._tasks: list[LoggedTask] = []
         self._begun = self._spoken = clock()
         self._speaking = threading.Lock()
-        self._stop = threading.Event()
 
     def start(self) -> None:
         """Speak until the verb ends, also while no task reports."""
-        thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        ended = threading.Event()
+
+        def run() -> None:
+            with suppress(OSError):  # a log that cannot be written stops no work
+                while not ended.wait(POLL_S):
+                    self.beat()
 
         def stop() -> None:
-            self._stop.set()
+            ended.set()
             thread.join()
+
+        thread = threading.Thread(target=run, name="heartbeat", daemon=True)
 
         thread.start()
         self._out.at_close(stop)
@@ -114,16 +115,8 @@ class Heartbeat:
         with self._speaking:
             if self._clock() - self._spoken >= EVERY_S:
                 self._spoken = self._clock()
-                self._out.progress(self._line())
-
-    def _line(self) -> str:
-        tasks = [f"{task.title}: {task.state()}" for task in list(self._tasks)]
-        return "; ".join(tasks) or f"running for {in_words(self._clock() - self._begun)}"
-
-    def _run(self) -> None:
-        with suppress(OSError):  # a log that cannot be written stops no work
-            while not self._stop.wait(POLL_S):
-                self.beat()
+                tasks = [f"{task.title}: {task.state()}" for task in list(self._tasks)]
+                self._out.progress("; ".join(tasks) or f"running for {in_words(self._clock() - self._begun)}")
 
 
 def describe(metrics: dict[str, float]) -> str:
@@ -166,15 +159,11 @@ class OutputReporter:
         """Show a task while the context lasts; tasks inside tasks share the screen."""
         if self._out.quiet:
             yield NullTask()
-        elif is_interactive(sys.stderr):
-            with self._bar(title, total, done, unit) as task:
-                yield task
-        else:
+            return
+        if not is_interactive(sys.stderr):
             with self._heartbeat.task(title, total, done, unit) as logged:
                 yield logged
-
-    @contextmanager
-    def _bar(self, title: str, total: int | None, done: int, unit: str) -> Iterator[Task]:
+            return
         outermost = self._live is None
         progress = self._live or _new_progress()
         self._live = progress

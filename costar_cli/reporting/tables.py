@@ -45,7 +45,10 @@ def render_table(
     """
     cells = [[plain(title) for title in headers], *([_cell(value) for value in row] for row in rows)]
     widths = [max(_width(row[column]) for row in cells) for column in range(len(headers))]
-    right = [_is_numeric([row[column] for row in rows]) for column in range(len(headers))]
+    right = [  # where every cell is empty or reads as a number, such as `1,204` or `0.93 ± 0.02`
+        all(value is None or isinstance(value, int | float) or re.match(r"[+-]?\d", str(value)) for value in column)
+        for column in ([row[place] for row in rows] for place in range(len(headers)))
+    ]
     if not keys or width is None or sum(widths) + GAP * (len(widths) - 1) <= width:
         return [_line(row, widths, right) for row in cells]
     lines: list[str] = []
@@ -89,11 +92,6 @@ def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> s
         fill = " " * (width - _width(text))
         padded.append(fill + text if numeric else text + fill)
     return "  ".join(padded).rstrip()
-
-
-def _is_numeric(column: Sequence[object]) -> bool:
-    """Return whether every cell of a column is empty or reads as a number, such as `1,204` or `0.93 ± 0.02`."""
-    return all(value is None or isinstance(value, int | float) or re.match(r"[+-]?\d", str(value)) for value in column)
 
 
 def _width(text: str) -> int:

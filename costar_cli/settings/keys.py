@@ -119,15 +119,13 @@ def _accepted(kind: Any, metadata: Iterable[object]) -> str:  # noqa: ANN401
     if get_origin(kind) is Annotated:
         kind, *fields = get_args(kind)
         metadata = [item for field in fields for item in getattr(field, "metadata", [field])]
-    return ", ".join([_WORDS.get(kind, str(kind)), *(text for item in metadata for text in _bounds(item))])
-
-
-def _bounds(item: object) -> Iterator[str]:
-    for name, words in (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below")):
-        if (bound := getattr(item, name, None)) is not None:
-            yield f"{words} {bound}"
-    if getattr(item, "min_length", None):
-        yield "not empty"
+    texts = [_WORDS.get(kind, str(kind))]
+    for item in metadata:
+        for name, words in (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below")):
+            if (bound := getattr(item, name, None)) is not None:
+                texts.append(f"{words} {bound}")
+        texts += ["not empty"] * bool(getattr(item, "min_length", None))
+    return ", ".join(texts)
 
 
 @cache

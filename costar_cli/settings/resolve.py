@@ -8,14 +8,14 @@ from typing import Any, Final, TypeVar
 from pydantic import ValidationError
 
 from costar_cli.config.choices import PresetName
-from costar_cli.config.models import Config, FinetuneConfig
+from costar_cli.config.models import Config, FinetuneConfig, nested
 from costar_cli.data.registry import installed
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import UsageError, complaint
 from costar_cli.methods.registry import METHODS
 from costar_cli.settings.keys import all_keys, all_sections, section_of
-from costar_cli.settings.presets import DEFAULT_PRESET
-from costar_cli.settings.sources import Source, from_environment, from_file, from_flags, from_preset
+from costar_cli.settings.presets import DEFAULT_PRESET, preset_settings
+from costar_cli.settings.sources import Source, from_environment, from_file, from_flags
 
 C = TypeVar("C", bound=Config)
 
@@ -31,7 +31,7 @@ class Sections(Mapping[str, Config]):
 
     def __getitem__(self, section: str) -> Config:
         if section not in self._built:
-            self._built[section] = all_sections()[section].model_validate(_nested(section, self._values))
+            self._built[section] = all_sections()[section].model_validate(_of_section(section, self._values))
         return self._built[section]
 
     def __iter__(self) -> Iterator[str]:
@@ -76,7 +76,10 @@ class Settings:
             values = self.configs[section].model_dump(mode="json")
             for name, key in all_keys().items():
                 if key.section == section:
-                    described[name] = {"value": _get(values, key.path, key.default), "origin": self.origins[name]}
+                    value: Any = values
+                    for part in key.path:  # the default of one that is left out where it is off
+                        value = None if value is None else value.get(part, key.default)
+                    described[name] = {"value": value, "origin": self.origins[name]}
         return described
 
 
@@ -104,16 +107,23 @@ def resolve(
     read = from_file(file) if file is not None else Source()
     name = preset or read.preset or DEFAULT_PRESET
     given = flags if isinstance(flags, Source) else from_flags(flags)
-    sources = [from_preset(name, dataset), read, from_environment(environ or {}), given]
+    sources = [Source(preset_settings(name, dataset)), read, from_environment(environ or {}), given]
     problems = [problem for source in sources for problem in source.problems]
     values: dict[str, object] = {}
     origins = dict.fromkeys(all_keys(), "default")
     for source in sources:
-        _overlay(source, values, origins, problems)
+        for full_name, (value, origin) in source.values.items():
+            key = all_keys()[full_name]
+            try:
+                values[full_name] = key.check(value, text=source.text)
+                origins[full_name] = origin
+            except ValidationError:
+                problems.append(f"{full_name} = {value!r} ({origin}): expected {key.expected}")
     set_aside = _let_epochs_count(values, origins)
     built = _build(values, origins, problems)
     if problems:
-        _refuse(problems)
+        fix = "`costar settings` lists every setting with what it accepts"
+        raise UsageError.of(problems, f"{len(problems)} settings are not valid", fix=fix)
     problems_of_plugins = (*installed().problems, *METHODS.installed.problems)
     left_out = [Diagnostic.of("plugin-left-out", problem=problem) for problem in problems_of_plugins]
     warnings = [*left_out, *(warning for source in sources for warning in source.warnings)]
@@ -138,16 +148,6 @@ def method_settings(chosen: Settings, name: str, shared: FinetuneConfig) -> Conf
     return method.settings_class.model_validate(document)
 
 
-def _overlay(source: Source, values: dict[str, object], origins: dict[str, str], problems: list[str]) -> None:
-    for name, (value, origin) in source.values.items():
-        key = all_keys()[name]
-        try:
-            values[name] = key.check(value, text=source.text)
-            origins[name] = origin
-        except ValidationError:
-            problems.append(f"{name} = {value!r} ({origin}): expected {key.expected}")
-
-
 def _let_epochs_count(values: dict[str, object], origins: dict[str, str]) -> dict[str, int]:
     """Drop a preset's `updates` where somebody chose `epochs`: with both, epochs would say nothing of the length.
 
@@ -170,42 +170,16 @@ def _build(values: Mapping[str, object], origins: Mapping[str, str], problems: l
     for section, model in all_sections().items():
         if section in chosen:
             try:
-                built[section] = model.model_validate(_nested(section, values))
-            except ValidationError as error:
-                problems.extend(_explain(section, item, origins) for item in error.errors())
+                built[section] = model.model_validate(_of_section(section, values))
+            except ValidationError as error:  # of settings that are valid one by one but not together
+                for item in error.errors():
+                    table = ".".join((section, *map(str, item["loc"])))
+                    given = {who for name, who in origins.items() if name.startswith(table) and who != "default"}
+                    problems.append(f"[{table}] ({', '.join(sorted(given)) or 'default'}): {complaint(item)}")
     return built
 
 
-def _nested(section: str, values: Mapping[str, object]) -> dict[str, Any]:
+def _of_section(section: str, values: Mapping[str, object]) -> dict[str, Any]:
     """Return the values of a section as its model takes them."""
-    nested: dict[str, Any] = {}
-    for name, value in values.items():
-        key = all_keys()[name]
-        if key.section == section:
-            _put(nested, key.path, value)
-    return nested
-
-
-def _get(nested: Any, path: tuple[str, ...], default: object) -> object:  # noqa: ANN401 - JSON
-    """Return a setting; the default of one that is left out where it is off."""
-    for part in path:
-        nested = None if nested is None else nested.get(part, default)
-    return nested
-
-
-def _put(nested: dict[str, Any], path: tuple[str, ...], value: object) -> None:
-    for part in path[:-1]:
-        nested = nested.setdefault(part, {})
-    nested[path[-1]] = value
-
-
-def _explain(section: str, item: Any, origins: Mapping[str, str]) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
-    """Describe settings that are valid one by one but not together."""
-    table = ".".join((section, *map(str, item["loc"])))
-    given = {origin for name, origin in origins.items() if name.startswith(table) and origin != "default"}
-    return f"[{table}] ({', '.join(sorted(given)) or 'default'}): {complaint(item)}"
-
-
-def _refuse(problems: list[str]) -> None:
-    fix = "`costar settings` lists every setting with what it accepts"
-    raise UsageError.of(problems, f"{len(problems)} settings are not valid", fix=fix)
+    keys = all_keys()
+    return nested({".".join(keys[name].path): v for name, v in values.items() if keys[name].section == section})

@@ -1,6 +1,6 @@
 """Where settings come from: presets, TOML files, environment variables, flags, arguments of Python functions."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -12,7 +12,6 @@ from costar_cli.config.toml import read_toml
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import MOST_DETAILS, cut
 from costar_cli.settings.keys import all_keys, all_sections, section_of
-from costar_cli.settings.presets import preset_settings
 
 LONGEST = 200  # of a key that a message repeats
 MOST_MEANT = 3  # variables that a warning names
@@ -28,11 +27,6 @@ class Source:
     warnings: list[Diagnostic] = field(default_factory=list)
     preset: PresetName | None = None
     text: bool = False
-
-
-def from_preset(name: PresetName, dataset: str | None = None) -> Source:
-    """Return what a preset sets, for a data set of this name where that is known."""
-    return Source(preset_settings(name, dataset))
 
 
 def from_flags(flags: Mapping[type[Config], Mapping[str, object]]) -> Source:
@@ -79,8 +73,11 @@ def from_environment(environ: Mapping[str, str]) -> Source:
             source.values[known[name]] = (value, name)
             continue
         begun = next((prefix for prefix in reversed(prefixes) if name.startswith(prefix)), None)
-        if begun:
-            source.problems.append(f"{name}: no such setting{_nearest_variable(name, known, begun)}")
+        if begun:  # the first letters, those of all its like, say nothing
+            near = nearest(
+                name.removeprefix(begun), [one.removeprefix(begun) for one in known if one.startswith(begun)]
+            )
+            source.problems.append(f"{name}: no such setting" + (f", did you mean `{begun}{near}`?" if near else ""))
         else:
             source.warnings.append(Diagnostic.of("variable-ignored", name, meant=_meant(name)))
     return source
@@ -94,7 +91,12 @@ def from_file(path: Path) -> Source:
     """
     _, tables = read_toml(path, "config file", fix="give a TOML file; `costar settings` lists every setting")
     source = Source()
-    _read_preset(source, tables, path)
+    name = tables.pop("preset", None)
+    if name in get_args(PresetName):
+        source.preset = name
+    elif name is not None:
+        words = ", ".join(f"`{choice}`" for choice in get_args(PresetName))
+        source.problems.append(f"preset = {name!r} ({path}): expected one of {words}")
     _read_tables(source, tables, str(path))
     return source
 
@@ -105,47 +107,36 @@ def _read_tables(source: Source, tables: Mapping[str, Any], origin: str) -> None
         if name in known:
             source.values[name] = (value, origin)
         elif (unknown := unknown + 1) <= MOST_DETAILS:
-            source.problems.append(f"{cut(name, LONGEST)} ({origin}): {_unknown(name)}")
+            table, _, leaf = name.rpartition(".")
+            siblings = list(_inside(table)) if table else []
+            if _is_table(name):
+                problem = f"expected a table, `[{name}]`"
+            elif siblings:
+                problem = f"no such setting{did_you_mean(leaf, siblings, lead=', ')}"
+            else:
+                problem = f"no such section{did_you_mean(name, all_sections(), lead=', ')}"
+            source.problems.append(f"{cut(name, LONGEST)} ({origin}): {problem}")
     if unknown > MOST_DETAILS:
         source.problems.append(f"{origin}: {unknown - MOST_DETAILS:,} more unknown settings")
 
 
-def _nearest_variable(name: str, known: Iterable[str], shared: str) -> str:
-    """Return the suggestion for a variable, whose first letters, those of all its like, say nothing."""
-    rests = [other.removeprefix(shared) for other in known if other.startswith(shared)]
-    near = nearest(name.removeprefix(shared), rests)
-    return f", did you mean `{shared}{near}`?" if near else ""
-
-
 def _meant(name: str) -> str:
     """Return which variables one of no section may mean, by how their names end: `COSTAR_EPOCH` names no verb."""
-    ending, full = name.removeprefix("COSTAR_"), _endings()
+    endings: dict[str, list[list[str]]] = {}  # each with the names that end so
+    names = [[variable.removeprefix("COSTAR_")] for variable in RESERVED]
+    for words in [*names, *(str(key).upper().split(".") for key in all_keys().values())]:
+        for start in range(len(words)):
+            endings.setdefault("_".join(words[start:]), []).append(words)
+    full: dict[str, list[str]] = {}
+    for end, found in endings.items():  # those of the fewest words: a verb's before a stage's
+        fewest = min(map(len, found))
+        full[end] = ["_".join(words) for words in found if len(words) == fewest]
+    ending = name.removeprefix("COSTAR_")
     near = nearest_by_edits(ending, full) or nearest(ending, [name for name, found in full.items() if name in found])
     if near is None:
         return "`costar settings` lists them"
     *others, last = [f"`COSTAR_{found}`" for found in full[near][:MOST_MEANT]]
     return f"did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
-
-
-def _endings() -> dict[str, list[str]]:
-    """Return what the names of variables end with, each with those of the fewest words: a verb's before a stage's."""
-    endings: dict[str, list[list[str]]] = {}
-    names = [[variable.removeprefix("COSTAR_")] for variable in RESERVED]
-    names += [str(key).upper().split(".") for key in all_keys().values()]
-    for words in names:
-        for start in range(len(words)):
-            endings.setdefault("_".join(words[start:]), []).append(words)
-    fewest = {ending: min(map(len, found)) for ending, found in endings.items()}
-    return {e: ["_".join(words) for words in found if len(words) == fewest[e]] for e, found in endings.items()}
-
-
-def _read_preset(source: Source, tables: dict[str, Any], path: Path) -> None:
-    name = tables.pop("preset", None)
-    if name in get_args(PresetName):
-        source.preset = name
-    elif name is not None:
-        words = ", ".join(f"`{choice}`" for choice in get_args(PresetName))
-        source.problems.append(f"preset = {name!r} ({path}): expected one of {words}")
 
 
 def _flatten(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, object]]:
@@ -164,13 +155,3 @@ def _inside(table: str) -> Iterator[str]:
 
 def _is_table(name: str) -> bool:
     return any(key.startswith(name + ".") for key in all_keys())
-
-
-def _unknown(name: str) -> str:
-    if _is_table(name):
-        return f"expected a table, `[{name}]`"
-    table, _, leaf = name.rpartition(".")
-    siblings = list(_inside(table))
-    if table and siblings:
-        return f"no such setting{did_you_mean(leaf, siblings, lead=', ')}"
-    return f"no such section{did_you_mean(name, all_sections(), lead=', ')}"
