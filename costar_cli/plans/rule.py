@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.data import PanelSchema, TreatmentEncoding, Values
-from costar_cli.data.dose import Dose
 from costar_cli.data.expression import Column, Condition, Side, Use
 from costar_cli.data.levels import as_number, known_reference
 from costar_cli.errors import UsageError
@@ -154,7 +153,11 @@ class PlanShift:
         return np.zeros((1, len(self.encoding.all_names)), dtype=self.encoding.value_type)
 
     def decide(self, course: Course) -> Levels:
-        """Return the shifted levels `[M, names]`; a combination that never occurs stays as it was."""
+        """Return the shifted levels `[M, names]`; a combination that never occurs stays as it was.
+
+        Raises:
+            UsageError: a dose is moved to one that cannot be given.
+        """
         n, shifted_MA = len(self.encoding.names), course.usual_MA.copy()
         for name, levels in self.table.items():
             i = self.encoding.names.index(name)
@@ -168,24 +171,13 @@ class PlanShift:
                 by, is_share = self.moves[dose.name]
                 moved_M = shifted_MA[:, i] * (1 + by / 100) if is_share else shifted_MA[:, i] + by
                 nearest_M = dose.nearest(moved_M.round(DIGITS))
-                shifted_MA[:, i] = nearest_M if dose.elapsed else self._possible(dose, nearest_M)
+                shifted_MA[:, i] = nearest_M
+                ends = (float(nearest_M.min()), float(nearest_M.max())) if len(nearest_M) and not dose.elapsed else ()
+                for value in ends:
+                    if problem := dose.problem(value):
+                        text = f"plan {self.name!r} moves {dose.name} to {value:g}: {problem}"
+                        raise UsageError(text, where="--plan", fix="shift it by less")
         return shifted_MA
-
-    def _possible(self, dose: Dose, moved_M: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return moved doses.
-
-        Raises:
-            UsageError: one cannot be given.
-        """
-        ends = (float(moved_M.min()), float(moved_M.max())) if len(moved_M) else ()
-        for value in ends:
-            if problem := dose.problem(value):
-                raise UsageError(
-                    f"plan {self.name!r} moves {dose.name} to {value:g}: {problem}",
-                    where="--plan",
-                    fix="shift it by less",
-                )
-        return moved_M
 
 
 Rule = PlanRule | PlanShift

@@ -28,7 +28,10 @@ class StepReader:
         self.problems = problems
         self.moments = start if isinstance(start, IndexTimes) else None
         self.start = start.step if isinstance(start, IndexTimes) else start
-        self.known = _treatments(self.encoding)
+        named = list(zip(self.encoding.names, self.encoding.levels, strict=True))
+        known = [f"{name} ({known_levels(levels)})" for name, levels in named[:FEW]] + ["..."] * (len(named) > FEW)
+        known += [f"{dose.name} (a number; {dose.range} were given)" for dose in self.encoding.doses]
+        self.known = f"treatments of this data set: {', '.join(known)}"
 
     def check_keys(self, said: JsonObject, known: tuple[str, ...], where: str) -> None:
         """Add keys that are unknown, or written more than once."""
@@ -178,10 +181,3 @@ def read_dose(value: object, dose: Dose) -> tuple[float, str]:
     if isinstance(spelt, bool) or not isinstance(spelt, int | float | Decimal):
         return 0.0, "it is a number"
     return float(spelt), dose.problem(float(spelt))
-
-
-def _treatments(encoding: TreatmentEncoding) -> str:
-    named = list(zip(encoding.names, encoding.levels, strict=True))
-    levels = [f"{name} ({known_levels(levels)})" for name, levels in named[:FEW]] + ["..."] * (len(named) > FEW)
-    levels += [f"{dose.name} (a number; {dose.range} were given)" for dose in encoding.doses]
-    return f"treatments of this data set: {', '.join(levels)}"

@@ -53,7 +53,10 @@ def parse_table(
     trimmed = frame.with_columns(pl.all().str.strip_chars()).with_row_index("row")
     numbered = trimmed.with_columns(_numbers(trimmed, moments, problems).alias("number"))
     problems.raise_any("steps of the table cannot be dates", where=where, fix=problems.fix or KEEPS_DATES)
-    table = _Table(_in_order(numbered), encoding, problems)
+    # the rows of each plan together, in the order of the first of each, by step; `first` is that row
+    first = pl.col("row").min().over(_keys(numbered)).alias("first")
+    ordered = numbered.with_columns(first).sort("first", "number", "row", nulls_last=True)
+    table = _Table(ordered, encoding, problems)
     values_MA = table.values()
     table.check_steps(horizon)
     if table.n_plans > MOST_PAIRS:
@@ -132,12 +135,6 @@ def _places(moments: IndexTimes) -> dict[str, int]:
     """Return the moment of each subject by its name."""
     names = moments.panel.names
     return {names[row]: q for q, row in enumerate(moments.subject_Q.tolist())}
-
-
-def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of each plan together, in the order of the first of each, by step; `first` is that row."""
-    first = pl.col("row").min().over(_keys(frame)).alias("first")
-    return frame.with_columns(first).sort("first", "number", "row", nulls_last=True)
 
 
 class _Table:

@@ -59,7 +59,11 @@ def parse_json(data: bytes | str, *, where: str, fix: str | None = None) -> obje
         raise UsageError(f"the document is larger than {MAX_BYTES:,} bytes", where=where, fix=fix)
     try:
         text = data if isinstance(data, str) else data.decode("utf-8-sig")
-        _check_depth(text, where, fix)
+        depth = 0
+        for token in _TOKENS.finditer(text):
+            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
+            if depth > MAX_DEPTH:
+                raise UsageError(f"nested more than {MAX_DEPTH} levels deep", where=where, fix=fix)
         parsed: object = json.loads(text, object_pairs_hook=_object)
     except UnicodeDecodeError as error:
         raise UsageError(
@@ -90,14 +94,6 @@ def _object(pairs: list[tuple[str, object]]) -> JsonObject:
     return made
 
 
-def _check_depth(text: str, where: str, fix: str | None) -> None:
-    depth = 0
-    for token in _TOKENS.finditer(text):
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
-        if depth > MAX_DEPTH:
-            raise UsageError(f"nested more than {MAX_DEPTH} levels deep", where=where, fix=fix)
-
-
 class Problems:
     """Problems by place; the same problem in several steps of a plan becomes one line."""
 
@@ -124,7 +120,11 @@ class Problems:
     @property
     def lines(self) -> list[str]:
         """Return one line per problem."""
-        lines = [_line(where, problem, steps) for (where, problem), steps in self._steps.items()]
+        lines = []
+        for (where, problem), steps in self._steps.items():
+            some = ", ".join(str(step) for step in steps[:MAX_STEPS_NAMED]) + ", ..." * (len(steps) > MAX_STEPS_NAMED)
+            place = f"{where}, step{'s' * (len(steps) > 1)} {some}" if steps else where
+            lines.append(f"{place}: {problem}" if place else problem)
         return lines + [f"and {self._left_out:,} more"] * bool(self._left_out)
 
     @property
@@ -142,9 +142,3 @@ class Problems:
         if lines:
             count = len(self._steps) + self._left_out
             raise UsageError.of(lines, f"{summary}: {count:,} problems", where=where, fix=fix)
-
-
-def _line(where: str, problem: str, steps: list[int]) -> str:
-    named = ", ".join(str(step) for step in steps[:MAX_STEPS_NAMED]) + ", ..." * (len(steps) > MAX_STEPS_NAMED)
-    place = f"{where}, step{'s' * (len(steps) > 1)} {named}" if steps else where
-    return f"{place}: {problem}" if place else problem
