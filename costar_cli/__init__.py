@@ -5,8 +5,7 @@
 
 from typing import TYPE_CHECKING
 
-from costar_cli.config.lazy import importer
-from costar_cli.config.version import VERSION
+from costar_cli.config import VERSION, importer
 
 if TYPE_CHECKING:
     from costar_cli.api.data import ingest, read_dataset, read_new_subjects, read_table, simulate

@@ -9,7 +9,7 @@ from costar_cli.cli.session import Session
 from costar_cli.reporting.output import Output
 
 if TYPE_CHECKING:
-    from costar_cli.plans.sweep import Sweep
+    from costar_cli.plans.doses import Sweep
     from costar_cli.questions import ModelAnswers, WhatIfReport
     from costar_cli.questions.sensitivity import Sensitivity
     from costar_cli.questions.support import PlanRatings

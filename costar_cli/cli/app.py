@@ -25,8 +25,8 @@ from costar_cli.cli.simulate import simulate
 from costar_cli.cli.verb import MAKERS, VerbApp, VerbGroup
 from costar_cli.cli.verify import verify
 from costar_cli.cli.whatif import whatif
+from costar_cli.config import VERSION
 from costar_cli.config.nearest import did_you_mean, nearest
-from costar_cli.config.version import VERSION
 from costar_cli.errors import (
     ExitCode,
     Termination,

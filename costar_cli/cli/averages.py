@@ -9,7 +9,7 @@ from costar_cli.cli.session import Session
 
 if TYPE_CHECKING:
     from costar_cli.data import Dataset
-    from costar_cli.plans.sweep import Sweep
+    from costar_cli.plans.doses import Sweep
     from costar_cli.questions import AverageEffects
 
 MOST_SHOWN: Final = 8  # plans of a table

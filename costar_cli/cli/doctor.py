@@ -16,7 +16,7 @@ import costar_cli
 from costar_cli.cli.options import JsonFlag, QuietFlag, WorkspaceOpt
 from costar_cli.cli.session import open_output
 from costar_cli.cli.workspace import DEFAULT_WORKSPACE, Workspace
-from costar_cli.config.version import VERSION
+from costar_cli.config import VERSION
 from costar_cli.errors import CostarError, ExitCode
 
 if TYPE_CHECKING:

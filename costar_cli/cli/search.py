@@ -215,7 +215,7 @@ def _show_many(session: Session, report: "SearchReport") -> None:
     """Print what the best plans of many subjects come to, and which are the most frequent."""
     import numpy as np
 
-    from costar_cli.plans.words import in_words
+    from costar_cli.plans.plan import in_words
 
     found = [answer for answer in report.answers if answer.best.found]
     out, objective = session.out, report.question.objective

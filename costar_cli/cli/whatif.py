@@ -214,7 +214,7 @@ def _read(
     """Read data, subjects, models and plans, in the order in which errors help most."""
     from costar_cli.api.estimates import with_losses
     from costar_cli.plans import parse_plans, read_plan_file
-    from costar_cli.plans.sweep import Sweep
+    from costar_cli.plans.doses import Sweep
     from costar_cli.questions import Places, Question, choose_subjects, join_places, subjects_of_plans
 
     document = b"" if about.sweep is not None else read_plan_file(about.plan or Path("-"))

@@ -5,7 +5,7 @@ A name is imported when it is first used, so that `costar simulate --help` need 
 
 from typing import TYPE_CHECKING
 
-from costar_cli.config.lazy import importer
+from costar_cli.config import importer
 
 if TYPE_CHECKING:
     from costar_cli.data.dataset import Dataset, Domain, Location, Part, Split

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from costar_cli.config.lazy import importer
+from costar_cli.config import importer
 
 if TYPE_CHECKING:
     from costar_cli.files.atomic import write_bytes

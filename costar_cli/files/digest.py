@@ -18,7 +18,7 @@ import numpy as np
 from h5py import h5t
 from numpy.typing import NDArray
 
-from costar_cli.config.version import VERSION
+from costar_cli.config import VERSION
 
 MAX_JSON_DEPTH: Final = 64
 NUMBERS: Final = {

@@ -17,9 +17,8 @@ from costar_cli.inference.estimates import encoded_predictor
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.plans.index_times import IndexTimes
-from costar_cli.plans.plan import TreatmentPlan
+from costar_cli.plans.plan import TreatmentPlan, spans
 from costar_cli.plans.rule import PLANNED, STEP, Course, Levels, Rule
-from costar_cli.plans.words import spans
 
 DRAWS: Final = 1_000  # as many as of differences between plans
 SEED: Final = 0

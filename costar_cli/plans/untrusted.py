@@ -6,7 +6,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from costar_cli.config import bounded
+from costar_cli.config.toml import RefusedError, said_of
+from costar_cli.config.toml import read_bounded as read_bytes
 from costar_cli.errors import MOST_DETAILS, StorageError, UsageError
 
 __all__ = ["MAX_BYTES", "JsonObject", "Problems", "parse_json", "read_bounded", "shown"]
@@ -36,8 +37,8 @@ def read_bounded(path: Path, *, flag: str, most: int = MAX_BYTES) -> bytes:
     is_stdin = str(path) == "-"
     name = "standard input" if is_stdin else f"`{path}`"
     try:
-        data = sys.stdin.buffer.read(most + 1) if is_stdin else bounded.read_bounded(path, most)
-    except bounded.RefusedError as error:
+        data = sys.stdin.buffer.read(most + 1) if is_stdin else read_bytes(path, most)
+    except RefusedError as error:
         fix = f"give the path of a JSON file of at most {most:,} bytes"
         raise UsageError(f"{name} {error}", where=flag, fix=fix) from error
     except (OSError, ValueError) as error:
@@ -73,7 +74,7 @@ def parse_json(data: bytes | str, *, where: str, fix: str | None = None) -> obje
         place = f"{where}, line {error.lineno}, column {error.colno}"
         raise UsageError(f"not JSON: {error.msg}", where=place, fix=fix) from error
     except (ValueError, RecursionError) as error:  # an integer of thousands of digits
-        raise UsageError(f"not usable as JSON: {bounded.said_of(error)}", where=where, fix=fix) from error
+        raise UsageError(f"not usable as JSON: {said_of(error)}", where=where, fix=fix) from error
     return parsed
 
 

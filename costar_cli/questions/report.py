@@ -18,7 +18,7 @@ from costar_cli.diagnostics import Diagnostic, texts_of
 from costar_cli.files.frames import FrameName, frame_name, make_frame
 from costar_cli.inference import NO_LEVEL, SEED, TOO_FEW
 from costar_cli.plans import Rule, TreatmentPlan
-from costar_cli.plans.words import in_words, steps_by_name
+from costar_cli.plans.plan import in_words, steps_by_name
 from costar_cli.questions.answers import Band, ModelAnswers, objects
 from costar_cli.questions.rows import Columns, in_order, table_columns, to_rows
 

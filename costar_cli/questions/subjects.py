@@ -14,8 +14,8 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.config.bounded import RefusedError, read_bounded
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.config.toml import RefusedError, read_bounded
 from costar_cli.data import Dataset, Location, Panel, Part
 from costar_cli.data.findings import counted
 from costar_cli.data.panel import join_panels

@@ -18,8 +18,7 @@ from costar_cli.errors import (
     as_costar_error,
 )
 from costar_cli.reporting import launched, plain
-from costar_cli.reporting.tables import render_table
-from costar_cli.reporting.text import columns_of, dump_json, paint
+from costar_cli.reporting.text import columns_of, dump_json, paint, render_table
 
 DOCUMENT_VERSION = "1.0"  # of schemas/documents.json: additions make it 1.1
 

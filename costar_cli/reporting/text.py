@@ -1,15 +1,25 @@
-"""Text that is safe to print, JSON that is safe to parse, colour that can be switched off."""
+"""Text for people and scripts: what is safe to print, colour, JSON, and tables with marks for the best cells."""
 
 import json
 import math
 import os
+import re
 import shutil
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+from costar_cli.reporting import plain
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from costar_cli.reporting.output import Output
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
 def is_interactive(stream: TextIO) -> bool:
@@ -28,7 +38,7 @@ def paint(text: str, style: str, stream: TextIO) -> str:
     """Return the text in a style where the stream shows styles and `NO_COLOR` is not set."""
     if os.environ.get("NO_COLOR") or not is_interactive(stream):
         return text
-    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
 
 
 def in_words(seconds: float) -> str:
@@ -58,3 +68,189 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - any value that a workflow retur
     if hasattr(value, "tolist"):
         return _clean(value.tolist())
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+GAP = 2  # spaces between columns
+
+Mark = Literal["best", "second", ""]
+_SIGNS: Mapping[Mark, str] = {"best": "*", "second": "+", "": ""}
+_STYLES: Mapping[Mark, str] = {"best": "bold", "second": "underline", "": ""}
+
+
+def render_table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    width: int | None = None,
+    keys: int = 0,
+    together: int = 1,
+) -> list[str]:
+    """Return one line per row under a line of headers; columns of numbers are aligned to the right.
+
+    Args:
+        headers: one title per column.
+        rows: cells as they shall be read; None is an empty cell, a float is shown with four digits.
+        width: columns of the terminal; None where nothing has to fit.
+        keys: how many of the first columns say what a row is. A table of such that does not fit is printed in blocks
+            of columns: each begins with the last key, and the others stand above the rows that share them.
+        together: how many columns behind the keys stay in one block, such as an estimate and its truth.
+    """
+    cells = [[plain(title) for title in headers], *([_cell(value) for value in row] for row in rows)]
+    widths = [max(_width(row[column]) for row in cells) for column in range(len(headers))]
+    right = [  # where every cell is empty or reads as a number, such as `1,204` or `0.93 ± 0.02`
+        all(value is None or isinstance(value, int | float) or re.match(r"[+-]?\d", str(value)) for value in column)
+        for column in ([row[place] for row in rows] for place in range(len(headers)))
+    ]
+    if not keys or width is None or sum(widths) + GAP * (len(widths) - 1) <= width:
+        return [_line(row, widths, right) for row in cells]
+    lines: list[str] = []
+    starts = range(keys, len(widths), together)
+    groups = [sum(widths[start : start + together]) + GAP * (together - 1) for start in starts]
+    for block in split_columns(groups, width - widths[keys - 1]):
+        chosen = [keys - 1, *(starts[group] + column for group in block for column in range(together))]
+        above: list[str] = []
+        for row in cells:
+            if row is not cells[0] and row[: keys - 1] != above and any(row[: keys - 1]):  # blanks: those above
+                above = row[: keys - 1]
+                lines.append(", ".join(filter(None, above)))
+            lines.append(_line([row[c] for c in chosen], [widths[c] for c in chosen], [right[c] for c in chosen]))
+    return lines
+
+
+def split_columns(widths: Sequence[int], room: int, gap: int = GAP) -> list[list[int]]:
+    """Return columns in blocks that fit into a room, in order; one that alone is too wide is a block of its own."""
+    blocks: list[list[int]] = []
+    used = 0
+    for column, width in enumerate(widths):
+        if not blocks or used + gap + width > room:
+            blocks.append([])
+            used = 0
+        blocks[-1].append(column)
+        used += gap + width
+    return blocks
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}" if value == value else "-"  # noqa: PLR0124 - NaN is not equal to itself
+    return plain(value).replace("\n", " ").replace("\t", " ")
+
+
+def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    padded = []
+    for text, width, numeric in zip(row, widths, right, strict=True):
+        fill = " " * (width - _width(text))
+        padded.append(fill + text if numeric else text + fill)
+    return "  ".join(padded).rstrip()
+
+
+def _width(text: str) -> int:
+    """Return the terminal cells that a text takes: wide letters take two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415 - only for names beyond ASCII
+
+    return cell_len(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A number as it is shown, what follows it (its spread), and how it ranks."""
+
+    text: str
+    spread: str = ""
+    mark: Mark = ""
+
+
+def legend() -> str:
+    """Return how the best cells of a block are told from the others."""
+    return "bold: best of its block, underlined: second" if _is_styled() else "* best of its block, + second"
+
+
+def _is_styled() -> bool:
+    return is_interactive(sys.stdout) and not os.environ.get("NO_COLOR")
+
+
+def show_styled(
+    out: "Output", title: str, headers: Sequence[str], blocks: Mapping[str, Sequence[Sequence[Cell | str | None]]]
+) -> None:
+    """Print blocks of rows as one table of the result for people; nothing under `--json`.
+
+    In a terminal a cell has its spread on a second line, and where it is narrow, long names take several; no number is
+    ever cut short: a table that is still too wide is printed in blocks of columns. In a pipe each row is one line,
+    with the name of its block behind its first cell, so that `grep` and `awk` work.
+
+    The name of a block of rows is shown where it is not empty.
+    """
+    if out.json:
+        return
+    if _is_styled():
+        _show_rich(title, headers, blocks)
+        return
+    rows = [
+        [_marked(row[0], name), *(_marked(cell) for cell in row[1:])] for name, rows in blocks.items() for row in rows
+    ]
+    out.table(headers, rows, title=title, keys=1)
+
+
+def _marked(cell: Cell | str | None, block: str = "") -> str | None:
+    if not isinstance(cell, Cell):
+        return f"{cell} ({block})" if block else cell
+    spread = f" ± {cell.spread}" if cell.spread else ""
+    return f"{cell.text}{spread}{_SIGNS[cell.mark]}"
+
+
+def _show_rich(title: str, headers: Sequence[str], blocks: Mapping[str, Sequence[Sequence[Cell | str | None]]]) -> None:
+    from rich import box  # noqa: PLC0415 - only where a person watches
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    shown = [[_text(cell) for cell in row] for rows in blocks.values() for row in rows]
+    least = _least_widths(headers, blocks, [[cell.plain for cell in row] for row in shown])
+    terminal = Console(file=sys.stdout).width
+    between = 1 if sum(least) + 2 * len(least) <= terminal else 0  # spaces beside that of the box
+    parts = split_columns(least[1:], terminal - least[0] - 1, gap=1)
+    if len(parts) > 1:
+        for part in parts:
+            chosen = [0, *(1 + column for column in part)]
+            some = {name: [[row[column] for column in chosen] for row in rows] for name, rows in blocks.items()}
+            _show_rich(title, [headers[column] for column in chosen], some)
+        return
+    table = Table(title=Text(plain(title), "bold"), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False,
+                  pad_edge=False, padding=(0, between, 0, 0))  # fmt: skip
+    for place, (header, width) in enumerate(zip(headers, least, strict=True)):
+        side: Literal["left", "right"] = "right" if place else "left"
+        table.add_column(Text(plain(header)), justify=side, no_wrap=place > 0, min_width=width)
+    rest = iter(shown)
+    for name, rows in blocks.items():
+        if name:
+            table.add_section()
+            table.add_row(Text(plain(name), "italic"))
+        for _ in rows:
+            table.add_row(*next(rest))
+    needed = sum(least) + (1 + between) * len(least)
+    Console(file=sys.stdout, width=max(terminal, needed)).print(table)
+
+
+def _least_widths(headers: Sequence[str], blocks: Iterable[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return how narrow each column may become: the first down to its longest word, the others not at all."""
+    from rich.cells import cell_len  # noqa: PLC0415
+
+    words = [word for text in (headers[0], *blocks, *(row[0] for row in rows)) for word in plain(text).split()]
+    columns = [[header, *(row[place] for row in rows)] for place, header in enumerate(headers)][1:]
+    numbers = [[line for text in column for line in plain(text).split("\n")] for column in columns]
+    return [max(map(cell_len, texts)) for texts in (words, *numbers)]
+
+
+def _text(cell: Cell | str | None) -> "Text":
+    from rich.text import Text  # noqa: PLC0415
+
+    if not isinstance(cell, Cell):
+        return Text(plain(cell or ""))
+    shown = Text(plain(cell.text), _STYLES[cell.mark])
+    if cell.spread:
+        shown.append(f"\n±{plain(cell.spread)}", "dim not bold not underline")
+    return shown

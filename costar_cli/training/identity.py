@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
-from costar_cli.config.version import VERSION
+from costar_cli.config import VERSION
 from costar_cli.files import fingerprint, flatten
 
 __all__ = ["RunIdentity"]

@@ -18,7 +18,7 @@ from costar_cli.cli.app import main
 from costar_cli.errors import TrainingError
 from costar_cli.methods import METHODS
 from costar_cli.methods.regression.ridge import RidgeMethod
-from costar_cli.reporting import tables as ui_tables
+from costar_cli.reporting import text as ui_text
 from costar_cli.reporting.output import Output
 from costar_cli.training import loop
 
@@ -326,12 +326,12 @@ def test_models_that_all_lose_warn_once_per_cell_and_training_is_suggested(
 
 
 def test_tables_fit_a_terminal_of_100_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    monkeypatch.setattr(ui_tables, "_is_styled", lambda: True)
+    monkeypatch.setattr(ui_text, "_is_styled", lambda: True)
     monkeypatch.setenv("COLUMNS", "100")
     headers = ["Method", *(f"τ={h}" for h in range(1, 7)), "Avg", "Gain", "Runs"]
-    cells = [ui_tables.Cell("12.345", "0.123", mark) for mark in ("best", "second", "", "", "", "", "")]
+    cells = [ui_text.Cell("12.345", "0.123", mark) for mark in ("best", "second", "", "", "", "", "")]
     row = ["Last value carried [forward]", *cells, "-105.4%", "25"]
-    ui_tables.show_styled(Output(), "A title", headers, {"": [row], "published, different protocol": [row]})
+    ui_text.show_styled(Output(), "A title", headers, {"": [row], "published, different protocol": [row]})
     lines = capsys.readouterr().out.splitlines()
     assert max(len(line.rstrip()) for line in lines) <= 100
     assert sum(line.count("12.345") for line in lines) == 14

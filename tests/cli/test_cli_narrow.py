@@ -9,7 +9,7 @@ import pytest
 from cli_world import TINY_COHORT, Run
 from test_cli_output import run_in_terminal
 
-from costar_cli.reporting.tables import render_table
+from costar_cli.reporting.text import render_table
 
 Call = Callable[..., Run]
 
@@ -112,7 +112,7 @@ def test_blocks_of_columns_hold_every_cell_under_its_header() -> None:
 
 STYLED = (
     "from costar_cli.reporting.output import Output\n"
-    "from costar_cli.reporting.tables import Cell, show_styled\n"
+    "from costar_cli.reporting.text import Cell, show_styled\n"
     "headers = ['method', *[f'tau={h}' for h in range(12)], 'average']\n"
     "row = ['COSTAR without relative encoding', *[Cell(f'{100 + h}.123', '0.456') for h in range(13)]]\n"
     "show_styled(Output('benchmark'), 'zero-shot', headers, {'': [row]})\n"

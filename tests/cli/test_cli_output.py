@@ -17,8 +17,7 @@ from costar_cli.errors import DataError
 from costar_cli.reporting import plain
 from costar_cli.reporting.output import Output
 from costar_cli.reporting.progress import OutputReporter
-from costar_cli.reporting.tables import render_table
-from costar_cli.reporting.text import dump_json
+from costar_cli.reporting.text import dump_json, render_table
 
 LONG = "/a/very/long/path/" + "x" * 300 + "/[cohort]/data.h5"
 

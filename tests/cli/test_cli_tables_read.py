@@ -13,7 +13,7 @@ from costar_cli.cli.benchmarking.export import show_report
 from costar_cli.data import store
 from costar_cli.data.store import read_dataset
 from costar_cli.methods import METHODS
-from costar_cli.reporting import tables as ui_tables
+from costar_cli.reporting import text as ui_text
 from costar_cli.reporting.output import Output
 from tests.evaluate.benchmark_worlds import constant_errors, report, score, tables
 
@@ -25,11 +25,11 @@ HEADERS = ["Method", *(f"τ={h}" for h in range(1, 7)), "Avg", "Gain", "Runs"]
 def table_lines(
     width: int, number: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> list[str]:
-    monkeypatch.setattr(ui_tables, "_is_styled", lambda: True)
+    monkeypatch.setattr(ui_text, "_is_styled", lambda: True)
     monkeypatch.setenv("COLUMNS", str(width))
-    cells = [ui_tables.Cell(number, "0.123", mark) for mark in ("best", "second", "", "", "", "", "")]
+    cells = [ui_text.Cell(number, "0.123", mark) for mark in ("best", "second", "", "", "", "", "")]
     row = ["Last value carried forward", *cells, "-105.4%", "25"]
-    ui_tables.show_styled(Output(), "A title", HEADERS, {"": [row], "published, different protocol": [row]})
+    ui_text.show_styled(Output(), "A title", HEADERS, {"": [row], "published, different protocol": [row]})
     return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
 
 

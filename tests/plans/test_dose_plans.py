@@ -11,7 +11,7 @@ from costar_cli.data import Dataset, Part
 from costar_cli.errors import UsageError
 from costar_cli.inference import simulate_on
 from costar_cli.plans import IndexTimes, PlanRule, PlanShift, Rule, parse_plans
-from costar_cli.plans.words import in_words
+from costar_cli.plans.plan import in_words
 from tests.dose_worlds import linear_doses
 
 

@@ -16,7 +16,7 @@ from costar_cli.data import Dataset, Part
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import parse_plans
-from costar_cli.plans.sweep import Sweep
+from costar_cli.plans.doses import Sweep
 from costar_cli.questions import Averager, Cohort, answer_cohort, estimate_outcomes, groups_of
 from costar_cli.report.figures.effects import plot_sweep
 from costar_cli.reporting.output import Output

@@ -12,8 +12,8 @@ from costar_cli.data.visits import elapsed_dose, visit_dates
 from costar_cli.errors import UsageError
 from costar_cli.inference import simulate_on
 from costar_cli.plans import IndexTimes, TreatmentPlan
+from costar_cli.plans.plan import in_words
 from costar_cli.plans.read import parse_plans
-from costar_cli.plans.words import in_words
 from costar_cli.questions import Cohort, answer_cohort, join_columns, tidy_columns
 from tests.datasets.table_worlds import ingest, make_schema, problems, ward
 from tests.whatif.whatif_worlds import LinearModel

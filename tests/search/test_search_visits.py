@@ -9,7 +9,7 @@ from costar_cli.data import PanelSchema, TreatmentEncoding, Variable
 from costar_cli.data.dose import Dose
 from costar_cli.errors import UsageError
 from costar_cli.plans import TreatmentPlan
-from costar_cli.plans.sweep import Sweep
+from costar_cli.plans.doses import Sweep
 from costar_cli.questions.search import SearchRequest
 from tests.whatif.whatif_worlds import LinearModel
 

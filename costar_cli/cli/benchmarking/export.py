@@ -22,8 +22,7 @@ from costar_cli.evaluation.rows import BUDGET_SIGN, with_budget_sign
 from costar_cli.files import write_bytes
 from costar_cli.reporting import plain
 from costar_cli.reporting.output import Output
-from costar_cli.reporting.tables import Cell, Mark, legend, show_styled
-from costar_cli.reporting.text import dump_json
+from costar_cli.reporting.text import Cell, Mark, dump_json, legend, show_styled
 
 Record = Mapping[str, object]
 Rows = Sequence[Sequence[Cell | str | None]]  # the label, then the cells

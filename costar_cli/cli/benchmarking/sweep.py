@@ -32,7 +32,7 @@ from costar_cli.files import write_bytes
 from costar_cli.files.frames import FrameName, frame_of_rows
 from costar_cli.methods.registry import LAST_VALUE
 from costar_cli.reporting.output import Output
-from costar_cli.reporting.tables import legend, show_styled
+from costar_cli.reporting.text import legend, show_styled
 
 if TYPE_CHECKING:
     from costar_cli.files.frames import Frame

@@ -13,7 +13,7 @@ from costar_cli.data.findings import counted
 from costar_cli.diagnostics import Diagnostic, texts_of
 from costar_cli.files.frames import FrameName, make_frame
 from costar_cli.inference import BLACK_BOX, CALIBRATED, LIGHTS, NO_LEVEL, RANGE, RED, TOO_FEW, Calibration
-from costar_cli.plans.words import in_words, steps_by_name
+from costar_cli.plans.plan import in_words, steps_by_name
 from costar_cli.questions.search.run import Best
 from costar_cli.questions.search.scoring import SearchQuestion
 

@@ -10,7 +10,7 @@ from costar_cli.config.requests import SearchWords
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import TreatmentPlan
-from costar_cli.plans.named_doses import named_doses
+from costar_cli.plans.doses import named_doses
 from costar_cli.plans.untrusted import Problems
 from costar_cli.questions.search.candidates import WIDTH_OF_MANY, Candidates, list_of_plans, no_treatment, usual_amounts
 from costar_cli.questions.search.constraints import FEW, Constraints, Given

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from costar_cli.data.schema import labelled, step_word, steps_axis, steps_of
 from costar_cli.inference import LIGHTS
-from costar_cli.plans.sweep import Sweep
+from costar_cli.plans.doses import Sweep
 from costar_cli.questions import AverageEffects, WhatIfReport
 from costar_cli.questions.answers import ModelAnswers
 from costar_cli.questions.sensitivity import Sensitivity

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from costar_cli.data.schema import labelled, step_axis, step_word
 from costar_cli.inference import RANGE
-from costar_cli.plans.words import in_words
+from costar_cli.plans.plan import in_words
 from costar_cli.questions.search import SHOWN, SearchReport
 from costar_cli.questions.search.run import Best
 from costar_cli.report.figures.style import (

@@ -9,7 +9,7 @@ import numpy as np
 from costar_cli.data.findings import counted, percent
 from costar_cli.data.schema import labelled, step_word, steps_of
 from costar_cli.inference import RANGE
-from costar_cli.plans.words import in_words
+from costar_cli.plans.plan import in_words
 from costar_cli.questions.search import SearchReport
 from costar_cli.questions.search.report import SHOWN
 from costar_cli.questions.tables import decimals_of, estimate_text

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from costar_cli.config.version import VERSION
+from costar_cli.config import VERSION
 from costar_cli.data.schema import labelled, step_axis, step_word, steps_of
 from costar_cli.inference import LIGHTS, RANGE
 from costar_cli.questions.diagnostics import ON_BANDS
