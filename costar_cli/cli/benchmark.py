@@ -1,15 +1,16 @@
 """`costar benchmark`: the paper's tables, ours beside the published ones."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from costar_cli.cli import options
-from costar_cli.cli.options import FILES, setting
-from costar_cli.cli.session import open_output, open_settings, repeated_flags
+from costar_cli.cli.options import FILES, expanded, setting
+from costar_cli.cli.session import RUNTIME, RunFlags, open_output, open_settings, repeated_flags
 from costar_cli.cli.verb import LIST
-from costar_cli.cli.workspace import DEFAULT_WORKSPACE, Workspace
+from costar_cli.cli.workspace import Workspace
 
 if TYPE_CHECKING:
     from costar_cli.cli.session import Flags
@@ -17,25 +18,55 @@ if TYPE_CHECKING:
 WHAT = "What is compared"
 
 
-def benchmark(
-    ctx: typer.Context,
-    dataset: Annotated[
-        str, typer.Argument(metavar="DATASET", help="What `costar simulate` calls it, or the file of a data set")
-    ],
-    methods: Annotated[str | None, setting("--methods", panel=WHAT, metavar=LIST)] = None,
-    setups: Annotated[str | None, setting("--setups", panel=WHAT, metavar=LIST)] = None,
-    members: options.MembersOpt = None,
-    data_seeds: Annotated[str | None, setting("--data-seeds", "--seeds", panel=WHAT, metavar="<seed,...>")] = None,
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """The flags of what is compared."""
+
+    methods: Annotated[str | None, setting("--methods", panel=WHAT, metavar=LIST)] = None
+    setups: Annotated[str | None, setting("--setups", panel=WHAT, metavar=LIST)] = None
+    members: options.MembersOpt = None
+    data_seeds: Annotated[str | None, setting("--data-seeds", "--seeds", panel=WHAT, metavar="<seed,...>")] = None
     gamma: Annotated[
         str | None,
         typer.Option(
-            "--gamma",
-            metavar="<number,...>",
+            "--gamma", metavar="<number,...>", rich_help_panel=WHAT,
             help="Confounding strengths of the source: a benchmark of each, and the curve of errors",
-            rich_help_panel=WHAT,
         ),
-    ] = None,
-    ablations: Annotated[bool | None, setting("--ablations/--no-ablations", panel=WHAT)] = None,
+    ] = None  # fmt: skip
+    ablations: Annotated[bool | None, setting("--ablations/--no-ablations", panel=WHAT)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellFlags(RunFlags):
+    """The flags of how cells are made, and by whom."""
+
+    overwrite: options.OverwriteFlag = False
+    preset: options.PresetOpt = None
+    seed: options.SeedOpt = None
+    precision: options.PrecisionOpt = None
+    group: options.GroupOpt = None
+    max_memory: options.MemoryOpt = None
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=1024, metavar="N", help="Processes that make cells side by side")
+    ] = 1
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray", metavar="ADDRESS",
+            help="Make cells on the Ray cluster at this address: auto, HOST:PORT or ray://HOST:PORT",
+        ),
+    ] = None  # fmt: skip
+    shard: options.ShardOpt = None
+
+
+@expanded
+def benchmark(
+    ctx: typer.Context,
+    compared: Compared,
+    run: CellFlags,
+    dataset: Annotated[
+        str, typer.Argument(metavar="DATASET", help="What `costar simulate` calls it, or the file of a data set")
+    ],
     list_cells: Annotated[
         bool, typer.Option("--list", help="List the cells and their states without running them")
     ] = False,
@@ -43,30 +74,6 @@ def benchmark(
         Path | None, typer.Option("--folder", help="Output folder (default: in the workspace)", rich_help_panel=FILES)
     ] = None,
     no_plots: options.NoPlotsFlag = False,
-    overwrite: options.OverwriteFlag = False,
-    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
-    preset: options.PresetOpt = None,
-    config: options.ConfigFileOpt = None,
-    seed: options.SeedOpt = None,
-    device: options.DeviceOpt = None,
-    precision: options.PrecisionOpt = None,
-    threads: options.ThreadsOpt = None,
-    group: options.GroupOpt = None,
-    max_memory: options.MemoryOpt = None,
-    workers: Annotated[
-        int, typer.Option("--workers", min=1, max=1024, metavar="N", help="Processes that make cells side by side")
-    ] = 1,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            "--ray",
-            metavar="ADDRESS",
-            help="Make cells on the Ray cluster at this address: auto, HOST:PORT or ray://HOST:PORT",
-        ),
-    ] = None,
-    shard: options.ShardOpt = None,
-    json: options.JsonFlag = False,
-    quiet: options.QuietFlag = False,
 ) -> None:
     """Compare methods on a data set: the paper's tables, with paired tests and costs, beside the published rows.
 
@@ -79,39 +86,27 @@ def benchmark(
     from costar_cli.errors import UsageError
     from costar_cli.files.shards import Shard
 
-    out = open_output(ctx, json=json, quiet=quiet, workspace=workspace)
+    out = open_output(ctx, json=run.json, quiet=run.quiet, workspace=run.workspace)
     data = choose_data(dataset)
+    stage = {"members": compared.members, "seed": run.seed}
     flags: Flags = {
-        BenchmarkConfig: {"methods": methods, "setups": setups, "data_seeds": data_seeds, "ablations": ablations},
-        PretrainConfig: {"members": members, "seed": seed},
-        FinetuneConfig: {"members": members, "seed": seed},
+        BenchmarkConfig: {n: getattr(compared, n) for n in ("methods", "setups", "data_seeds", "ablations")},
+        PretrainConfig: stage,
+        FinetuneConfig: stage,
         EvaluateConfig: {},
-        RuntimeConfig: {
-            "device": device,
-            "precision": precision,
-            "threads": threads,
-            "group": group,
-            "max_memory": max_memory,
-        },
-        **data.flags(seed),
+        RuntimeConfig: {name: getattr(run, name) for name in RUNTIME},
+        **data.flags(run.seed),
     }
-    settings = open_settings(out, flags, preset=preset, config=config, dataset=data.name)
-    folder = folder or Workspace(workspace).benchmark(f"{data.stem}-{settings.preset}")
+    settings = open_settings(out, flags, preset=run.preset, config=run.config, dataset=data.name)
+    folder = folder or Workspace(run.workspace).benchmark(f"{data.stem}-{settings.preset}")
     Workspace(folder).refuse_links()
-    part = None if shard is None else Shard.parse(shard)
-    if gamma is not None and part is not None:
-        raise UsageError(
-            "sweeps have no parts", where="--shard", fix="make each strength's parts with `--gamma` left out"
-        )
+    part = None if run.shard is None else Shard.parse(run.shard)
+    if compared.gamma is not None and part is not None:
+        fix = "make each strength's parts with `--gamma` left out"
+        raise UsageError("sweeps have no parts", where="--shard", fix=fix)
     base = open_benchmark(out, settings, data, folder if part is None else folder / part.name)
     run_benchmarks(
-        out,
-        base,
-        plan_benchmarks(base, gamma, part),
-        overwrite=overwrite,
-        pool=choose_pool(workers, ray),
-        plots=not no_plots,
-        list_only=list_cells,
-        given=repeated_flags(ctx),
+        out, base, plan_benchmarks(base, compared.gamma, part), overwrite=run.overwrite,
+        pool=choose_pool(run.workers, run.ray), plots=not no_plots, list_only=list_cells, given=repeated_flags(ctx),
         shard=part,
-    )
+    )  # fmt: skip

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CARRIED",
     "MADE_BY",
+    "RUNTIME",
     "BuildStep",
     "RunFlags",
     "Session",
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 NOTHING: Final["Flags"] = MappingProxyType({})
+RUNTIME: Final = ("device", "precision", "threads", "group", "max_memory")  # flags of verbs that train
 CARRIED: Final = ("workspace", "preset", "config")  # what a later verb has to be told again
 MADE_BY: Final[Mapping[str, str]] = {
     "dataset": "`costar simulate` or `costar ingest` makes one",
@@ -180,9 +182,8 @@ class TrainingFlags(RunFlags):
         from costar_cli.config.models import RuntimeConfig
 
         of_stage = ("epochs", "patience", "batch_size", "learning_rate", "members", "seed")
-        of_run = ("device", "precision", "threads", "group", "max_memory")
         own = {name: getattr(self, name) for name in of_stage} | dict(more.get(stage, {}))
-        flags: Flags = {**more, stage: own, RuntimeConfig: {name: getattr(self, name) for name in of_run}}
+        flags: Flags = {**more, stage: own, RuntimeConfig: {name: getattr(self, name) for name in RUNTIME}}
         return open_session(
             ctx, flags, workspace=self.workspace, json=self.json, quiet=self.quiet, preset=self.preset,
             config=self.config, data=data,
