@@ -41,7 +41,7 @@ def merge(
         fix = "give the folder of a benchmark, FILE.parquet of answers, or an evaluation's FILE.h5"
         raise UsageError("files of this kind have no parts", where=str(whole), fix=fix)
     else:
-        from costar_cli.cli.benchmarking.shards import merge_shards
+        from costar_cli.cli.benchmarking.cost_log import merge_shards
 
         merged, place = merge_shards(whole), "folder"
     out.text(f"{len(merged)} files merged into {whole}")

@@ -15,7 +15,7 @@ import pytest
 from cli_world import DOCUMENTS, TINY_COHORT, VERBS, Run
 from jsonschema import Draft202012Validator
 
-from costar_cli.cli.benchmarking.shards import note_shard
+from costar_cli.cli.benchmarking.cost_log import note_shard
 from costar_cli.files.shards import Shard
 from costar_cli.reporting.output import DOCUMENT_VERSION
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from costar_cli.cli.benchmarking.statistics import gain_percent
+from costar_cli.cli.benchmarking.tables import gain_percent
 from costar_cli.data.icu.settings import MimicConfig
 from costar_cli.data.retail.settings import M5Config
 from costar_cli.data.tumor.settings import TumorConfig

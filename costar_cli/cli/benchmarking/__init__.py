@@ -4,8 +4,15 @@ from costar_cli.cli.benchmarking.cost_log import CostLog
 from costar_cli.cli.benchmarking.jobs import Job, plan_jobs
 from costar_cli.cli.benchmarking.methods import ABLATIONS, BenchmarkMethod, choose_methods, choose_setups
 from costar_cli.cli.benchmarking.report import BenchmarkReport, Failure, JobCost, measure_model
-from costar_cli.cli.benchmarking.statistics import Comparison, holm
-from costar_cli.cli.benchmarking.tables import DataSetFacts, ResultRow, ResultTable, Score, build_tables
+from costar_cli.cli.benchmarking.tables import (
+    Comparison,
+    DataSetFacts,
+    ResultRow,
+    ResultTable,
+    Score,
+    build_tables,
+    holm,
+)
 from costar_cli.methods.registry import REFERENCE
 
 __all__ = [

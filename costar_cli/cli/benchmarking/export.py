@@ -13,8 +13,16 @@ from typing import Final
 
 from costar_cli.api.outputs import check_places
 from costar_cli.cli.benchmarking.report import BenchmarkReport, JobCost
-from costar_cli.cli.benchmarking.statistics import TEST, Comparison
-from costar_cli.cli.benchmarking.tables import ABOUT_ENSEMBLE, ABOUT_GAIN, DIGITS, ResultRow, ResultTable, marks
+from costar_cli.cli.benchmarking.tables import (
+    ABOUT_ENSEMBLE,
+    ABOUT_GAIN,
+    DIGITS,
+    TEST,
+    Comparison,
+    ResultRow,
+    ResultTable,
+    marks,
+)
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import MismatchError
 from costar_cli.evaluation.metrics import PerStep

@@ -135,7 +135,7 @@ class JobReporter(OutputReporter):
     def note(self, message: str) -> None:
         """Pass a note on, once."""
         if self._is_new(message):
-            super().note(self._placed(message))
+            super().note(f"{self.at}{self.job}: {message}" if self.job else message)
 
     def say(self, diagnostic: Diagnostic) -> None:
         """Pass a diagnostic on, once; a score repeats those of its model, which it names in front.
@@ -158,9 +158,6 @@ class JobReporter(OutputReporter):
         new = not any(message == shown or message.endswith(f": {shown}") for shown in self._shown)
         self._shown.add(message)
         return new
-
-    def _placed(self, message: str) -> str:
-        return f"{self.at}{self.job}: {message}" if self.job else message
 
 
 class ReporterOutput(Output):

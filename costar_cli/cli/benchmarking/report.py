@@ -8,8 +8,7 @@ import numpy as np
 
 from costar_cli.cli.benchmarking.cost_log import CostLog
 from costar_cli.cli.benchmarking.jobs import BenchmarkWorkspace, Job, Outcome
-from costar_cli.cli.benchmarking.statistics import TEST
-from costar_cli.cli.benchmarking.tables import DataSetFacts, ResultTable, Score, build_tables
+from costar_cli.cli.benchmarking.tables import TEST, DataSetFacts, ResultTable, Score, build_tables
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.diagnostics import Diagnostic

@@ -2,7 +2,7 @@
 
 import time
 import traceback
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from costar_cli.cli.benchmarking.cost_log import Clock, CostLog, give_memory_back, measured
+from costar_cli.cli.benchmarking.cost_log import Clock, CostLog, give_memory_back, measured, note_shard
 from costar_cli.cli.benchmarking.export import REPORT_FILES, require_own, show_report, write_report
 from costar_cli.cli.benchmarking.jobs import (
     BenchmarkWorkspace,
@@ -32,7 +32,6 @@ from costar_cli.cli.benchmarking.methods import (
 )
 from costar_cli.cli.benchmarking.pool import PoolMaker, run_jobs
 from costar_cli.cli.benchmarking.report import BenchmarkReport, Evaluations, build_report, read_evaluations
-from costar_cli.cli.benchmarking.shards import note_shard
 from costar_cli.cli.benchmarking.sweep import SETTING, SWEEP_FILES, Sweep, exact, open_sweep, show_sweep, write_sweep
 from costar_cli.cli.hints import ASKED, after_loss, next_command
 from costar_cli.cli.workspace import Workspace
@@ -200,7 +199,21 @@ def run_benchmarks(
         CostarError: jobs failed; what the others found is written, shown, and part of the `--json` document.
     """
     if list_only:
-        rows = [row for value, plan in plans.items() for row in _listed(value, plan)]
+        rows: list[dict[str, str | float | None]] = []
+        for value, plan in plans.items():
+            cost_log = CostLog(plan.benchmark.folder / "ledger.json")
+            for job in plan.jobs:
+                tasks, state = plan.benchmark.tasks(job), plan.states[job.key]
+                records = [cost_log.get(f"{job.key}/{task.name}") for task in tasks]
+                error = next((r.error for r in records if r and r.error), None) if state != "done" else None
+                took_s = cost_log.wall_s(job.key) if state == "done" else None
+                rows.append({
+                    "cell": job.key if value is None else f"{SETTING}-{exact(value)}/{job.key}",
+                    "state": state,
+                    "wall_s": None if took_s is None else round(took_s, 1),
+                    "file": str(tasks[0].path if tasks else plan.benchmark.data_file(job.seed)),
+                    "error": (error or {}).get("problem"),
+                })  # fmt: skip
         out.table(["cell", "state", "wall s", "file", "error"], [list(row.values()) for row in rows])
         states = [row["state"] for row in rows]
         out.note(", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))
@@ -218,23 +231,6 @@ def run_benchmarks(
     result.require_all()
     out.next(*_next_commands(next(iter(plans.values())).benchmark, result.evaluations, given))
     out.done(document, status="done" if result.outcome.made else "up_to_date")
-
-
-def _listed(value: float | None, plan: Plan) -> Iterator[dict[str, str | float | None]]:
-    """Yield each job with its state, time, file and error."""
-    benchmark, cost_log = plan.benchmark, CostLog(plan.benchmark.folder / "ledger.json")
-    for job in plan.jobs:
-        tasks, state = benchmark.tasks(job), plan.states[job.key]
-        records = [cost_log.get(f"{job.key}/{task.name}") for task in tasks]
-        error = next((r.error for r in records if r and r.error), None) if state != "done" else None
-        took_s = cost_log.wall_s(job.key) if state == "done" else None
-        yield {
-            "cell": job.key if value is None else f"{SETTING}-{exact(value)}/{job.key}",
-            "state": state,
-            "wall_s": None if took_s is None else round(took_s, 1),
-            "file": str(tasks[0].path if tasks else benchmark.data_file(job.seed)),
-            "error": (error or {}).get("problem"),
-        }
 
 
 def complete_benchmarks(
