@@ -7,7 +7,7 @@ from typing import Final, Literal
 import numpy as np
 
 from costar_cli.evaluation.calibration import Floats, share_over_subjects, shares
-from costar_cli.evaluation.metrics import PerStep, Truth, average_over_steps, known
+from costar_cli.evaluation.metrics import PerStep, Truth, average_over_steps, finite
 from costar_cli.evaluation.sums import LEVELS, REPORTED, Sums, columns_of
 from costar_cli.inference import LIGHTS
 
@@ -142,12 +142,12 @@ def band_summary(
         subjects=int((own["count"] > 0).any(axis=1).sum()),
         answers=tuple(int(n) for n in own["count"].sum(axis=0)),
         crps=mean(own["crps"]),
-        reliability={str(level): known(share) for level, share in zip(LEVELS, reliability_L, strict=True)},
+        reliability={str(level): finite(share) for level, share in zip(LEVELS, reliability_L, strict=True)},
         pit=tuple(float(share) for share in pit_B if np.isfinite(share)),
         absorbed_answers=int(own["absorbed"].sum()),
         absorbed_share=absorbed_share[kind],
         absorbed_coverage={
-            str(level): known(s) if cells else None for level, s in zip(REPORTED, absorbed_K, strict=True)
+            str(level): finite(s) if cells else None for level, s in zip(REPORTED, absorbed_K, strict=True)
         },
         groups=tuple(
             row
@@ -168,8 +168,8 @@ def _groups(by: str, labels: Sequence[str], sums: Sums, factor: float) -> list[G
             by=by,
             group=label,
             subjects=round(float(sums["subjects"][g].max())),
-            rmse=known(rmse_G[g]),
-            coverage={str(level): known(coverage_KG[k, g]) for k, level in enumerate(REPORTED)},
+            rmse=finite(rmse_G[g]),
+            coverage={str(level): finite(coverage_KG[k, g]) for k, level in enumerate(REPORTED)},
         )
         for g, label in enumerate(labels)
     ]
@@ -184,6 +184,6 @@ def rating_summary(sums: Sums, kind: Kind, factor: float) -> dict[str, LightScor
         with np.errstate(invalid="ignore", divide="ignore"):
             of_rating = weight_C / weight_C.sum(), factor * np.sqrt(square_C / weight_C), covered_C / weight_C
             every, kept = (factor * float(np.sqrt(square_C[:n].sum() / weight_C[:n].sum())) for n in (3, 2))
-        share, rmse, coverage = (dict(zip(LIGHTS, map(known, of_C.tolist()), strict=True)) for of_C in of_rating)
-        found[name] = LightScores(int(column[0].sum()), share, rmse, coverage, known(every), known(kept))
+        share, rmse, coverage = (dict(zip(LIGHTS, map(finite, of_C.tolist()), strict=True)) for of_C in of_rating)
+        found[name] = LightScores(int(column[0].sum()), share, rmse, coverage, finite(every), finite(kept))
     return found

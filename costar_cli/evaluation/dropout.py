@@ -43,7 +43,7 @@ class StayWeights:
     """How much what was observed at a step of a test panel counts, `[N,T]`: more where most of its kind were lost."""
 
     weight_NT: Floats
-    told: DropoutWeights
+    summary: DropoutWeights
 
     @classmethod
     def of(cls, hazards: Hazards, panel: Panel, *, test: str) -> Self:
@@ -64,8 +64,8 @@ class StayWeights:
         own_M = np.clip(own_M, lower, upper)
         effective = float(own_M.sum() ** 2 / (own_M**2).sum() / len(own_M))
         lost = int(risk.ended_ME.any(axis=1).sum())
-        told = DropoutWeights(test, panel.n_subjects, lost, lower, upper, effective)
-        return cls(np.clip(weight_NT, lower, upper), told)
+        summary = DropoutWeights(test, panel.n_subjects, lost, lower, upper, effective)
+        return cls(np.clip(weight_NT, lower, upper), summary)
 
     def at(self, queries: Queries) -> Floats:
         """Return the weights `[Q,H]` of the outcomes that queries ask for."""

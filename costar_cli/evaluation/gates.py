@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import GateError, UsageError
-from costar_cli.evaluation.metrics import AVERAGED_STEPS, known
+from costar_cli.evaluation.metrics import AVERAGED_STEPS, finite
 from costar_cli.evaluation.report import EvaluationReport
 from costar_cli.evaluation.rows import ReportRow
 from costar_cli.evaluation.setups import SETUPS
@@ -157,7 +157,7 @@ def judge_gates(gates: Sequence[Gate], report: EvaluationReport, files: Mapping[
         if gate.setup != row.setup or gate.model not in names:
             continue
         number, why_none = _value(gate.number, row, report)
-        value = None if number is None else known(number)
+        value = None if number is None else finite(number)
         method = row.provenance.method if row.provenance else LAST_VALUE
         file = gate.model if gate.model in own else min(own, default=None)
         verdict = "failed" if value is None or gate.fails(value) else "passed"

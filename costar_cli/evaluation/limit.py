@@ -47,8 +47,8 @@ def score_limit(
         task.advance(part.n_queries)
         return _scored[key]
     try:
-        knower = _Knower(dataset, place, limit)
-        errors = score(knower, part, denominator_Y=denominator_Y, batch_size=batch_size, task=task)
+        predictor = _SimulatorPredictor(dataset, place, limit)
+        errors = score(predictor, part, denominator_Y=denominator_Y, batch_size=batch_size, task=task)
     except CostarError as error:
         reporter.say(Diagnostic.of("limit-not-scored", place, limit=limit.label, problem=error.problem))
         return {}
@@ -60,7 +60,7 @@ def score_limit(
 
 
 @dataclass(frozen=True, slots=True)
-class _Knower:
+class _SimulatorPredictor:
     """Answers queries about some subjects of a part as the simulator would."""
 
     dataset: Dataset

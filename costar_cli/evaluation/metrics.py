@@ -34,7 +34,7 @@ class PerStep:
     @classmethod
     def of(cls, steps_H: NDArray[np.floating], average: float) -> Self:
         """Return the statistic with NaN as None."""
-        return cls(tuple(known(value) for value in steps_H), known(average))
+        return cls(tuple(finite(value) for value in steps_H), finite(average))
 
     @property
     def array(self) -> Floats:
@@ -235,7 +235,7 @@ def _sum_by(subject_Q: NDArray[np.integer], values_QHY: Floats, n_subjects: int)
     return sums
 
 
-def known(value: float) -> float | None:
+def finite(value: float) -> float | None:
     """Return a number, or None where it is not finite."""
     return float(value) if np.isfinite(value) else None
 

@@ -14,7 +14,7 @@ from costar_cli.config.choices import SetupName
 from costar_cli.data import Panel, Queries
 from costar_cli.data.queries import rolling_origin
 from costar_cli.data.schema import Variable
-from costar_cli.evaluation.metrics import known
+from costar_cli.evaluation.metrics import finite
 from costar_cli.evaluation.sums import Sums
 from costar_cli.inference.resampling import FEWEST_UNITS, moved_means
 
@@ -144,7 +144,9 @@ def _steps(
             observed, expected = float(seen[:, i].sum() / total[i]), float(predicted[:, i].sum() / total[i])
             centres = observed, expected - observed
             limits = [
-                known(centre + sign * half[i]) for centre, half in zip(centres, halves, strict=True) for sign in (-1, 1)
+                finite(centre + sign * half[i])
+                for centre, half in zip(centres, halves, strict=True)
+                for sign in (-1, 1)
             ]
             yield CourseStep(
                 axis, i + (axis == "origin"), outcome.name, outcome.unit, int(answers[i]), observed, expected,

@@ -86,17 +86,17 @@ def score_models(
     parts = {job.setup.test: part_to_score(dataset, job.setup.test, shard) for job in jobs}
     asked = ((part.panel, queries) for part in parts.values() for queries in part.query_sets.values())
     weights = stay_weights(parts, dataset, used) if config.ipcw else {}
-    bench = _ScoringContext(dataset, config, _unit(dataset, used), parts, Periods.of(asked), weights)
+    context = _ScoringContext(dataset, config, _unit(dataset, used), parts, Periods.of(asked), weights)
     naive = LastValue(horizon=dataset.horizon, schema=dataset.schema, scaler=used[0].model.scaler)
     limits = {part: limit for part in parts if (limit := known_limit(dataset, part))}
     total = sum(parts[part].n_queries for part in [*(job.setup.test for job in jobs), *parts, *limits])
     rows: list[Scored | ReportRow] = []
     with reporter.task("Scoring", total=total, unit="query") as task:
-        anchors = {part: bench.anchor(naive, part, task) for part in parts}
-        bounds = {part: bench.bound(limit, part, task, reporter) for part, limit in limits.items()}
+        anchors = {part: context.anchor(naive, part, task) for part in parts}
+        bounds = {part: context.bound(limit, part, task, reporter) for part, limit in limits.items()}
         for setup in dict.fromkeys(job.setup for job in jobs):
             candidates = [job.candidate for job in jobs if job.setup == setup]
-            rows += [bench.scored(candidate, setup, task) for candidate in candidates]
+            rows += [context.scored(candidate, setup, task) for candidate in candidates]
             if naive.method not in {candidate.model.method for candidate in candidates}:
                 rows.append(replace(anchors[setup.test], setup=setup.name))
             if setup.test in bounds:
@@ -110,11 +110,11 @@ def score_models(
         dataset_digest=dataset.digest,
         horizon=dataset.horizon,
         schema=dataset.schema,
-        unit=bench.unit,
+        unit=context.unit,
         config=config,
         rows=tuple(rows),
         warnings=tuple(map(str, warnings)),
-        dropout=tuple(of.told for of in weights.values()),
+        dropout=tuple(of.summary for of in weights.values()),
         shard=str(shard),
     )
 

@@ -63,10 +63,10 @@ def test_weighted_means_are_those_of_complete_series() -> None:
     plain = float(left.mean())
     assert abs(weighed - truth) < 0.25 * abs(plain - truth)
     assert abs(plain - truth) > 0.2
-    assert weights.told.lost == (~here_N).sum()
+    assert weights.summary.lost == (~here_N).sum()
     assert weights.weight_NT[:, 0].min() == weights.weight_NT[:, 0].max() == 1
-    assert weights.told.lower < 1 < weights.told.upper == weights.weight_NT.max()
-    assert 0 < weights.told.effective < 1
+    assert weights.summary.lower < 1 < weights.summary.upper == weights.weight_NT.max()
+    assert 0 < weights.summary.effective < 1
 
 
 @pytest.fixture(scope="module")
