@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from costar_cli.cli.session import Session
+from costar_cli.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
     from costar_cli.data import Dataset
@@ -80,14 +81,14 @@ def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Ma
                     show(session, effects, of, quantity)
         _show_survival(session, effects)
         if any(row["interval_kind"] == UNMEASURED for row in mine):
-            session.out.note(f"some averages of {effects.label} are left out: {UNMEASURED[6:-1]}")
-        if effects.interval_kind.startswith("none"):
-            session.out.note(f"averages of {effects.label} have no interval: {effects.interval_kind[6:-1]}")
+            session.out.say(Diagnostic.of("averages-left-out", effects.label, why=UNMEASURED[6:-1]))
+        if (kind := effects.interval_kind).startswith("none"):
+            session.out.say(Diagnostic.of("averages-without-interval", effects.label, why=kind[6:-1]))
             continue
         if any(row["lower"] is not None for row in mine):
-            session.out.note(f"intervals of {effects.label} include {effects.interval_kind}; units are {effects.unit}s")
+            session.out.say(Diagnostic.of("averages-interval", effects.label, kind=kind, unit=effects.unit))
         if any(row["units"] < FEWEST_UNITS for row in mine):
-            session.out.note("groups of fewer than 20 units have no interval")
+            session.out.say(Diagnostic.of("averages-few-units"))
 
 
 def _write(session: Session, rows: Sequence[Mapping[str, Any]], csv: Path | None) -> None:

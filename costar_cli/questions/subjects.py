@@ -97,7 +97,7 @@ class Cohort:
             if over_M.all():
                 fix = f"choose an earlier origin, such as `{'' if where.endswith('=') else '--origin '}-1`"
                 raise UsageError(f"the series of {who} has ended at the origin", where=where, fix=fix)
-            (reporter or NullReporter()).note(f"{who} not asked about where the series has ended: nothing can follow")
+            (reporter or NullReporter()).say(Diagnostic.of("series-ended", subjects=who))
             inside = inside.take(~over_M)
         return cls(panel, names, places, inside.subject_Q.astype(np.int64), inside.origin_Q.astype(np.int64))
 

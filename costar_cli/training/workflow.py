@@ -1,6 +1,6 @@
 """Pretraining, and fitting any method, from data set to artifact content."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,7 +219,9 @@ def finetune(
     if start is not None and len(selected.kept_source_members) == members:
         support = Support.from_meta(start.meta)  # these weights have learned nothing of the target's treatments
     if selected.kept_source_members:
-        reporter.note(_kept_note(selected.kept_source_members, members))
+        kept = selected.kept_source_members
+        whose = "" if len(kept) == members else f" for member{'s' * (len(kept) > 1)} {', '.join(map(str, kept))}"
+        reporter.say(Diagnostic.of("source-weights-kept", whose=whose))
     warnings = _warn(dataset, run.method, start, selected, reporter)
     parents = {"dataset": dataset.digest}
     if start is not None:
@@ -332,11 +334,6 @@ def _warn(
         reporter.say(warning)
     other = other_data("what it started from", start.parents, dataset) if start else None
     return [str(warning) for warning in (*warnings, *([other] if other else []))]
-
-
-def _kept_note(kept: Sequence[int], members: int) -> str:
-    whose = "" if len(kept) == members else f" for member{'s' * (len(kept) > 1)} {', '.join(map(str, kept))}"
-    return f"few-shot training does not improve on the source model in validation{whose}: the source weights are kept"
 
 
 def _settings(settings: Config | None, start: FittedModel | None, *, is_source: bool) -> dict[str, Any]:

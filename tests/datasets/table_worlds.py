@@ -14,6 +14,7 @@ from costar_cli.data import Dataset, Panel
 from costar_cli.data.table import TableInputs, ingest_table
 from costar_cli.data.table.schema import TableSchema
 from costar_cli.data.table.schema_file import parse_schema
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError
 from costar_cli.reporting import NullReporter
 
@@ -67,8 +68,10 @@ class Listener(NullReporter):
         super().__init__()
         self.notes: list[str] = []
 
-    def note(self, message: str) -> None:
-        self.notes.append(message)
+    def say(self, diagnostic: Diagnostic) -> None:
+        super().say(diagnostic)
+        if diagnostic.severity == "note":
+            self.notes.append(str(diagnostic))
 
 
 def ward(patients: int = 30, days: int = 6) -> pl.DataFrame:

@@ -1,7 +1,6 @@
 """Regret is what a plan loses against the best that the simulator knows: nothing for who knows the truth."""
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from costar_cli.errors import UsageError
 from costar_cli.questions.search.regret import Regret, _nearest, regrets
 from costar_cli.questions.search.request import SearchRequest
 from costar_cli.reporting import NullReporter
+from tests.codes import said
 from tests.datasets import m5_worlds
 from tests.whatif.whatif_worlds import LinearModel, make_dataset
 
@@ -56,20 +56,16 @@ def test_the_truth_itself_loses_nothing_and_its_opposite_the_most(tumor_dataset)
 
 
 def test_a_treatment_that_the_simulator_has_no_truth_of_is_left_out_with_a_note():
-    class Notes(NullReporter):
-        told: ClassVar[list[str]] = []
-
-        def note(self, message: str) -> None:
-            self.told.append(message)
-
     data, part = m5_worlds.dataset(), m5_worlds.TARGET_TEST
     alone = replace(data, panels={part: data.panels[part]}, queries={}, truth={part: data.truth[part]})
     request, model = (
         SearchRequest(maximise=("sales at end",), cost=("price_change 1",), steps=2),
         LinearModel(data.schema),
     )
-    found = {one.policy: one for one in regrets({"m": model}, alone, request, subjects=2, reporter=Notes())}
-    assert Notes.told == ["regret: plans with price_change=unused are left out, as the simulator has no truth of them"]
+    reporter = NullReporter()
+    found = {one.policy: one for one in regrets({"m": model}, alone, request, subjects=2, reporter=reporter)}
+    expected = "regret: plans with price_change=unused are left out, as the simulator has no truth of them"
+    assert said(reporter.diagnostics, "regret-without-truth") == expected
     assert {one.plans for one in found.values()} == {21**2}
     assert found["random"].relative == pytest.approx(1)
 

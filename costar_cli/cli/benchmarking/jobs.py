@@ -174,8 +174,9 @@ class ReporterOutput(Output):
         """Say nothing."""
 
     def say(self, diagnostic: Diagnostic) -> None:
-        """Pass a diagnostic on."""
-        self._reporter.say(diagnostic)
+        """Pass a warning on, and leave notes to the tables."""
+        if diagnostic.severity != "note":
+            self._reporter.say(diagnostic)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.data.findings import counted, shown
 from costar_cli.data.retail.weekly import DEPARTMENT_IDS, STORE_IDS, WeekCalendar, WeeklySales, weekly_totals
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError
 from costar_cli.files.frames import for_polars
 from costar_cli.reporting import Reporter
@@ -200,7 +201,7 @@ def _read_prices(path: Path, frame: pl.DataFrame, weeks: WeekCalendar, reporter:
     known = frame.lazy().select("store_id", "item_id").with_row_index("row")
     placed = rows.lazy().join(known, on=["store_id", "item_id"], how="left").collect(engine="streaming")
     if other := placed["row"].null_count():
-        reporter.note(f"{counted(other, 'price')} of items and stores without sales left out")
+        reporter.say(Diagnostic.of("prices-left-out", prices=counted(other, "price")))
     placed = placed.filter(pl.col("row").is_not_null() & pl.col("sell_price").is_not_null())
     row, week = placed["row"].to_numpy(), np.searchsorted(weeks.week_id, placed["wm_yr_wk"].to_numpy())
     at = row.astype(np.int64) * len(weeks) + week

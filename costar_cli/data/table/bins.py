@@ -103,7 +103,7 @@ class Bins:
             same = counted(twice, "row is the same", "rows are the same")
             reporter.say(Diagnostic.of("rows-repeated", rows=same, sums=", of ".join(summed)))
         elif twice:
-            reporter.note(f"dropped {counted(twice, 'duplicate row')}")
+            reporter.say(Diagnostic.of("rows-dropped", rows=counted(twice, "duplicate row")))
         return frame if summed else once
 
     @cached_property
@@ -234,7 +234,7 @@ class EventLog:
         unused = codes.filter(~codes.is_in([column.code for column in self.columns.values()]))
         if len(unused):
             some = unused.unique(maintain_order=True).to_list()
-            reporter.note(f"{counted(len(unused), 'event')} of codes that no column has: {shown(some, 8)}")
+            reporter.say(Diagnostic.of("events-unused", events=counted(len(unused), "event"), names=shown(some, 8)))
         who, when = rows.index[subject], rows.index[time]
         step, begin = step_at(self.schema.time, when)
         taken = [column.expression(rows, self.code).alias(f"of {name}") for name, column in self.columns.items()]

@@ -315,7 +315,7 @@ class EncodingContext:
         if filled.any():
             count = counted(int(filled.sum()), "missing value counts", "missing values count")
             notes.append(f"{count} as not given")
-        self.reporter.note(f"treatment '{name}': {', '.join(notes)}")
+        self.reporter.say(Diagnostic.of("treatments-filled", name, counts=", ".join(notes)))
         self.bare[name] = int((filled & (self.table.keys.row < 0)).sum())
         return source[holes]
 

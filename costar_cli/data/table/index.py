@@ -141,7 +141,7 @@ def read_keys(
     if len(later):
         order = order[~np.isin(order, later)]
         if len(found) == len(findings):
-            reporter.note(f"dropped {counted(len(later), 'duplicate row')}")
+            reporter.say(Diagnostic.of("rows-dropped", rows=counted(len(later), "duplicate row")))
     code, when = code[order], when[order]
     first = np.concatenate([[True], code[1:] != code[:-1]])
     start = np.flatnonzero(first)[np.cumsum(first) - 1]
@@ -283,7 +283,7 @@ def _shortened(keys: Keys, longest: int, reporter: Reporter) -> Keys:
     if kept.all():
         return keys
     n = len(np.unique(keys.subject[~kept]))
-    reporter.note(f"{counted(n, 'subject')} cut to {counted(longest, 'step')} (`max_length`)")
+    reporter.say(Diagnostic.of("series-cut", subjects=counted(n, "subject"), steps=counted(longest, "step")))
     length = np.bincount(keys.subject[kept], minlength=len(keys.subjects)).astype(np.int64)
     return replace(keys, subject=keys.subject[kept], step=keys.step[kept], row=keys.row[kept], length=length)
 
@@ -309,9 +309,7 @@ def _without_gaps(keys: Keys, reporter: Reporter) -> Keys:
     total = int(length.sum())
     if total == len(keys.step):
         return keys
-    reporter.note(
-        f"{counted(total - len(keys.step), 'step')} without a row filled in as missing between others (`gaps`)"
-    )
+    reporter.say(Diagnostic.of("steps-filled", steps=counted(total - len(keys.step), "step")))
     return keys.filled(length)
 
 
@@ -329,5 +327,5 @@ def long_enough(keys: Keys, shortest: int, reporter: Reporter) -> NDArray[np.boo
         problem = f"no subject has {least}, of {counted(len(kept), 'subject')}"
         fix = "give longer series" + ", or lower `min_length`" * bool((keys.length > 1).any())
         raise_errors([invalid(problem, "min_length", fix)], what="the table")
-    reporter.note(f"{counted(int((~kept).sum()), 'subject')} with fewer than {least} left out (`min_length`)")
+    reporter.say(Diagnostic.of("series-short", subjects=counted(int((~kept).sum()), "subject"), least=least))
     return kept

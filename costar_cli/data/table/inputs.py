@@ -89,11 +89,11 @@ def read_table(
     if unit := closed_by(tables, schema, subject) if learns or schema.time.closed else "":
         stop = schema.time.stop or ""
         long_readings[stop] = replace(long_readings[stop], after=unit, offset=float(unit == "1"))
-        reporter.note(f"column '{stop}': intervals include their last {WORDS[unit]}, and end after it (`closed`)")
+        reporter.say(Diagnostic.of("intervals-closed", stop, unit=WORDS[unit]))
     wanted = [subject, time, *parts, on, *([log.code] if log else []), *long_readings.values()]
     rows = read_rows(tables, wanted, schema.blank, scratch)
     if rows.blank_rows:
-        reporter.note(f"{counted(rows.blank_rows, 'empty row')} dropped")
+        reporter.say(Diagnostic.of("rows-empty", rows=counted(rows.blank_rows, "empty row")))
     if not rows.height:
         raise without_rows(tables[0].path, "row per subject and time")
     findings = _joints(rows, parts)
@@ -343,7 +343,7 @@ def _wide_rows(
         wrong += findings
     if strangers := int((who < 0).sum()):
         count = counted(strangers, "row")
-        reporter.note(f"{count} of the statics file about {what}s that the table does not have")
+        reporter.say(Diagnostic.of("statics-unused", count=count, what=what))
     row = np.full(len(known) + 1, -1, dtype=np.int64)  # the last one is of subjects without a key
     row[who[who >= 0]] = np.flatnonzero(who >= 0)
     return row[known.rows_of(key_N)]

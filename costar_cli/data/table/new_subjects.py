@@ -72,7 +72,7 @@ def ingest_new(
     """
     inputs, schema, columns = _as_like(inputs, like, subject, time, ordered=ordered)
     if unread := sorted(columns - schema.file_columns - set(condition_readings(schema))):
-        reporter.note(f"columns that are not used: {shown(unread, 8)}")
+        reporter.say(Diagnostic.of("columns-unused", names=shown(unread, 8)))
     with _without_schema(inputs, like), Scratch(inputs.scratch) as scratch:
         return _made(inputs, schema, like, reporter, scratch)
 
@@ -160,7 +160,7 @@ def _made(
     domain = domains_of(table, schema) if told and not strange else np.full(len(table.keys.subjects), "")
     if not strange and (untold := domain == "").any() and like.has_target:
         who = counted(int(untold.sum()), "subject")
-        reporter.note(f"{who} whose domain the table does not tell: taken as of the {like.domain}")
+        reporter.say(Diagnostic.of("domain-assumed", subjects=who, domain=like.domain))
     numbers = {domain: Part.all().index(Part(domain, "test")) for domain in ("source", "target")}
     part = np.array([numbers[name or like.domain] for name in domain.tolist()], dtype=np.int64)
     context = EncodingContext(table, part, schema, reporter, known=like.learned, findings=[*wrong, *strange])
@@ -180,11 +180,11 @@ def _made(
         config=config,
     )
     require_compatible(dataset, like.panel, model="the model")
-    for line in _fillings(context):
-        reporter.note(line)
+    for filling in _fillings(context):
+        reporter.say(filling)
     if again := [name for name in table.keys.subjects.names if str(name) in like.trained]:
         who = counted(len(again), "subject has the id of one", "subjects have ids of some")
-        reporter.note(f"{who} in the training data: {shown(again)}")
+        reporter.say(Diagnostic.of("ids-repeated", subjects=who, names=shown(again)))
     for unlike in (*_never_observed(context), *_beyond(context, like)):
         reporter.say(unlike)
     check_dataset(dataset, reporter)
@@ -232,7 +232,7 @@ def _until_plans(table: Table, schema: TableSchema, reporter: Reporter) -> Table
     if kept.all():
         return table
     rows = counted(int((~kept).sum()), "row")
-    reporter.note(f"{rows} behind the one where plans begin left out: neither treatment nor outcome is known there")
+    reporter.say(Diagnostic.of("rows-after-plans", rows=rows))
     length = np.bincount(keys.subject[kept], minlength=len(keys.subjects)).astype(np.int64)
     cells = {name: getattr(keys, name)[kept] for name in ("subject", "step", "row")}
     return replace(table, keys=replace(keys, **cells, length=length))
@@ -266,16 +266,16 @@ def _in_order_of(
     return made.model_copy(update=changed), arrays["covariates"], arrays["statics"]
 
 
-def _fillings(context: EncodingContext) -> Iterator[str]:
+def _fillings(context: EncodingContext) -> Iterator[Diagnostic]:
     for name, count in context.filled.items():
         rest = (
             "left without a category"
             if context.schema.columns[name].kind == "categorical"
             else "with the training mean"
         )
-        yield (
-            f"column '{name}': {counted(count['missing'], 'missing value')}: {count['carried']} filled with the "
-            f"subject's last value, {count['learned']} {rest}"
+        missing, carried = counted(count["missing"], "missing value"), count["carried"]
+        yield Diagnostic.of(
+            "values-filled", name, missing=missing, carried=carried, learned=count["learned"], rest=rest
         )
 
 

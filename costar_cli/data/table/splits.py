@@ -45,7 +45,7 @@ def time_spans(
     if schema.named("split"):
         name = schema.named("split")[0]
         spans, words = _spans_by_column(table, name, domain), {split: f"in rows of '{split}'" for split in SPLITS}
-        said, fix = f"split by time, as column '{name}' says", "give each split rows of subjects with two steps"
+        said, fix = Diagnostic.of("split-by-column", name), "give each split rows of subjects with two steps"
     else:
         # When val and test begin: as given, else where the shares of the rows are reached
         in_order_M = np.sort(when_M[(domain != "")[table.keys.subject]])
@@ -66,7 +66,7 @@ def time_spans(
         begins_SN = [np.zeros(n, dtype=np.int64), *ends_SN[:-1]]
         spans = _spans(begins_SN, ends_SN, domain)
         words = {"train": f"before {shown[0]}", "val": f"from {shown[0]} to {shown[1]}", "test": f"from {shown[1]} on"}
-        said = f"split by time: train before {shown[0]}, val from there to {shown[1]}, test from there on"
+        said = Diagnostic.of("split-by-time", val=shown[0], test=shown[1])
         fix = "choose other moments, or leave `val_from` and `test_from` out"
     if schema.split.few_shot is not None:
         steps_N = spans[TARGET_TRAIN][1]
@@ -76,9 +76,9 @@ def time_spans(
     for number, (_, steps_N) in spans.items():
         last[steps_N > 0] = number
     raise_errors(_empty(table, schema, when_M, spans, domain, words, fix), what="[split]")
-    reporter.note(said)
+    reporter.say(said)
     if lost := int(((last < 0) & (domain != "")).sum()):
-        reporter.note(f"{counted(lost, 'subject')} left out: no part has two steps of theirs, or `few_shot`")
+        reporter.say(Diagnostic.of("subjects-without-part", subjects=counted(lost, "subject")))
     return last, spans
 
 
@@ -209,7 +209,7 @@ def assign_parts(table: Table, schema: TableSchema, seed: int, reporter: Reporte
     """
     domain = domains_of(table, schema)
     if lost := int((domain == "").sum()):
-        reporter.note(f"{counted(lost, 'subject')} in neither domain left out")
+        reporter.say(Diagnostic.of("subjects-without-domain", subjects=counted(lost, "subject")))
     for name in DOMAINS if has_target(schema) else DOMAINS[:1]:
         if not (domain == name).any():
             raise DataError(
@@ -220,7 +220,7 @@ def assign_parts(table: Table, schema: TableSchema, seed: int, reporter: Reporte
     split = _splits(table, schema, domain, seed)
     dropped = int(((split == "") & (domain == "target")).sum())
     if dropped:
-        reporter.note(f"{counted(dropped, 'target training subject')} left out (`few_shot`)")
+        reporter.say(Diagnostic.of("few-shot-left-out", subjects=counted(dropped, "target training subject")))
     numbers = {str(part): number for number, part in enumerate(Part.all())}
     part = np.array([numbers.get(f"{d}/{s}", -1) for d, s in zip(domain, split, strict=True)], dtype=np.int64)
     return part, None

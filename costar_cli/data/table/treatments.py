@@ -144,7 +144,7 @@ def _levels(context: EncodingContext, name: str, texts: pl.Series) -> tuple[str,
         return ()
     levels, by_name = guessed_levels(count)
     first = "the first is" if by_name else "the first, the most frequent, is taken as"
-    context.reporter.note(f"treatment '{name}': levels {shown(levels, 12)}, {first} the reference (`levels`)")
+    context.reporter.say(Diagnostic.of("levels-found", name, levels=shown(levels, 12), reference=first))
     return levels
 
 

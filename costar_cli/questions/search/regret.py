@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from costar_cli.data import Dataset, Panel, PanelSchema, Part, Values, as_plans
 from costar_cli.data.base import Answer
 from costar_cli.data.registry import truth_of
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import UsageError
 from costar_cli.inference import encoded_predictor
 from costar_cli.methods.base import FittedModel
@@ -92,7 +93,7 @@ def regrets(
         dataset, parts[0], answer, treatments_of_step(next(iter(models.values())), unsupported=True)
     )
     if untold:
-        told.note(f"regret: plans with {' or '.join(untold)} are left out, as the simulator has no truth of them")
+        told.say(Diagnostic.of("regret-without-truth", treatments=" or ".join(untold)))
     with told.task("regret", total=len(models) * len(parts), unit="part") as task:
         found: list[Regret] = []
         for part in parts:
