@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costar_cli.data import Dataset, Panel, Part, Queries
-from costar_cli.methods.base import EncodesOnce
 from costar_cli.methods.shared.members import member_module
 from costar_cli.methods.transformers import model as transformer_model
 from costar_cli.methods.transformers.ct import CtModel
@@ -88,7 +87,6 @@ def test_small_budgets_of_memory_change_no_prediction(model, dataset, panel, mon
 
 
 def test_a_prefix_is_encoded_once_and_never_read_again(model, dataset, panel, monkeypatch):
-    assert isinstance(model, EncodesOnce)
     states = model.encode(panel)
     for module in {type(m) for state in states for m in state.__dict__.values() if isinstance(m, torch.nn.Module)}:
         monkeypatch.setattr(module, "forward", _refuse)

@@ -9,7 +9,6 @@ from scipy.stats import multivariate_normal
 from costar_cli.data import Panel, Part, Queries, Scaler, TreatmentEncoding, Variable
 from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
-from costar_cli.methods.base import PredictsDistribution
 from costar_cli.methods.mixed import likelihood
 from costar_cli.methods.mixed.law import Basis, Design, GrowthTransition, Series, carried
 from costar_cli.methods.mixed.likelihood import log_likelihood, maximise, start_values, usual_effect
@@ -88,7 +87,7 @@ def test_the_basis_is_chosen_by_the_likelihood_and_the_tumours_law_is_found():
 @pytest.mark.parametrize("relative", [True, False], ids=["relative", "amounts"])
 def test_bands_equal_draws_of_effects_and_noise(relative):
     found, panel = model(relative=relative), world(relative=relative).panels[TEST]
-    assert isinstance(found, PredictsDistribution)
+    assert found.has_distribution
     queries = asked(panel, 5, seed=1, origin=12)
     predicted = found.predict_distribution(panel, queries)
     np.testing.assert_array_equal(predicted.mean, found.rollout(panel, queries))
