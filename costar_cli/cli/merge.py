@@ -60,8 +60,7 @@ def merge_answers(path: Path) -> Sequence[Path]:
             another table is at `path`; a part was replaced while it was read.
         StorageError: the folder is read-only or full, or `path` is no regular file.
     """
-    from costar_cli.files.parts import check_readable, unchanged
-    from costar_cli.files.shards import check_parts
+    from costar_cli.files.shards import check_parts, check_readable, unchanged
     from costar_cli.files.tables import QUESTION, SHARD, metadata_of, table_file
 
     fix = f"`costar whatif --subjects ... --shard I/N --csv {path}`, or `costar evaluate --predictions`, makes them"

@@ -145,7 +145,8 @@ def body_sha256(path: Path) -> str:
 
 def _parse(block: bytes, path: Path) -> Header:
     if not block.startswith(MAGIC):
-        raise foreign(_nature(block), path)
+        other = "an HDF5 file, but not a costar artifact" if HDF5_MAGIC in block[:520] else "not a costar artifact"
+        raise foreign(other if block else "the file is empty", path)
     if (schema := SCHEMA.match(block)) and version_order(version := schema[1].decode()):
         raise _other_schema(version, path)
     lines = LINES.fullmatch(block.decode("latin-1"))
@@ -161,14 +162,6 @@ def _parse(block: bytes, path: Path) -> Header:
         total_bytes=int(lines["bytes"]),
         body_sha256=lines["sha256"],
     )
-
-
-def _nature(block: bytes) -> str:
-    if not block:
-        return "the file is empty"
-    if HDF5_MAGIC in block[:520]:
-        return "an HDF5 file, but not a costar artifact"
-    return "not a costar artifact"
 
 
 def _other_schema(version: str, path: Path) -> ArtifactError:

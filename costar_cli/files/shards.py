@@ -1,14 +1,21 @@
-"""Parts of a piece of work for arrays of jobs: part I of N, where it writes, and where all of them are."""
+"""Parts of a piece of work for arrays of jobs: part I of N, where it writes, and where all of them are.
 
+Parts of a Parquet table are looked at before they are read: sealed by costar, and read by another process first.
+"""
+
+import json
+import os
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from costar_cli.errors import MismatchError, UsageError
+from costar_cli.errors import ArtifactError, MismatchError, UsageError, cut
 
-__all__ = ["Shard", "check_parts", "find_parts"]
+__all__ = ["Shard", "check_parts", "check_readable", "find_parts", "unchanged"]
 
 NUMBER: Final = "([1-9][0-9]{0,5})"  # one way to write each, so that no two names are of one part
 NAME: Final = re.compile(f"shard-{NUMBER}-of-{NUMBER}")
@@ -103,3 +110,80 @@ def check_parts(parts: Mapping[Shard, Path], noted: Mapping[Shard, str | None], 
            if said != str(shard)]  # fmt: skip
     if odd:
         raise MismatchError.of(odd, f"{len(odd)} files are not the parts that their names say", fix=fix)
+
+
+LONGEST: Final = 300  # letters of what polars says of a file
+
+
+def check_readable(parts: Sequence[Path], *, fix: str) -> None:
+    """See that parts can be read into this process: somebody may have made what ends it, or damaged them.
+
+    Raises:
+        ArtifactError: one is no regular file, damaged, or not to be read; parts have different columns.
+    """
+    from costar_cli.files.sandbox import tried_by  # noqa: PLC0415 - h5py
+    from costar_cli.files.tables import is_sealed  # noqa: PLC0415
+
+    if odd := [part for part in parts if not part.is_file()]:
+        raise ArtifactError("a part is no regular file", where=_listed(odd), fix=fix)
+    if odd := [part for part in parts if not is_sealed(part)]:
+        problem = "a part is damaged, or was not made by this version of costar"
+        raise ArtifactError(problem, where=_listed(odd), fix=fix)
+    together, *one_by_one = (json.dumps([str(part) for part in some]) for some in (parts, *([part] for part in parts)))
+    if (said := tried_by(__name__, asked=together)) is not None:
+        each = zip(parts, one_by_one, strict=True)
+        alone = next((part for part, asked in each if tried_by(__name__, asked=asked) is not None), None)
+        problem = f"parts cannot be read: {cut(said.splitlines()[0], LONGEST)}"
+        raise ArtifactError(problem, where=_listed([alone] if alone else parts), fix=fix)
+
+
+@contextmanager
+def unchanged(parts: Sequence[Path]) -> Iterator[Callable[[], None]]:
+    """Yield what sees, whenever it is called, that parts are the files that they were when the context began.
+
+    An error within it is that of a part that is another one by then, where one is.
+
+    Raises:
+        MismatchError: one was replaced or changed.
+    """
+    before = {part: _version(part) for part in parts}
+
+    def check() -> None:
+        if odd := [part for part, version in before.items() if _version(part) != version]:
+            fix = "run the same command again once nobody writes parts"
+            raise MismatchError("a part was replaced while it was read", where=_listed(odd), fix=fix)
+
+    try:
+        yield check
+    except Exception:
+        check()
+        raise
+
+
+def _version(path: Path) -> tuple[int, ...] | None:
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return None
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    return ", ".join(map(str, paths[:6]))
+
+
+def main() -> int:
+    """Read the files that stdin lists as they will be read, write them nowhere, and tell what is wrong with them."""
+    import polars as pl  # noqa: PLC0415 - slow to import
+
+    from costar_cli.files.tables import metadata_of, write_together  # noqa: PLC0415 - as polars
+
+    parts = [Path(name) for name in json.load(sys.stdin)]
+    try:
+        for part in parts:
+            metadata_of(part)
+        with Path(os.devnull).open("wb") as nowhere:
+            write_together(parts, nowhere, {})
+    except (pl.exceptions.PolarsError, OSError) as error:
+        sys.stdout.write(str(error))
+        return 1
+    return 0

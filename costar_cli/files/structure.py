@@ -143,7 +143,9 @@ def _walk(root: Any, path: Path, kind: str) -> Iterator[tuple[str, Member]]:  # 
     while pending:
         prefix, group = pending.pop()
         with reading(path, prefix, kind=kind):
-            names = _link_names(group, MAX_OBJECTS - len(seen))
+            if group.get_num_objs() > MAX_OBJECTS - len(seen):
+                raise ValueError(f"more than {MAX_OBJECTS:,} groups and arrays")
+            names = list(group)
         for link in names:
             name = f"{prefix}/{link.decode('utf-8', 'backslashreplace')}".removeprefix("/")
             with reading(path, name, kind=kind):
@@ -152,12 +154,6 @@ def _walk(root: Any, path: Path, kind: str) -> Iterator[tuple[str, Member]]:  # 
                     pending.append((name, child))
                 else:
                     yield name, _member(child)
-
-
-def _link_names(group: Any, most: int) -> list[bytes]:  # noqa: ANN401 - h5py has no types
-    if group.get_num_objs() > most:
-        raise ValueError(f"more than {MAX_OBJECTS:,} groups and arrays")
-    return list(group)
 
 
 def _open_child(group: Any, link: bytes, name: str, seen: set[int]) -> Any:  # noqa: ANN401 - h5py has no types
@@ -248,12 +244,13 @@ def _blocks(member: Member) -> Iterator[Bytes]:
     if member.chunk is None:
         block = np.empty(member.raw_bytes, np.uint8)
         if block.size:
-            shaped = block.view(_memory_type(member)).reshape(member.shape)
+            texts = f"S{stored_width(member.tag)}" if member.tag.startswith("utf8") else ""
+            shaped = block.view(texts or np.dtype(member.tag).newbyteorder("<")).reshape(member.shape)
             member.dataset.read(h5s.ALL, h5s.ALL, shaped, member.dataset.get_type())
         yield block
         return
     chunks = _chunk_table(member)
-    for offset in _offsets(member):
+    for offset in product(*(range(0, n, c) for n, c in zip(member.shape, member.chunk, strict=True))):
         size, filter_mask = chunks.pop(offset, (0, 0))
         if not 0 < size <= member.chunk_bytes + member.chunk_bytes // 64 + 1024:
             raise ValueError(f"chunk {offset} has {size:,} bytes stored")
@@ -261,10 +258,6 @@ def _blocks(member: Member) -> Iterator[Bytes]:
         if stored_mask != filter_mask or len(stored) != size:
             raise ValueError(f"chunk {offset} does not match the index")
         yield _unfilter(stored, filter_mask, member)[: _valid_bytes(member, offset)]
-
-
-def _memory_type(member: Member) -> Any:  # noqa: ANN401 - a numpy type
-    return f"S{stored_width(member.tag)}" if member.tag.startswith("utf8") else np.dtype(member.tag).newbyteorder("<")
 
 
 def _chunk_table(member: Member) -> dict[tuple[int, ...], tuple[int, int]]:
@@ -279,10 +272,6 @@ def _chunk_table(member: Member) -> dict[tuple[int, ...], tuple[int, int]]:
     if len(table) != member.n_chunks:
         raise ValueError(f"not stored in the {member.n_chunks:,} chunks that its shape requires")
     return table
-
-
-def _offsets(member: Member) -> Iterator[tuple[int, ...]]:
-    return product(*(range(0, n, c) for n, c in zip(member.shape, member.chunk or (), strict=True)))
 
 
 def _valid_bytes(member: Member, offset: tuple[int, ...]) -> int:

@@ -15,8 +15,8 @@ import polars as pl
 
 from costar_cli.data.findings import counted, invalid, raise_errors, shown
 from costar_cli.data.table.packed import COMPRESSED, WORKBOOK, Unpacked, ending, is_packed, unpacked
-from costar_cli.data.table.probe_parquet import scan_parquet
 from costar_cli.data.table.scratch import NO_MEMORY, NoRoomError, no_room, require_limits
+from costar_cli.data.table.untrusted import scan_parquet
 from costar_cli.data.table.written import PLAIN, Written
 from costar_cli.errors import CostarError, DataError, refuse_pipe
 from costar_cli.files.frames import for_polars
@@ -171,7 +171,7 @@ def _open_columns(path: Path, source: Path, names: Collection[str] | None) -> Ta
     from costar_cli.files.sandbox import tried  # noqa: PLC0415 - h5py
 
     asked = json.dumps(None if names is None else list(names))
-    if problem := tried([str(Path(__file__).with_name("probe_parquet.py")), str(source), kind], asked=asked):
+    if problem := tried([str(Path(__file__).with_name("untrusted.py")), "read", str(source), kind], asked=asked):
         raise _unreadable(path, problem)
     with collected(path), for_polars(source) as scanned:
         if kind == "Parquet":

@@ -4,7 +4,6 @@ pandas stores texts in such files as pickled objects; `store.py` admits arrays a
 """
 
 from costar_cli.data.icu.extract.read import check_extract, read_checked, read_extract
-from costar_cli.data.icu.extract.store import require_pytables
-from costar_cli.data.icu.extract.write import check_extract_path, write_extract
+from costar_cli.data.icu.extract.store import check_extract_path, require_pytables, write_extract
 
 __all__ = ["check_extract", "check_extract_path", "read_checked", "read_extract", "require_pytables", "write_extract"]
