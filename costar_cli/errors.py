@@ -250,12 +250,13 @@ class Termination(SignalHandler):
         would then end a process that has told how its run ended. So they are ignored by then.
         """
         termination = cls().__enter__()
-        atexit.register(termination._ignore)  # the first one that is registered is called last
-        return termination
 
-    def _ignore(self) -> None:
-        for number in self._found:
-            signal.signal(number, signal.SIG_IGN)
+        def ignore() -> None:
+            for number in termination._found:
+                signal.signal(number, signal.SIG_IGN)
+
+        atexit.register(ignore)  # the first one that is registered is called last
+        return termination
 
     def _lost(self, told: Any) -> None:  # noqa: ANN401 - Python has no name for what it hands over
         """Be silent about what a handler raised in vain: `stop_if_signalled` raises it again."""

@@ -2,27 +2,6 @@
 
 from typing import Literal
 
-__all__ = [
-    "ArchitectureName",
-    "CovariatesName",
-    "DecoderName",
-    "DeviceName",
-    "DomainName",
-    "FormatName",
-    "InitName",
-    "InputsName",
-    "LossName",
-    "OutputName",
-    "PrecisionName",
-    "PresetName",
-    "PretextName",
-    "RankingName",
-    "ScheduleName",
-    "SelectionName",
-    "SetupName",
-    "StepWeights",
-]
-
 ArchitectureName = Literal["costar", "vt", "vt_relative", "ct"]
 CovariatesName = Literal["forecast", "none"]
 DecoderName = Literal["non_autoregressive", "stepped", "autoregressive", "autoregressive_one_step", "structured"]

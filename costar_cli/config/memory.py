@@ -11,6 +11,7 @@ GB: Final = 1e9
 GROUPS: Final = Path("/proc/self/cgroup")
 MOUNTED: Final = Path("/sys/fs/cgroup")
 OF_VERSION_2, OF_VERSION_1 = ("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")
+FILE_PAGES: Final = ("inactive_file", "active_file")  # of a control group's memory: nobody has to keep them
 ADDRESSES: Final = "vms"  # what psutil calls them
 OWN_LIMITS: Final = (("RLIMIT_AS", ADDRESSES, "ulimit -v"), ("RLIMIT_DATA", "data", "ulimit -d"))
 
@@ -96,11 +97,6 @@ def _around(path: str, mounts: Iterable[Path], files: tuple[str, str]) -> Iterat
             if one.is_relative_to(mount):
                 with suppress(OSError, ValueError):  # "max" is no limit
                     most, used = (int((one / name).read_text()) for name in files)
-                    yield Memory(most, CONTAINER), used - _of_files(one)
-
-
-def _of_files(folder: Path) -> int:
-    """Return how much of what a control group takes are pages of files that nobody has to keep."""
-    figures = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-    names = ("inactive_file", "active_file")
-    return sum(int(figures.get(f"total_{name}", figures.get(name, 0))) for name in names)
+                    figures = dict(line.split() for line in (one / "memory.stat").read_text().splitlines())
+                    of_files = [int(figures.get(f"total_{name}", figures.get(name, 0))) for name in FILE_PAGES]
+                    yield Memory(most, CONTAINER), used - sum(of_files)

@@ -33,29 +33,6 @@ from costar_cli.config.choices import (
     StepWeights,
 )
 
-__all__ = [
-    "STRUCTURED",
-    "TOKEN_SETTINGS",
-    "Averaging",
-    "BenchmarkConfig",
-    "Clipping",
-    "Config",
-    "EncoderConfig",
-    "EvaluateConfig",
-    "FinetuneConfig",
-    "OptimiserConfig",
-    "PretrainConfig",
-    "RefuteConfig",
-    "RuntimeConfig",
-    "Schedule",
-    "TrainingConfig",
-    "Warmup",
-    "WeightDecay",
-    "WithAdditions",
-    "heads_divide_width",
-    "settings_problems",
-]
-
 STRUCTURED = ("carry_overs", "covariates")  # of the structured decoder alone
 TOKEN_SETTINGS = ("pool", "blocks", "feature_encoding")  # of COSTAR's own encoder alone
 

@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-__all__ = ["did_you_mean", "nearest", "nearest_by_edits", "nearly", "spelt_otherwise"]
-
 LONGEST = 100  # characters that are compared
 LEAST_PREFIX = 3
 FEWEST_LETTERS = 3  # of a name that may be mistyped: one edit of a shorter one is another name

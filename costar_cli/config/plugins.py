@@ -47,7 +47,13 @@ def load_plugins(
     problems = []
     for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, _package(entry))):
         try:
-            loaded = _load(entry, kind, {*taken, *found})
+            if entry.name in taken or entry.name in found:
+                raise ValueError("the name is taken")
+            loaded = entry.load()  # which may raise whatever importing the package does
+            if not isinstance(loaded, kind):
+                raise ValueError(f"`{entry.value}` is of class {type(loaded).__name__}, not {kind.__name__}")
+            if loaded.name != entry.name:
+                raise ValueError(f"`{entry.value}` calls itself `{loaded.name}`")
             if check and (wrong := next(iter(check(loaded)), None)):
                 raise ValueError(wrong)
             found[entry.name] = loaded
@@ -57,23 +63,6 @@ def load_plugins(
                 reason = f"{type(error).__name__}: {reason}".removesuffix(": ")
             problems.append(f"{GROUPS[group]} `{entry.name}` of {_package(entry)} is left out: {reason}")
     return Plugins(tuple(found.values()), tuple(problems))
-
-
-def _load(entry: "EntryPoint", kind: type[T], taken: Collection[str]) -> T:
-    """Return the object that an entry names.
-
-    Raises:
-        ValueError: its name is taken, or it is of another class or name.
-        Exception: whatever importing the package raises.
-    """
-    if entry.name in taken:
-        raise ValueError("the name is taken")
-    loaded = entry.load()
-    if not isinstance(loaded, kind):
-        raise ValueError(f"`{entry.value}` is of class {type(loaded).__name__}, not {kind.__name__}")
-    if loaded.name != entry.name:
-        raise ValueError(f"`{entry.value}` calls itself `{loaded.name}`")
-    return loaded
 
 
 def _package(entry: "EntryPoint") -> str:

@@ -9,8 +9,6 @@ from typing import Annotated, Any, Final
 
 from costar_cli.config.choices import RankingName
 
-__all__ = ["CONSTRAINTS", "OBJECTIVE", "Flag", "SearchWords", "WhatIfRequest"]
-
 OBJECTIVE: Final = "Objective"
 CONSTRAINTS: Final = "Constraints"
 

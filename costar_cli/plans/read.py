@@ -201,7 +201,13 @@ def parse_plans(
         return parse_table(data, encoding, horizon=horizon, where=where, moments=moments)
     document = parse_json(data, where=where, fix=SHAPE)
     if isinstance(document, list) or (isinstance(document, JsonObject) and set(document) & set(FORMS)):
-        document = _single(document)
+        plan, document = document, JsonObject()  # one plan that stands alone in its file
+        if isinstance(plan, JsonObject) and "origin" in plan:
+            document["origin"] = plan["origin"]
+            rest = JsonObject({key: value for key, value in plan.items() if key != "origin"})
+            rest.repeated = plan.repeated
+            plan = rest
+        document["plans"] = JsonObject(plan=plan)
     if not isinstance(document, JsonObject):
         raise UsageError(f"a plan file holds an object or a list, not {shown(document)}", where=where, fix=SHAPE)
     problems = Problems()
@@ -221,15 +227,6 @@ def _start(origin: Origin | None, begin: Begin | None) -> int | IndexTimes | Non
     moments = begin("last" if origin is None else origin)
     inside = moments.take(~moments.outside_Q)
     return inside if len(inside) else step
-
-
-def _single(plan: list[object] | JsonObject) -> JsonObject:
-    """Return the document of one plan that stands alone in its file."""
-    if isinstance(plan, list) or "origin" not in plan:
-        return JsonObject(plans=JsonObject(plan=plan))
-    rest = JsonObject({key: value for key, value in plan.items() if key != "origin"})
-    rest.repeated = plan.repeated
-    return JsonObject(origin=plan["origin"], plans=JsonObject(plan=rest))
 
 
 def _origin(document: JsonObject, problems: Problems) -> int | Date | None:

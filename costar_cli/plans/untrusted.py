@@ -10,8 +10,6 @@ from costar_cli.config.toml import RefusedError, said_of
 from costar_cli.config.toml import read_bounded as read_bytes
 from costar_cli.errors import MOST_DETAILS, StorageError, UsageError
 
-__all__ = ["MAX_BYTES", "JsonObject", "Problems", "parse_json", "read_bounded", "shown"]
-
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 16
 SHOWN_CHARACTERS = 60

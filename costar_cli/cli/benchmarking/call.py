@@ -17,8 +17,6 @@ from costar_cli.cli.benchmarking.sweep import Sweep
 from costar_cli.config.choices import PresetName, SetupName
 from costar_cli.errors import UsageError
 
-__all__ = ["benchmark_methods"]
-
 
 def benchmark_methods(
     dataset: PathLikeText,

@@ -246,9 +246,15 @@ class BenchmarkWorkspace:
         if job.role == "data":
             return [] if simulated is None else [self._data_task(session, simulated)]
         assert job.method is not None  # noqa: S101 - data alone are of no method
-        if job.role == "encoder":
-            return [self._encoder_task(session, self._encoder(job.seed, job.method), self.data_file(job.seed))]
-        return self._model_tasks(session, job.seed, job.method, job.role)
+        if job.role != "encoder":
+            return self._model_tasks(session, job.seed, job.method, job.role)
+        path, data = self._encoder(job.seed, job.method), self.data_file(job.seed)
+
+        def make(step: BuildStep, overwrite: bool) -> None:
+            with _without_other_runs(session, step, overwrite=overwrite):
+                make_encoder(session, data, step, overwrite=overwrite, fresh=False)
+
+        return [JobTask("encoder", path, session, partial(plan_encoder, session, data, path), make)]
 
     def _data_task(self, session: Session, simulated: DataSource) -> JobTask:
         path, config = session.workspace.data, session.settings.configs[simulated.section]
@@ -266,13 +272,6 @@ class BenchmarkWorkspace:
     def _encoder(self, seed: int, method: BenchmarkMethod) -> Path:
         path = self.workspace(seed).encoder
         return path.with_name(f"{path.stem}-{method.name}{path.suffix}") if method.own_encoder else path
-
-    def _encoder_task(self, session: Session, path: Path, data: Path) -> JobTask:
-        def make(step: BuildStep, overwrite: bool) -> None:
-            with _without_other_runs(session, step, overwrite=overwrite):
-                make_encoder(session, data, step, overwrite=overwrite, fresh=False)
-
-        return JobTask("encoder", path, session, partial(plan_encoder, session, data, path), make)
 
     def _model_tasks(self, session: Session, seed: int, method: BenchmarkMethod, domain: DomainName) -> list[JobTask]:
         """Return a model and its scores; files are those of `costar finetune`, which has no names for ablations."""

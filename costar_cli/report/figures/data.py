@@ -1,15 +1,16 @@
 """The pictures of a data report."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
+from numpy.typing import NDArray
 
 from costar_cli.data.levels import in_order
-from costar_cli.data.report import DataReport, OutcomeSummary
+from costar_cli.data.report import CourseOfOutcome, DataReport, OutcomeSummary
 from costar_cli.data.schema import labelled, step_axis, steps_axis
 from costar_cli.report.figures.style import (
     BLACK,
@@ -27,8 +28,6 @@ from costar_cli.report.figures.style import (
 
 if TYPE_CHECKING:
     from costar_cli.inference.overlap import ArmPropensity, Overlap
-
-__all__ = ["draw_treatments"]
 
 WIDTH_IN: Final = 8.2
 ROW_IN: Final = 0.24
@@ -134,7 +133,11 @@ def draw_outcomes(every: Sequence[OutcomeSummary], step: str, observed: str = "a
             summaries = [summary for summary in every if summary.outcome == name]
             label = _named(labelled(name, summaries[0].unit))
             for summary in summaries:
-                _draw_outcome(left, right, summary)
+                colour, share = DOMAIN_COLOURS[summary.domain], np.array(summary.counts) / max(sum(summary.counts), 1)
+                if summary.domain == "source":  # shades over each other make a colour of their own
+                    left.stairs(share, summary.edges, color=tint(colour, 0.18), fill=True)
+                left.stairs(share, summary.edges, color=colour, label=summary.domain, linewidth=1.3)
+                _draw_quartiles(right, np.arange(len(summary.course.median)), summary.course, colour)
             if spans_decades([np.array([q for q in side if q is not None], dtype=np.float64) for summary in summaries
                               for side in (summary.course.lower, summary.course.upper)]):  # fmt: skip
                 right.set_yscale("log")
@@ -152,19 +155,19 @@ def draw_outcomes(every: Sequence[OutcomeSummary], step: str, observed: str = "a
     return drawn
 
 
-def _draw_outcome(left: Axes, right: Axes, summary: OutcomeSummary) -> None:
-    colour = DOMAIN_COLOURS[summary.domain]
-    share = np.array(summary.counts) / max(sum(summary.counts), 1)
-    if summary.domain == "source":  # shades over each other make a colour of their own
-        left.stairs(share, summary.edges, color=tint(colour, 0.18), fill=True)
-    left.stairs(share, summary.edges, color=colour, label=summary.domain, linewidth=1.3)
+def _draw_quartiles(
+    axes: Axes,
+    x: NDArray[np.integer] | Sequence[float],
+    of: "CourseOfOutcome | ArmPropensity",
+    colour: str,
+    **line: Any,  # noqa: ANN401 - what `plot` takes
+) -> None:
+    """Draw a median with its quartiles, where they are known; `line` is how the median is drawn."""
     lower, median, upper = (
-        np.array([np.nan if q is None else q for q in line])
-        for line in (summary.course.lower, summary.course.median, summary.course.upper)
+        np.array([np.nan if q is None else q for q in values]) for values in (of.lower, of.median, of.upper)
     )
-    step = np.arange(len(median))
-    shade(right, step, (lower, upper), colour, 0.15)
-    right.plot(step, median, color=colour)
+    shade(axes, x, (lower, upper), colour, 0.15)
+    axes.plot(x, median, color=colour, **line)
 
 
 def draw_shifts(report: DataReport) -> Figure:
@@ -232,7 +235,8 @@ def draw_overlap(overlap: "Overlap", labels: Mapping[str, str]) -> Figure:
             for axes, what in zip(line, along, strict=True):
                 for arm in overlap.propensities:
                     if (arm.treatment, arm.domain, arm.along) == (name, domain, what):
-                        _draw_arm(axes, arm)
+                        label, colour, dashes = ARMS[arm.given]
+                        _draw_quartiles(axes, arm.at, arm, colour, linestyle=dashes, marker=".", label=label)
             line[0].set_title(f"{label_text(name, LONGEST_ARM)}, {domain}")
             line[0].set_ylabel("probability")
         for axes, what in zip(grid[-1], along, strict=True):
@@ -246,12 +250,3 @@ def draw_overlap(overlap: "Overlap", labels: Mapping[str, str]) -> Figure:
         grid[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         grid[0, -1].legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=1.8)
     return drawn
-
-
-def _draw_arm(axes: Axes, arm: "ArmPropensity") -> None:
-    label, colour, dashes = ARMS[arm.given]
-    lower, median, upper = (
-        np.array([np.nan if value is None else value for value in line]) for line in (arm.lower, arm.median, arm.upper)
-    )
-    shade(axes, arm.at, (lower, upper), colour, 0.15)
-    axes.plot(arm.at, median, color=colour, linestyle=dashes, marker=".", label=label)

@@ -210,10 +210,18 @@ def plot_pit(report: EvaluationReport, path: Path) -> Path:
             ax.set_title(title.replace(", ", ",\n"))
         for row, label in zip(grid, labels, strict=True):
             for ax, models in zip(row, panels.values(), strict=True):
-                if label in models:
-                    _histogram(ax, models[label], styles[label]["color"])
-                else:
+                if label not in models:
                     ax.set_axis_off()
+                    continue
+                pit = models[label].details.pit
+                if not pit:
+                    ax.text(0.5, 0.5, "not known", transform=ax.transAxes, ha="center", va="center", color=GREY)
+                shares = np.array(pit).reshape(-1, 2).sum(axis=1) if pit else np.zeros(PIT_BARS)
+                edges, colour = np.linspace(0, 1, PIT_BARS + 1)[:-1], styles[label]["color"]
+                ax.bar(edges, PIT_BARS * shares, width=1 / PIT_BARS, align="edge", color=colour, alpha=0.55, ec="white",
+                       lw=0.4)  # fmt: skip
+                ax.axhline(1, color=GREY if shares.any() else LIGHT_GREY, lw=0.8)
+                ax.set(xlim=(0, 1), xticks=[0, 0.5, 1], xticklabels=["0", "0.5", "1"])
             row[0].set_ylabel(label_lines(label, 18))
         for column, models in zip(grid.T, panels.values(), strict=True):
             lowest = column[max(labels.index(label) for label in models)]
@@ -249,18 +257,6 @@ def _band_panels(report: EvaluationReport) -> Panels:
     if not panels:
         raise DataError("no model carries a calibration")
     return panels
-
-
-def _histogram(ax: Axes, found: Calibrated, colour: str) -> None:
-    if not found.details.pit:
-        ax.text(0.5, 0.5, "not known", transform=ax.transAxes, ha="center", va="center", color=GREY)
-    shares = np.array(found.details.pit).reshape(-1, 2).sum(axis=1) if found.details.pit else np.zeros(PIT_BARS)
-    edges = np.linspace(0, 1, PIT_BARS + 1)
-    ax.bar(
-        edges[:-1], PIT_BARS * shares, width=1 / PIT_BARS, align="edge", color=colour, alpha=0.55, ec="white", lw=0.4
-    )
-    ax.axhline(1, color=GREY if shares.any() else LIGHT_GREY, lw=0.8)
-    ax.set(xlim=(0, 1), xticks=[0, 0.5, 1], xticklabels=["0", "0.5", "1"])
 
 
 SHADE: Final = 0.12

@@ -29,8 +29,6 @@ from costar_cli.report.figures.style import (
     write_figure,
 )
 
-__all__ = ["draw_search", "plot_search"]
-
 WIDTH_INCH: Final = 7.2
 HEIGHT_INCH: Final = 2.8
 LINE_INCH: Final = 0.19  # of the legend

@@ -114,21 +114,17 @@ def describe_plan(schema: PanelSchema, plan_HA: NDArray[np.number], origin: int)
                 level = levels[int(value)]
                 given = name if len(levels) == 2 else level if alone else f"{name}={level}"
                 steps.setdefault(given, []).append(origin + h)
-    return (
-        "; ".join(f"{given} on {step_word(schema.step)} {_in_words(at)}" for given, at in steps.items())
-        or "no treatment"
-    )
-
-
-def _in_words(steps: Sequence[int]) -> str:
-    """Return rising numbers as text; three or more in a row as `33-36`."""
-    runs: list[list[int]] = []
-    for step in steps:
-        if runs and step == runs[-1][-1] + 1:
-            runs[-1].append(step)
-        else:
-            runs.append([step])
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+    texts = []
+    for given, at in steps.items():
+        runs: list[list[int]] = []
+        for step in at:
+            if runs and step == runs[-1][-1] + 1:
+                runs[-1].append(step)
+            else:
+                runs.append([step])
+        words = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+        texts.append(f"{given} on {step_word(schema.step)} {', '.join(words)}")
+    return "; ".join(texts) or "no treatment"
 
 
 def _largest(values: NDArray[np.float64], among: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:

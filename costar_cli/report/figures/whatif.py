@@ -40,8 +40,6 @@ from costar_cli.report.figures.whatif_strips import (
     treatment_strips,
 )
 
-__all__ = ["draw_whatif", "drawn_bands", "plot_whatif"]
-
 PANEL_WIDTH_INCH, PANEL_HEIGHT_INCH, ROW_HEIGHT_INCH = 7.2, 2.9, 0.2
 LONGEST_NAME = 32
 TITLE_CHARACTERS_PER_INCH = 10

@@ -17,8 +17,6 @@ from costar_cli.report.pages.data import report_tables
 from costar_cli.report.pages.page import Item, Page, ReportTable, Section, render
 from costar_cli.report.pages.whatif import lineage
 
-__all__ = ["is_scored", "model_card"]
-
 SHOWN_OF_DATA: Final = ("Subjects and lengths", "Shift from source to target")
 MOST_SHIFTS: Final = 10
 UNKNOWN: Final = "unknown"

@@ -12,8 +12,6 @@ from costar_cli.report.pages.page import Item, Page, ReportTable, Section, rende
 if TYPE_CHECKING:
     from costar_cli.inference.overlap import Overlap
 
-__all__ = ["report_page", "report_tables"]
-
 LARGE = 0.25  # standardised differences beyond are usually thought to matter
 MOST_ROWS = 40
 ABOUT_FINDINGS = (

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.figure import Figure
 
-__all__ = ["Item", "Page", "ReportTable", "Section", "lights_mean", "render", "svg", "warnings_and_notes"]
-
 LONG: Final = 48  # letters of a cell that may be broken into lines
 Tag = Literal["", "error", "warning", "note", "red", "amber", "green"]
 
@@ -43,7 +41,8 @@ class ReportTable:
         from markupsafe import Markup  # noqa: PLC0415 - only where a page is made
 
         values = [row[column] for row in self.rows]
-        if all(map(_is_number, values)):
+        texts = ["0" if value is None or isinstance(value, int | float) else str(value) for value in values]
+        if all(text.lstrip("+-")[:1].isdigit() or text == "not defined" for text in texts):
             return Markup(' class="n"')
         return Markup(' class="long"') if any(len(str(value)) > LONG for value in values) else Markup("")
 
@@ -133,8 +132,3 @@ def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a template writes
     if isinstance(value, float):
         return f"{value:.4g}"
     return plain(f"{value:,}" if isinstance(value, int) else value)
-
-
-def _is_number(value: object) -> bool:
-    text = "0" if value is None or isinstance(value, int | float) else str(value)
-    return text.lstrip("+-")[:1].isdigit() or text == "not defined"

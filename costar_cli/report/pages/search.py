@@ -16,8 +16,6 @@ from costar_cli.questions.tables import decimals_of, estimate_text
 from costar_cli.report.pages.page import Page, ReportTable, Section, lights_mean, render, svg, warnings_and_notes
 from costar_cli.report.pages.whatif import SIGNS, lineage
 
-__all__ = ["how_sure", "rank_table", "search_page"]
-
 NOTABLE: Final = 0.1  # probability of being best from which a plan is named that the table does not show
 BY = {
     "estimate": "Plans are ranked by their estimate.",

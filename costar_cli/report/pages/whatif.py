@@ -14,8 +14,6 @@ from costar_cli.questions.tables import answer_table, light_reasons, survival_ta
 from costar_cli.report.figures.whatif import draw_whatif
 from costar_cli.report.pages.page import Item, Page, ReportTable, Section, lights_mean, render, svg, warnings_and_notes
 
-__all__ = ["SIGNS", "lineage", "subjects_page", "whatif_page"]
-
 MOST_HISTORY: Final = 20  # steps before the origin that the page lists
 COVERS: Final = (
     "A band of {level} covers {level} of new subjects on average, at each step, for subjects like those on whom it was "
