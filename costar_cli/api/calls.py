@@ -15,8 +15,7 @@ from costar_cli.config.nearest import did_you_mean
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import CostarWarning, UsageError
 from costar_cli.reporting import NullReporter, Reporter, Task
-from costar_cli.settings.resolve import Settings, resolve
-from costar_cli.settings.sources import from_arguments
+from costar_cli.settings.resolve import Settings, from_arguments, resolve
 
 PathLikeText = str | PathLike[str]
 Progress = bool | Reporter

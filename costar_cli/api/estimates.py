@@ -16,7 +16,7 @@ from costar_cli.data.schema import PanelSchema
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import UsageError
 from costar_cli.plans import Origin, PlanRequest, parse_plans, read_plan_file
-from costar_cli.plans.index_times import Begin
+from costar_cli.plans.plan import Begin
 from costar_cli.questions import Places, Question, WhatIfReport, validated_on
 
 if TYPE_CHECKING:

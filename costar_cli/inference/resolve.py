@@ -16,8 +16,7 @@ from costar_cli.inference.estimates import Estimates, encoded_predictor, estimat
 from costar_cli.inference.rollout import DRAWS, SEED, SimulatedRule, ask, simulate_rule
 from costar_cli.inference.survival_fit import SurvivalForecast, goes_on
 from costar_cli.methods.base import FittedModel
-from costar_cli.plans.index_times import IndexTimes
-from costar_cli.plans.plan import AnyPlan, TreatmentPlan
+from costar_cli.plans.plan import AnyPlan, IndexTimes, TreatmentPlan
 from costar_cli.plans.rule import Levels, PlanRule
 
 COHORT_DRAWS: Final = 200  # of a rule for each of many moments, over which chance averages out

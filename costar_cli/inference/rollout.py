@@ -16,8 +16,7 @@ from costar_cli.errors import UsageError
 from costar_cli.inference.estimates import encoded_predictor
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
-from costar_cli.plans.index_times import IndexTimes
-from costar_cli.plans.plan import TreatmentPlan, spans
+from costar_cli.plans.plan import IndexTimes, TreatmentPlan, spans
 from costar_cli.plans.rule import PLANNED, STEP, Course, Levels, Rule
 
 DRAWS: Final = 1_000  # as many as of differences between plans

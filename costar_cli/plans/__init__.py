@@ -4,8 +4,16 @@ Plans and shifts of what was given are series of treatments; rules decide on the
 them (`costar_cli.inference.play`).
 """
 
-from costar_cli.plans.index_times import IndexTimes, Origin, parse_origin, step_of
-from costar_cli.plans.plan import MOST_PAIRS, AnyPlan, PlanRequest, TreatmentPlan
+from costar_cli.plans.plan import (
+    MOST_PAIRS,
+    AnyPlan,
+    IndexTimes,
+    Origin,
+    PlanRequest,
+    TreatmentPlan,
+    parse_origin,
+    step_of,
+)
 from costar_cli.plans.read import parse_plans, read_plan_file, read_plans
 from costar_cli.plans.rule import PlanRule, PlanShift, Rule
 

@@ -13,8 +13,7 @@ from costar_cli.data.calendar import Date
 from costar_cli.data.expression import parse_rule
 from costar_cli.data.visits import elapsed_dose
 from costar_cli.errors import UsageError
-from costar_cli.plans.index_times import Begin, IndexTimes, Origin
-from costar_cli.plans.plan import AnyPlan, PlanRequest, TreatmentPlan
+from costar_cli.plans.plan import AnyPlan, Begin, IndexTimes, Origin, PlanRequest, TreatmentPlan
 from costar_cli.plans.rule import Choice, PlanRule, PlanShift, condition_problem, moved_by, readable, shifted_levels
 from costar_cli.plans.steps import FEW, StepReader, VisitReader
 from costar_cli.plans.untrusted import MAX_BYTES, MAX_SHOWN, JsonObject, Problems, parse_json, read_bounded, shown

@@ -13,7 +13,7 @@ from costar_cli.data.dose import Dose
 from costar_cli.data.findings import counted
 from costar_cli.data.levels import are_doses, as_number, find_level, known_levels
 from costar_cli.data.visits import AFTER, AT
-from costar_cli.plans.index_times import KEEPS_DATES, IndexTimes, date_of
+from costar_cli.plans.plan import KEEPS_DATES, IndexTimes, date_of
 from costar_cli.plans.untrusted import JsonObject, Problems, shown
 
 FEW: Final = 6  # alternatives that fit in one line of a message

@@ -17,8 +17,7 @@ from costar_cli.data.calendar import Date
 from costar_cli.data.dose import Dose
 from costar_cli.data.levels import find_level, known_levels
 from costar_cli.errors import UsageError
-from costar_cli.plans.index_times import KEEPS_DATES, IndexTimes
-from costar_cli.plans.plan import MOST_PAIRS, PlanRequest, TreatmentPlan
+from costar_cli.plans.plan import KEEPS_DATES, MOST_PAIRS, IndexTimes, PlanRequest, TreatmentPlan
 from costar_cli.plans.steps import read_dose
 from costar_cli.plans.untrusted import Problems, shown
 

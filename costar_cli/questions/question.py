@@ -24,7 +24,7 @@ from costar_cli.inference import COHORT_DRAWS
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import IndexTimes, Origin, PlanRequest, TreatmentPlan, parse_origin, step_of
 from costar_cli.plans.doses import Sweep
-from costar_cli.plans.index_times import Begin
+from costar_cli.plans.plan import Begin
 from costar_cli.plans.untrusted import Problems
 from costar_cli.questions.answers import ModelAnswers, answer_cohort, count_questions
 from costar_cli.questions.averages import Averager

@@ -11,7 +11,7 @@ from costar_cli.data.table.guess import guess_schema
 from costar_cli.data.table.schema_file import read_schema
 from costar_cli.errors import CostarError
 from costar_cli.plans.untrusted import parse_json
-from costar_cli.settings.sources import from_file
+from costar_cli.settings.resolve import from_file
 from tests.campaigns.driver import Campaign
 from tests.cli.cli_world import WARD
 

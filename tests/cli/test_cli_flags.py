@@ -14,7 +14,7 @@ from costar_cli.data.registry import all_sources, sources
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.registry import RESERVED as SECTIONS
 from costar_cli.settings.keys import all_keys, all_sections
-from costar_cli.settings.sources import RESERVED as VARIABLES
+from costar_cli.settings.resolve import RESERVED as VARIABLES
 
 FLAGS = Path(__file__).with_name("flags.txt")
 

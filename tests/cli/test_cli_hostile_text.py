@@ -12,7 +12,7 @@ from costar_cli.data.table.files import open_files
 from costar_cli.data.table.guess import guess_schema
 from costar_cli.data.table.schema_file import read_schema
 from costar_cli.errors import DataError, UsageError
-from costar_cli.settings.sources import from_file
+from costar_cli.settings.resolve import from_file
 
 TEXTS = {
     "lists": "[pretrain]\nepochs = " + "[" * 5000 + "]" * 5000,

@@ -15,7 +15,7 @@ from costar_cli.errors import CostarError, ExitCode
 from costar_cli.plans.read import read_plan_file
 from costar_cli.plans.untrusted import parse_json
 from costar_cli.questions.subjects import read_subjects
-from costar_cli.settings.sources import from_file
+from costar_cli.settings.resolve import from_file
 
 READERS = {
     "settings": from_file,
