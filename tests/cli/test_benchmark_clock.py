@@ -2,8 +2,9 @@
 
 import pytest
 
-from costar_cli.cli.benchmarking import BenchmarkMethod, CostLog, plan_jobs
-from costar_cli.cli.benchmarking.cost_log import Clock, Cost, in_words
+from costar_cli.cli.benchmarking.cost_log import Clock, Cost, CostLog, in_words
+from costar_cli.cli.benchmarking.jobs import plan_jobs
+from costar_cli.cli.benchmarking.methods import BenchmarkMethod
 
 METHODS = [BenchmarkMethod(name, name) for name in ("ridge", "crn")]
 

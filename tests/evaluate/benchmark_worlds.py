@@ -4,16 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from costar_cli.cli.benchmarking import (
-    ABLATIONS,
-    BenchmarkMethod,
-    BenchmarkReport,
-    Failure,
-    JobCost,
-    Score,
-    build_tables,
-)
-from costar_cli.cli.benchmarking.tables import DataSetFacts
+from costar_cli.cli.benchmarking.methods import ABLATIONS, BenchmarkMethod
+from costar_cli.cli.benchmarking.report import BenchmarkReport, Failure, JobCost
+from costar_cli.cli.benchmarking.tables import DataSetFacts, Score, build_tables
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluation import ReportRow, SquaredErrors
 

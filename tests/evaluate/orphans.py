@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
-from costar_cli.cli.benchmarking import BenchmarkMethod, plan_jobs
 from costar_cli.cli.benchmarking import pool as pools
-from costar_cli.cli.benchmarking.jobs import Job
+from costar_cli.cli.benchmarking.jobs import Job, plan_jobs
+from costar_cli.cli.benchmarking.methods import BenchmarkMethod
 
 
 @dataclass

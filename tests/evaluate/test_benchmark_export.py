@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.cli.benchmarking import REFERENCE, figures, measure_model
+from costar_cli.cli.benchmarking import figures
 from costar_cli.cli.benchmarking.export import (
     cells_csv,
     comparisons_csv,
@@ -16,7 +16,9 @@ from costar_cli.cli.benchmarking.export import (
     to_markdown,
 )
 from costar_cli.cli.benchmarking.figures import plot_differences, plot_horizons
+from costar_cli.cli.benchmarking.report import measure_model
 from costar_cli.evaluation.rows import Provenance
+from costar_cli.methods.registry import REFERENCE
 from costar_cli.reporting.output import Output
 from tests.evaluate.benchmark_worlds import constant_errors, noisy_errors, report, score, tables
 

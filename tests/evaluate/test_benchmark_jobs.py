@@ -4,16 +4,10 @@ import time
 
 import pytest
 
-from costar_cli.cli.benchmarking import (
-    ABLATIONS,
-    BenchmarkMethod,
-    CostLog,
-    choose_methods,
-    choose_setups,
-    measure_model,
-    plan_jobs,
-)
-from costar_cli.cli.benchmarking.cost_log import Cost, measured
+from costar_cli.cli.benchmarking.cost_log import Cost, CostLog, measured
+from costar_cli.cli.benchmarking.jobs import plan_jobs
+from costar_cli.cli.benchmarking.methods import ABLATIONS, BenchmarkMethod, choose_methods, choose_setups
+from costar_cli.cli.benchmarking.report import measure_model
 from costar_cli.errors import TrainingError, UsageError
 from costar_cli.evaluation.published import read_published
 from costar_cli.settings.keys import all_keys

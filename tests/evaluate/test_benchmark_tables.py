@@ -3,8 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.cli.benchmarking import ResultRow
-from costar_cli.cli.benchmarking.tables import marks
+from costar_cli.cli.benchmarking.tables import ResultRow, marks
 from costar_cli.evaluation import PerStep
 from costar_cli.evaluation.calibrated import LevelScores
 from costar_cli.evaluation.published import published_row, read_published

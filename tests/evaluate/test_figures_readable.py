@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.collections import PathCollection
 
-from costar_cli.cli.benchmarking import ABLATIONS, figures
+from costar_cli.cli.benchmarking import figures
 from costar_cli.cli.benchmarking.figures import plot_differences, plot_horizons
+from costar_cli.cli.benchmarking.methods import ABLATIONS
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import DataError
 from costar_cli.evaluation import run_evaluation

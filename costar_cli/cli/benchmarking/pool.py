@@ -180,20 +180,19 @@ class ProcessPool:
 
     def begin(self, job: Job) -> None:
         """Let a worker make a job."""
-        worker = next((one for one in self._workers if one.job is None), None) or self._start()
+        worker = next((one for one in self._workers if one.job is None), None)
+        if worker is None:
+            ours, theirs = CONTEXT.Pipe()
+            there = for_workers(self._benchmark, max(1, (os.cpu_count() or 1) // self._size))
+            process = CONTEXT.Process(target=_work, args=(theirs, there, self._make), daemon=True)
+            with _interrupts_blocked():
+                process.start()
+            theirs.close()
+            worker = _Worker(process, ours)
+            self._workers.append(worker)
         worker.job = job
         with suppress(OSError):  # it has died since its last job, which `ends` finds
             worker.pipe.send(job)
-
-    def _start(self) -> _Worker:
-        ours, theirs = CONTEXT.Pipe()
-        there = for_workers(self._benchmark, max(1, (os.cpu_count() or 1) // self._size))
-        process = CONTEXT.Process(target=_work, args=(theirs, there, self._make), daemon=True)
-        with _interrupts_blocked():
-            process.start()
-        theirs.close()
-        self._workers.append(_Worker(process, ours))
-        return self._workers[-1]
 
     def ends(self) -> list[JobEnd]:
         """Wait for messages of workers; return the jobs that ended."""

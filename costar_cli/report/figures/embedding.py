@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from costar_cli.errors import DataError
@@ -65,7 +63,21 @@ def plot_representations(
         for label, colour, member in groups:
             by_treatment.scatter(map_M2[member, 0], map_M2[member, 1], s=9, color=colour, alpha=0.75, lw=0, label=label)
         by_treatment.set_title("Next treatment")
-        _by_outcome(drawn, by_outcome, map_M2, np.asarray(outcome_M, dtype=np.float64)[rows], outcome_label)
+        y_M = np.asarray(outcome_M, dtype=np.float64)[rows]
+        edges = np.unique(np.quantile(y_M, np.linspace(0, 1, 11)))
+        if len(edges) < 2:
+            edges = np.array([edges[0] - 0.5, edges[0] + 0.5])
+        order = np.argsort(y_M, kind="stable")
+        points = by_outcome.scatter(map_M2[order, 0], map_M2[order, 1], c=y_M[order], cmap="viridis",
+                                    norm=BoundaryNorm(edges, 256), s=9, alpha=0.85, lw=0)  # fmt: skip
+
+        def short(value: float, _: object) -> str:  # three digits, without a power of ten below a million
+            return f"{value:,.0f}" if 1_000 <= abs(value) < 1_000_000 else f"{value:.3g}"
+
+        bar = drawn.colorbar(points, ax=by_outcome, spacing="uniform", ticks=edges, shrink=0.85, format=short)
+        bar.set_label(f"{label_lines(outcome_label, _LONGEST_BAR, most=1)}, by decile")
+        bar.outline.set_visible(False)
+        by_outcome.set_title("Outcome")
         for ax in (by_treatment, by_outcome):
             ax.set(xticks=[], yticks=[], xlabel="t-SNE 1")
             ax.set_box_aspect(1)
@@ -118,22 +130,3 @@ def _groups(treatment_M: NDArray[np.str_]) -> list[tuple[str, str, NDArray[np.bo
         (f"{label_text(name, _LONGEST_LABEL)} ({member.sum():,})", colours.get(name) or next(palette), member)
         for name, member in groups
     ]
-
-
-def _by_outcome(
-    drawn: Figure, ax: Axes, map_M2: NDArray[np.float64], outcome_M: NDArray[np.float64], label: str
-) -> None:
-    edges = np.unique(np.quantile(outcome_M, np.linspace(0, 1, 11)))
-    if len(edges) < 2:
-        edges = np.array([edges[0] - 0.5, edges[0] + 0.5])
-    order = np.argsort(outcome_M, kind="stable")
-    points = ax.scatter(map_M2[order, 0], map_M2[order, 1], c=outcome_M[order], cmap="viridis",
-                        norm=BoundaryNorm(edges, 256), s=9, alpha=0.85, lw=0)  # fmt: skip
-
-    def short(value: float, _: object) -> str:  # three digits, without a power of ten below a million
-        return f"{value:,.0f}" if 1_000 <= abs(value) < 1_000_000 else f"{value:.3g}"
-
-    bar = drawn.colorbar(points, ax=ax, spacing="uniform", ticks=edges, shrink=0.85, format=short)
-    bar.set_label(f"{label_lines(label, _LONGEST_BAR, most=1)}, by decile")
-    bar.outline.set_visible(False)
-    ax.set_title("Outcome")

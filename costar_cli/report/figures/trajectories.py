@@ -185,23 +185,20 @@ def plot_trajectories(examples: Sequence[Example], path: Path) -> Path:
             axes[0].set_ylabel(f"{label_lines(example.subject, _SIDE_LETTERS)}\n{what}", fontsize=8)
         for ax in grid[-1]:
             ax.set_xlabel(label_lines(step_axis(examples[-1].step).capitalize(), _TITLE_LETTERS))
-        legend_below(drawn, _legend([plan for example in examples for plan in example.plans], cut=cut))
+        shown = [plan for example in examples for plan in example.plans]
+        members = any(len(plan.predicted_RH) > 1 for plan in shown)
+        label = "prediction (mean of the members)" if members else "prediction"
+        handles: list[Line2D | Patch] = [Line2D([], [], color=BLACK, label="observed history")]
+        if any(plan.truth_H is not None for plan in shown):
+            handles.append(Line2D([], [], color=BLACK, ls=(0, (3, 1.6)), label="truth under the plan"))
+        handles.append(Line2D([], [], color=BLUE, marker="o", ms=3, label=label))
+        if members:
+            handles.append(Patch(color=BLUE, alpha=0.2, lw=0, label="range of the members"))
+        handles.append(Line2D([], [], color=GREY, lw=0.9, ls=(0, (1, 2)), label="origin, the last step known"))
+        if cut:
+            handles.append(Line2D([], [], color=BLACK, marker="^", ms=4.5, ls="", label=f"history {CUT}"))
+        legend_below(drawn, handles)
         return save(drawn, path)
-
-
-def _legend(plans: Sequence[PlanForecast], *, cut: bool) -> list[Line2D | Patch]:
-    handles: list[Line2D | Patch] = [Line2D([], [], color=BLACK, label="observed history")]
-    if any(plan.truth_H is not None for plan in plans):
-        handles.append(Line2D([], [], color=BLACK, ls=(0, (3, 1.6)), label="truth under the plan"))
-    members = any(len(plan.predicted_RH) > 1 for plan in plans)
-    label = "prediction (mean of the members)" if members else "prediction"
-    handles.append(Line2D([], [], color=BLUE, marker="o", ms=3, label=label))
-    if members:
-        handles.append(Patch(color=BLUE, alpha=0.2, lw=0, label="range of the members"))
-    handles.append(Line2D([], [], color=GREY, lw=0.9, ls=(0, (1, 2)), label="origin, the last step known"))
-    if cut:
-        handles.append(Line2D([], [], color=BLACK, marker="^", ms=4.5, ls="", label=f"history {CUT}"))
-    return handles
 
 
 def _draw(ax: Axes, example: Example, plan: PlanForecast) -> bool:

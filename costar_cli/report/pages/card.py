@@ -158,13 +158,12 @@ def _score_table(report: EvaluationReport, digest: str) -> ReportTable:
         f"RMSE in {unit}, lower is better, mean over members; the interval is over test subjects and excludes what "
         "another training run would change."
     )
-    cells = tuple((row.setup, row.truth, row.label, row.mean.average, _interval(row), *row.mean.steps) for row in rows)
-    return ReportTable("", note, headers, cells)
-
-
-def _interval(row: ReportRow) -> str:
-    limits = [side.average for side in (row.lower, row.upper) if side is not None and side.average is not None]
-    return f"{limits[0]:.4g} to {limits[1]:.4g}" if len(limits) == 2 else "none"
+    cells = []
+    for row in rows:
+        limits = [side.average for side in (row.lower, row.upper) if side is not None and side.average is not None]
+        interval = f"{limits[0]:.4g} to {limits[1]:.4g}" if len(limits) == 2 else "none"
+        cells.append((row.setup, row.truth, row.label, row.mean.average, interval, *row.mean.steps))
+    return ReportTable("", note, headers, tuple(cells))
 
 
 def _number(value: object) -> str:
