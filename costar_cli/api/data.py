@@ -212,7 +212,7 @@ def _preprocessing(like: object) -> tuple["Preprocessing", dict[str, str]]:
 
     if isinstance(like, Model):
         fitted = like.fitted
-        return Preprocessing.of_model(fitted.meta, fitted.scaler, fitted.parents), {"like": like.digest}
+        return Preprocessing.of_model(fitted.record, fitted.scaler, fitted.parents), {"like": like.digest}
     if isinstance(like, Dataset):
         return Preprocessing.of_dataset(like), {"like": like.digest} if like.digest else {}
     if isinstance(like, str | PathLike):
@@ -236,7 +236,7 @@ def new_dataset(
     from costar_cli.data.table.preprocessing import Preprocessing
 
     fitted = model.fitted
-    how = Preprocessing.of_model(fitted.meta, fitted.scaler, fitted.parents, insist=False)
+    how = Preprocessing.of_model(fitted.record, fitted.scaler, fitted.parents, insist=False)
     return ingest_new(_inputs(frame, None, None), how, reporter, subject=subject, time=time, ordered=True)
 
 

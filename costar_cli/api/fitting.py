@@ -15,6 +15,7 @@ from costar_cli.config.models import (
     TrainingConfig,
 )
 from costar_cli.data.dataset import Dataset, Part
+from costar_cli.data.record import ModelRecord
 from costar_cli.methods.registry import METHODS
 from costar_cli.reporting import Reporter
 from costar_cli.settings.resolve import Settings, method_settings
@@ -164,7 +165,7 @@ def plan_fit(settings: Settings, method: str, domain: DomainName, *, dataset: st
         parents[start.kind] = start.digest
         config = _follow(settings, config, start)
     own = method_settings(settings, method, config)
-    parts = METHODS[method].parts(own, start.meta if start else None)
+    parts = METHODS[method].parts(own, ModelRecord.of(start) if start else None)
     if start is None and any(METHODS[name].pretrained for name in (method, *parts)):
         config = config.model_copy(update={"encoder": pretrained_shape(settings)})
     of_parts = {name: method_settings(settings, name, config) for name in parts}
@@ -188,7 +189,7 @@ def _follow(settings: Settings, config: FinetuneConfig, start: "Artifact") -> Fi
     """Take members, encoder shape and decoder from what there is to start from, unless somebody chose others."""
     inherited: dict[str, object] = {}
     if not settings.is_chosen("finetune.members"):
-        inherited["members"] = int(start.meta["members"])
+        inherited["members"] = ModelRecord.of(start).members
     if not settings.any_chosen("finetune.encoder."):
         inherited["encoder"] = None
     if start.kind == "model":  # a preset's decoder is that of a source model to be trained

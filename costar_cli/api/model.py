@@ -9,6 +9,7 @@ from costar_cli.api.calls import PathLikeText, Progress, levels_of, one_of
 from costar_cli.config.choices import DeviceName, RankingName
 from costar_cli.config.models import RuntimeConfig
 from costar_cli.config.requests import WhatIfRequest
+from costar_cli.data.record import ModelRecord
 from costar_cli.files import Artifact, content_digest, read_artifact, write_artifact
 from costar_cli.files.digest import canonical_json
 from costar_cli.files.frames import FrameName
@@ -30,6 +31,11 @@ class _Learned:
     artifact: Artifact
 
     @property
+    def record(self) -> ModelRecord:
+        """Return the facts of its file."""
+        return ModelRecord.of(self.artifact)
+
+    @property
     def digest(self) -> str:
         """Return the digest of its file, saved or not."""
         return self.artifact.digest
@@ -37,12 +43,12 @@ class _Learned:
     @property
     def members(self) -> int:
         """Return the number of ensemble members."""
-        return int(self.artifact.meta["members"])
+        return self.record.members or 1
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return what its training warned of."""
-        return tuple(dict.fromkeys(self.artifact.meta.get("warnings", ())))
+        return tuple(dict.fromkeys(self.record.warnings))
 
     def save(self, path: PathLikeText, *, overwrite: bool = False) -> None:
         """Write it to a file, as `costar pretrain` and `costar finetune` do.
@@ -60,7 +66,7 @@ class _Learned:
 
     @property
     def _what(self) -> str:
-        return str(self.artifact.meta["method"])
+        return self.record.method
 
 
 class Encoder(_Learned):
@@ -86,7 +92,7 @@ class Model(_Learned):
     @property
     def domain(self) -> str:
         """Return the domain on which it was trained last: `source` or `target`."""
-        return str(self.artifact.meta.get("domain", "source"))
+        return self.record.domain or "source"
 
     def predict(
         self,
@@ -263,8 +269,9 @@ class Model(_Learned):
 
     @property
     def _what(self) -> str:
-        init = self.artifact.meta.get("init")
-        return f"{self.method}{' from scratch' * (init == 'scratch')} on {self.domain}, horizon {self.horizon}"
+        return (
+            f"{self.method}{' from scratch' * (self.record.init == 'scratch')} on {self.domain}, horizon {self.horizon}"
+        )
 
 
 def of_training(kind: str, trained: "Trained") -> Artifact:

@@ -235,7 +235,7 @@ def _general(label: str, model: "FittedModel", dataset: "Dataset", cohort: Cohor
     """Yield what may make all answers wrong: other data, what training warned of, a domain where it does badly."""
     if other := other_data(f"model `{label}`", model.parents, dataset):
         yield other
-    yield from warnings_of(f"model `{label}`", model.meta)
+    yield from warnings_of(f"model `{label}`", model.record.warnings)
     yield from losses_on(dataset, {label: model}, cohort.places)
 
 

@@ -64,14 +64,16 @@ class EvaluationInputs:
 
     def named(self, setups: Sequence[SetupName] | None) -> dict[str, set[str]]:
         """Return the methods and models of each set-up that is asked for, as far as headers tell."""
+        from costar_cli.data.record import ModelRecord
         from costar_cli.evaluation import SETUPS
         from costar_cli.evaluation.gates import names_of_model
         from costar_cli.methods.registry import LAST_VALUE
 
         found: dict[str, set[str]] = {}
         for name, header in self.headers.items():
-            domain = "target" if header.meta.get("domain") == "target" else "source"
-            names = names_of_model(str(header.meta.get("method")), [name])
+            record = ModelRecord.of(header)
+            domain = record.domain or "source"
+            names = names_of_model(record.method, [name])
             for setup in SETUPS.values():
                 if setup.trained == domain and (setups is None or setup.name in setups):
                     found.setdefault(setup.name, {LAST_VALUE}).update(names)

@@ -5,12 +5,13 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import join
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from costar_cli.cli.session import Session
 from costar_cli.methods.registry import METHODS, REFERENCE
 
 if TYPE_CHECKING:
+    from costar_cli.data.record import ModelRecord
     from costar_cli.evaluation import EvaluationReport
     from costar_cli.evaluation.rows import ReportRow
     from costar_cli.files import Artifact
@@ -66,17 +67,17 @@ def other_than(path: Path, *defaults: Path) -> Path | None:
 
 
 def after_loss(
-    session: Session, meta: Mapping[str, Any], files: Mapping[str, Value], evaluated: Collection[tuple[str, str]] = ()
+    session: Session, record: "ModelRecord", files: Mapping[str, Value], evaluated: Collection[tuple[str, str]] = ()
 ) -> list[str]:
     """Return what to run where a model loses to the last value: longer training, and the first other method.
 
     Args:
         session: the run.
-        meta: the model's.
+        record: the model's.
         files: the flags that longer training needs; of them `data` is repeated for the other method.
         evaluated: methods and domains that were scored, wherever their files lie.
     """
-    return [*train_longer(session, meta, files), *other_method(session, meta, files.get("data"), evaluated)]
+    return [*train_longer(session, record, files), *other_method(session, record, files.get("data"), evaluated)]
 
 
 def instead_of_losers(
@@ -90,21 +91,24 @@ def instead_of_losers(
 
     `trainable` are the domains of which the data have somebody to train on: of new subjects, nobody.
     """
+    from costar_cli.data.record import ModelRecord
+
     scored = [row for row in report.rows if row.basis == "ours" and row.provenance]
     losing = {row.provenance.model_digest for row, _ in report.losers() if row.provenance}
-    methods = {(str(header.meta["method"]), str(header.meta["domain"])) for _, header in models}
+    records = [ModelRecord.of(header) for _, header in models]
+    methods = {(record.method, record.domain or "source") for record in records}
     paths = {header.digest: path for path, header in models}
     commands: list[str] = []
-    for path, header in models:
+    for (path, header), record in zip(models, records, strict=True):
         if header.digest not in losing:
             continue
-        trains = str(header.meta.get("domain", "source")) in trainable
+        trains = (record.domain or "source") in trainable
         if trains and other_than(path, *session.workspace.models()) is None:  # what others started from is not known
-            commands += train_longer(session, header.meta, {"data": data})
+            commands += train_longer(session, record, {"data": data})
         if (best := best_other(scored, header.digest, losing)) in paths:
             commands.append(next_command(session.given, "whatif", *ASKED, data=data, model=paths[best]))
         elif trains:
-            commands += other_method(session, header.meta, data, methods)
+            commands += other_method(session, record, data, methods)
     return commands
 
 
@@ -119,23 +123,24 @@ def best_other(rows: "Sequence[ReportRow]", digest: str, losing: Collection[str]
     return min(errors.keys() - losing, key=lambda other: (errors[other], other), default="")
 
 
-def train_longer(session: Session, meta: Mapping[str, Any], files: Mapping[str, Value]) -> list[str]:
-    """Return the command that trains a model with this meta again for longer, with its settings otherwise.
+def train_longer(session: Session, record: "ModelRecord", files: Mapping[str, Value]) -> list[str]:
+    """Return the command that trains a model with this record again for longer, with its settings otherwise.
 
     That is twice the passes over the rows that the longest stage was allowed which ended by its budget. There is none
     where patience ended all stages, and none where somebody set `finetune.updates`, of which epochs are shares.
     """
-    ended = [stage for stage in meta.get("stages", []) if "budget" in stage.get("ended_by", ())]
+    ended = [stage for stage in record.stages or () if stage.ended_by_budget]
     if not ended or _has_chosen_updates(session.settings):
         return []
-    method, domain = str(meta["method"]), str(meta.get("domain", "source"))
+    method, domain = record.method, record.domain or "source"
     words = ["--method", method] if method != REFERENCE else []
-    words += ["--from", "scratch"] if meta.get("init") == "scratch" else []
-    words += ["--parts", ",".join(part["method"] for part in meta["parts"])] if "parts" in meta else []
+    words += ["--from", "scratch"] if record.init == "scratch" else []
+    words += ["--parts", ",".join(part["method"] for part in record.parts)] if record.parts is not None else []
     words += ["--domain", domain] if domain != "source" else []
-    nearest = _nearest_settings(session, meta)
-    words += [*_preset(session, nearest), *_repeated(nearest, meta)]
-    epochs = 2 * math.ceil(max(float(stage.get("passes", meta["config"]["epochs"])) for stage in ended))
+    nearest = _nearest_settings(session, record)
+    words += [*_preset(session, nearest), *_repeated(nearest, record)]
+    planned = (record.config or {})["epochs"]
+    epochs = 2 * math.ceil(max(float(planned if stage.passes is None else stage.passes) for stage in ended))
     return [next_command(session.given, "finetune", *words, "--epochs", str(epochs), "--overwrite", **files)]
 
 
@@ -148,7 +153,7 @@ def _has_chosen_updates(settings: "Settings") -> bool:
 
 def other_method(
     session: Session,
-    meta: Mapping[str, Any],
+    record: "ModelRecord",
     data: Value,
     evaluated: Collection[tuple[str, str]] = (),
     *,
@@ -159,16 +164,16 @@ def other_method(
     For the target its source model comes first, where it is missing. `evaluated` are methods and domains that were
     scored, wherever their files lie. `adjusting` methods are those whose differences between plans are effects.
     """
-    domain, place = str(meta.get("domain", "source")), session.workspace
+    domain, place = record.domain or "source", session.workspace
     own = place.model  # of a method, by domain
-    traits = traits_of(meta)
+    traits = traits_of(record)
     others = METHODS.adjusting(**traits) if adjusting else METHODS.suggested(binary=traits["binary"])
-    there = {method for method in others if own(method, "pretrained", meta.get("domain", "source")).exists()}
-    there |= {method for method, of in evaluated if of == domain} | {str(meta["method"])}
+    there = {method for method in others if own(method, "pretrained", domain).exists()}
+    there |= {method for method, of in evaluated if of == domain} | {record.method}
     method = next((method for method in others if method not in there), None)
     if method is None:
         return []
-    words = ["--method", method, *_preset(session, _nearest_settings(session, meta))]
+    words = ["--method", method, *_preset(session, _nearest_settings(session, record))]
     wanted = ["source"] if domain == "source" or not own(method).exists() else []
     wanted += ["target"] if domain == "target" else []
     steps = ([*words, "--domain", "target"] if step == "target" else words for step in wanted)
@@ -182,13 +187,10 @@ class Traits(TypedDict):
     binary: bool
 
 
-def traits_of(meta: Mapping[str, Any]) -> Traits:
-    """Return what a file says of its data."""
-    found = meta.get("schema")
-    schema = found if isinstance(found, Mapping) else {}
-    treatments, outcomes = schema.get("treatments"), schema.get("outcomes")
-    kinds = [of.get("kind") for of in outcomes if isinstance(of, Mapping)] if isinstance(outcomes, list) else []
-    return {"doses": isinstance(treatments, Mapping) and bool(treatments.get("doses")), "binary": "binary" in kinds}
+def traits_of(record: "ModelRecord") -> Traits:
+    """Return what a model's file says of its data."""
+    schema = record.schema
+    return {"doses": bool(schema and schema.treatments.doses), "binary": bool(schema and schema.has_binary)}
 
 
 def _preset(session: Session, settings: "Settings") -> list[str]:
@@ -196,23 +198,23 @@ def _preset(session: Session, settings: "Settings") -> list[str]:
     return [] if settings.preset == session.settings.preset else ["--preset", settings.preset]
 
 
-def _repeated(settings: "Settings", meta: Mapping[str, Any]) -> list[str]:
+def _repeated(settings: "Settings", record: "ModelRecord") -> list[str]:
     """Return the flags of what a model was trained with and these settings say otherwise, as far as there are flags."""
     from costar_cli.config.models import FinetuneConfig, RuntimeConfig
 
     without = settings[FinetuneConfig].model_dump(mode="json")
     words: list[str] = []
     for name in REPEATED:
-        value = meta["config"].get(name)
+        value = (record.config or {}).get(name)
         if value is not None and value != without[name]:
             words += [f"--{name.replace('_', '-')}", str(value)]
-    precision = meta.get("precision")
+    precision = record.precision
     if precision is not None and precision != settings[RuntimeConfig].precision:
         words += ["--precision", str(precision)]
     return words
 
 
-def _nearest_settings(session: Session, meta: Mapping[str, Any]) -> "Settings":
+def _nearest_settings(session: Session, record: "ModelRecord") -> "Settings":
     """Return the settings without flags of the preset that differs least from those a model was trained with.
 
     `evaluate` does not take the preset of training, and a model's file does not name it.
@@ -223,22 +225,20 @@ def _nearest_settings(session: Session, meta: Mapping[str, Any]) -> "Settings":
     file, first = session.given.get("config"), session.settings.preset
     names = [first] if "preset" in session.given else [first, *(name for name in PRESETS if name != first)]
     found = [
-        resolve(
-            {}, preset=name, file=Path(file) if file else None, environ=os.environ, dataset=meta.get("dataset_name")
-        )
+        resolve({}, preset=name, file=Path(file) if file else None, environ=os.environ, dataset=record.dataset_name)
         for name in names
     ]
-    return min(found, key=lambda settings: _differences(settings, meta))
+    return min(found, key=lambda settings: _differences(settings, record))
 
 
-def _differences(settings: "Settings", meta: Mapping[str, Any]) -> int:
+def _differences(settings: "Settings", record: "ModelRecord") -> int:
     """Return how many recorded settings are others in these; `updates` that `--epochs` put aside do not count."""
     from costar_cli.config.models import FinetuneConfig, PretrainConfig
     from costar_cli.files import flatten
     from costar_cli.settings.resolve import method_settings
 
     config = settings[FinetuneConfig]
-    own = method_settings(settings, meta["method"], config)
+    own = method_settings(settings, record.method, config)
     here = flatten(
         {
             "config": config.model_dump(mode="json"),
@@ -246,5 +246,5 @@ def _differences(settings: "Settings", meta: Mapping[str, Any]) -> int:
             "encoder": settings[PretrainConfig].encoder.model_dump(mode="json"),
         }
     )
-    there = flatten({name: meta.get(name) or {} for name in ("config", "settings", "encoder")})
+    there = flatten({name: getattr(record, name) or {} for name in ("config", "settings", "encoder")})
     return sum(here[name] != there[name] for name in here.keys() & there.keys() if there[name] is not None)

@@ -22,6 +22,7 @@ from costar_cli.reporting.output import Output
 
 if TYPE_CHECKING:
     from costar_cli.data import Dataset
+    from costar_cli.data.record import ModelRecord
     from costar_cli.data.report import DataReport
     from costar_cli.files import Artifact
     from costar_cli.inference.overlap import Overlap
@@ -71,11 +72,14 @@ def inspect(
         return
     _show_identity(out, content)
     _show_variables(out, content["meta"].get("schema"))
-    _show_support(out, content["meta"])
-    _show_practice(out, content["meta"].get("practice"))
-    _show_survival(out, content["meta"].get("survival"))
-    _show_learnt(out, content["meta"].get("learnt"))
-    show_parts(out, content["meta"])
+    from costar_cli.data.record import ModelRecord
+
+    record = ModelRecord.read(content["meta"], lenient=True)  # the file may be anybody's
+    _show_support(out, record)
+    _show_practice(out, record)
+    _show_survival(out, record.survival)
+    _show_learnt(out, record)
+    show_parts(out, record)
     settings = flatten(content["config"])
     if settings:
         out.text("")
@@ -158,25 +162,21 @@ def _warnings(content: Mapping[str, Any]) -> list[Diagnostic]:
     stored = (report if isinstance(report, Mapping) else meta).get("warnings")
     if not isinstance(stored, list):
         return []
-    return warnings_of(f"{content['kind']} `{Path(content['path']).stem}`", {"warnings": list(map(str, stored))})
+    return warnings_of(f"{content['kind']} `{Path(content['path']).stem}`", map(str, stored))
 
 
-def _show_support(out: Output, meta: Mapping[str, Any]) -> None:
-    """Print which treatments no training subject was given, and which never stopped, as far as meta tells."""
-    from costar_cli.data import PanelSchema
-    from costar_cli.data.support import Support
-
+def _show_support(out: Output, record: "ModelRecord") -> None:
+    """Print which treatments no training subject was given, and which never stopped, as far as the file tells."""
+    schema, support = record.schema, record.support
+    if schema is None or support is None:
+        return
+    encoding = schema.treatments
     try:
-        encoding, support = PanelSchema.model_validate(meta.get("schema")).treatments, Support.from_meta(meta)
-        lines = (
-            {
-                "never given": [lack.told for lack in support.unseen(encoding)],
-                "never stopped": support.absorbing(encoding),
-            }
-            if support
-            else {}
-        )
-    except (AttributeError, KeyError, TypeError, ValueError):
+        lines = {
+            "never given": [lack.told for lack in support.unseen(encoding)],
+            "never stopped": support.absorbing(encoding),
+        }
+    except (IndexError, KeyError, ValueError):  # the two are of different treatments
         return
     rows: list[list[object]] = [[what, ", ".join(names)] for what, names in lines.items() if names]
     if rows:
@@ -184,9 +184,9 @@ def _show_support(out: Output, meta: Mapping[str, Any]) -> None:
         out.table(["in training", "treatments"], rows, title="support")
 
 
-def _show_practice(out: Output, practice: object) -> None:
+def _show_practice(out: Output, record: "ModelRecord") -> None:
     """Print how right the model of treatments is on held-out subjects, as far as the file, anybody's, says it."""
-    rows = practice.get("reliability") if isinstance(practice, Mapping) else None
+    rows = (record.practice or {}).get("reliability")
     rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
     if rows:
         from costar_cli.data.findings import percent
@@ -198,9 +198,9 @@ def _show_practice(out: Output, practice: object) -> None:
         out.table(["treatment", "expected", "observed", "decisions"], cells, title=title)
 
 
-def _show_survival(out: Output, survival: object) -> None:
+def _show_survival(out: Output, survival: "Mapping[str, Any] | None") -> None:
     """Print how right the hazards are on held-out subjects, as far as the file, anybody's, says it."""
-    if not isinstance(survival, Mapping):
+    if survival is None:
         return
     from costar_cli.data.findings import percent
 
@@ -223,9 +223,9 @@ def _show_survival(out: Output, survival: object) -> None:
         out.table(["end", "expected", "observed", "steps"], cells, title=title)
 
 
-def _show_learnt(out: Output, learnt: object) -> None:
+def _show_learnt(out: Output, record: "ModelRecord") -> None:
     """Print what a model learnt, in words, as far as the file, which may be anybody's, says it as costar does."""
-    rows = [row for row in learnt if isinstance(row, Mapping)] if isinstance(learnt, list) else []
+    rows = record.learnt or ()
     for outcome in dict.fromkeys(str(row.get("outcome")) for row in rows):
         own = [row for row in rows if str(row.get("outcome")) == outcome]
         cells: list[list[object]] = [[row.get(name) or "" for name in LEARNT] for row in own]

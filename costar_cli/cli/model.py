@@ -120,6 +120,8 @@ def run_finetune(
     log: Path | None = None,
 ) -> None:
     """Make a model, or see that it is up to date, and say so."""
+    from costar_cli.data.record import ModelRecord
+
     plan = plan_model(session, files, method, domain)
     artifact, status = make_model(session, plan, overwrite=overwrite, fresh=fresh, log=log)
     place = session.workspace
@@ -130,16 +132,17 @@ def run_finetune(
         start = other_than(files.out, place.model(method, init or "pretrained"))
         more = [next_command(session.given, "finetune", *chosen, "--domain", "target", data=data, start=start)]
     evaluate = next_command(session.given, "evaluate", data=data, model=other_than(files.out, *place.models()))
-    validation = artifact.meta.get("validation")
-    if validation is not None and is_worse(validation["score"], validation["last_value"]):
+    record = ModelRecord.of(artifact)
+    validation = record.validation
+    if validation is not None and is_worse(validation.score, validation.last_value):
         start_file = other_than(files.start, place.encoder, *place.models()) if files.start else None
         again = {"data": data, "start": start_file, "out": other_than(files.out, *place.models())}
-        show_training(session, artifact, status, *after_loss(session, artifact.meta, again))
+        show_training(session, record, status, *after_loss(session, record, again))
         return
     # what adjusts and has clipped weights needs a smaller `msm.clip`, no other method
-    if on_effects(artifact.meta) and artifact.meta["reactions"]["adjusts"] != "all":
-        more += other_method(session, artifact.meta, data, adjusting=True)
-    show_training(session, artifact, status, *more, evaluate)
+    if on_effects(record) and (record.reactions or {})["adjusts"] != "all":
+        more += other_method(session, record, data, adjusting=True)
+    show_training(session, record, status, *more, evaluate)
 
 
 def plan_model(session: Session, files: FinetuneFiles, method: str, domain: DomainName) -> ModelPlan:
@@ -170,13 +173,14 @@ def plan_model(session: Session, files: FinetuneFiles, method: str, domain: Doma
 def _with_encoder(session: Session, files: FinetuneFiles, method: str, domain: DomainName) -> FinetuneFiles:
     """Return the files of a combination with the workspace's encoder, if there is one and a part can start from it."""
     from costar_cli.config.models import FinetuneConfig
+    from costar_cli.data.record import ModelRecord
     from costar_cli.settings.resolve import method_settings
 
     encoder = session.workspace.encoder
     if not METHODS[method].combines or domain == "target" or files.start is not None or not encoder.exists():
         return files
     own = method_settings(session.settings, method, session.settings[FinetuneConfig])
-    parts = METHODS[method].parts(own, {})
+    parts = METHODS[method].parts(own, ModelRecord())
     return replace(files, start=encoder) if any(METHODS[part].pretrained for part in parts) else files
 
 
@@ -208,10 +212,11 @@ def _warn_of_other_shape(session: Session) -> None:
 
 def _pretrained_shape(path: Path) -> dict[str, Any]:
     """Return the shape of the encoder in a file; nothing where there is none that can be read."""
+    from costar_cli.data.record import ModelRecord
     from costar_cli.files import read_header
 
     try:
-        return dict(read_header(path).meta.get("encoder", {})) if path.exists() else {}
+        return dict(ModelRecord.of(read_header(path)).encoder or {}) if path.exists() else {}
     except CostarError:
         return {}
 
@@ -254,12 +259,15 @@ def name_models(paths: Sequence[Path], workspace: Path) -> dict[str, Path]:
 def load_models(session: Session, headers: dict[str, "Artifact"], named: dict[str, Path]) -> dict[str, "FittedModel"]:
     """Load models onto the device of the settings, by name, and warn of those that record less than today's do."""
     from costar_cli.config.models import RuntimeConfig
+    from costar_cli.data.record import ModelRecord
     from costar_cli.methods import load_model
     from costar_cli.training.runtime import Runtime
 
     for name, header in headers.items():
-        missing = [words for key, words in _RECORDED.items() if key not in header.meta]
-        if missing and "made_with" not in header.meta:
+        record = ModelRecord.of(header)
+        known = {"what its training subjects received": record.support, "its validation error": record.validation}
+        missing = [words for words, fact in known.items() if fact is None]
+        if missing and record.made_with is None:
             what = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'}"
             session.out.say(Diagnostic.of("older-version", name, missing=what))
     device = Runtime.resolve(session.settings[RuntimeConfig]).device
@@ -267,6 +275,3 @@ def load_models(session: Session, headers: dict[str, "Artifact"], named: dict[st
     for name, path in named.items():
         session.require_same(path, loaded[name].digest)
     return loaded
-
-
-_RECORDED = {"support": "what its training subjects received", "validation": "its validation error"}

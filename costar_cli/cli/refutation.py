@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from costar_cli.api.fitting import FitPlan
     from costar_cli.config.models import Config, RefuteConfig, RuntimeConfig
     from costar_cli.data import Dataset
+    from costar_cli.data.record import ModelRecord
     from costar_cli.evaluation.refute import Refutation
     from costar_cli.methods.base import FittedModel
 
@@ -27,8 +28,8 @@ class Refits:
     plan: "FitPlan"
 
     @classmethod
-    def of(cls, meta: Mapping[str, Any], config: "RefuteConfig", runtime: "RuntimeConfig") -> "Refits":
-        """Return what fits a model like the one that has this meta.
+    def of(cls, record: "ModelRecord", config: "RefuteConfig", runtime: "RuntimeConfig") -> "Refits":
+        """Return what fits a model like the one that has this record.
 
         Raises:
             MismatchError: its settings are of another version.
@@ -36,12 +37,12 @@ class Refits:
         from costar_cli.api.fitting import FitPlan
         from costar_cli.config.models import EncoderConfig, FinetuneConfig
 
-        method = str(meta["method"])
+        method = record.method
         try:
-            shared = FinetuneConfig.model_validate(meta["config"])
-            encoder = EncoderConfig.model_validate(meta["encoder"]) if "encoder" in meta else shared.encoder
-            of_parts = {part["method"]: _own(part["method"], part.get("settings")) for part in meta.get("parts") or ()}
-            own = _own(method, meta.get("settings"))
+            shared = FinetuneConfig.model_validate(record.config)
+            encoder = shared.encoder if record.encoder is None else EncoderConfig.model_validate(record.encoder)
+            of_parts = {part["method"]: _own(part["method"], part.get("settings")) for part in record.parts or ()}
+            own = _own(method, record.settings)
         except (ValueError, KeyError, TypeError) as error:
             raise MismatchError(
                 "the model's settings are not those of this version", where=str(error), fix="retrain it"
@@ -59,13 +60,14 @@ class Refits:
         """Fit to the source's subjects of a data set."""
         from dataclasses import replace
 
+        from costar_cli.data.record import ModelRecord
         from costar_cli.files import Artifact
 
         plan = replace(self.plan, config=self.plan.config.model_copy(update={"seed": seed}))
         # nothing continues a refit, or asks it for bands or lights
         trained = plan.run(data, None, checkpoint=None, reporter=NullReporter(), judged=False)
         artifact = Artifact(kind="model", arrays=trained.arrays, meta=trained.meta)
-        return METHODS[plan.method].load(artifact, str(trained.meta["device"]))
+        return METHODS[plan.method].load(artifact, ModelRecord.of(artifact).device or "cpu")
 
 
 def _own(method: str, document: Any) -> "Config | None":  # noqa: ANN401 - JSON
@@ -124,11 +126,11 @@ def _refute_all(session: Session, data: Path, models: Mapping[str, "FittedModel"
     config, seed = session.settings[RefuteConfig], session.settings[EvaluateConfig].seed
     found = []
     for label, model in models.items():
-        if model.meta.get("domain") == "target":
+        if model.record.of_target:
             session.out.note(f"{label} is not refuted: it was adapted to few subjects; the source's model is")
             continue
         try:
-            refits = Refits.of(model.meta, config, session.settings[RuntimeConfig])
+            refits = Refits.of(model.record, config, session.settings[RuntimeConfig])
             findings = refute(model, dataset, refits, config, seed=seed, reporter=session.reporter, label=label)
         except CostarError as error:
             session.out.say(Diagnostic.of("not-refuted", label, problem=error.problem))

@@ -1,10 +1,10 @@
 """The body of `costar pretrain`, and what the two training verbs share: identity, file and summary of a run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from costar_cli.api.outputs import check_places
 from costar_cli.cli.hints import next_command, other_than, traits_of
@@ -15,6 +15,9 @@ from costar_cli.methods.registry import METHODS, THAT_ADJUST
 from costar_cli.reporting import launched, warnings_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from costar_cli.data.record import ModelRecord, ValidationRecord
     from costar_cli.files import Artifact
     from costar_cli.reporting.output import Output
     from costar_cli.training import Trained, TrainingLog
@@ -29,7 +32,7 @@ def run_pretrain(
     step, place = plan_encoder(session, data, path), session.workspace
     artifact, status = make_encoder(session, data, step, overwrite=overwrite, fresh=fresh, log=log)
     files = {"data": other_than(data, place.data), "start": other_than(path, place.encoder)}
-    show_training(session, artifact, status, next_command(session.given, "finetune", **files))
+    show_training(session, ModelRecord.of(artifact), status, next_command(session.given, "finetune", **files))
 
 
 def plan_encoder(session: Session, data: Path, path: Path) -> BuildStep:
@@ -99,6 +102,7 @@ def _opened(log: Path | None, step: BuildStep, *, overwrite: bool) -> "AbstractC
 
 def _store(session: Session, step: BuildStep, trained: "Trained", *, overwrite: bool) -> "Artifact":
     """Write what was trained, and forget the run's state; of several processes that trained it, the first one does."""
+    from costar_cli.data.record import ModelRecord
     from costar_cli.files import Artifact, read_header, write_artifact
     from costar_cli.training import forget_runs
 
@@ -119,99 +123,104 @@ def _store(session: Session, step: BuildStep, trained: "Trained", *, overwrite: 
     )
     forget_runs(step.run)
     session.out.wrote(step.kind, step.path, artifact.digest)
-    if before is not None and before.meta.get("fingerprint") == step.fingerprint and before.digest != artifact.digest:
+    recorded = None if before is None else ModelRecord.read(before.meta, lenient=True).fingerprint
+    if before is not None and recorded == step.fingerprint and before.digest != artifact.digest:
         _tell_why_digests_differ(session, before, artifact)
     return artifact
 
 
 def _tell_why_digests_differ(session: Session, before: "Artifact", now: "Artifact") -> None:
     """Say what made another file of the same inputs and settings: threads, versions, or nothing that is promised."""
-    from costar_cli.files.digest import making_differences, makings_of
+    from costar_cli.data.record import ModelRecord
+    from costar_cli.files.digest import making_differences
 
-    (*_, here), there = makings_of(now.meta), makings_of(before.meta)
+    made = ModelRecord.of(now).made_with or ()
+    here, there = made[-1], ModelRecord.read(before.meta, lenient=True).made_with or ()
     lines = making_differences(there, here)
     if lines or not there:
         what = f"the digest was {before.digest[:8]} before"
         session.out.note(f"{what}: {'; '.join(lines) or 'that file does not record its environment'}")
-    elif len(there) == len(makings_of(now.meta)) == 1 and here["device"] == "cpu":
+    elif len(there) == len(made) == 1 and here["device"] == "cpu":
         session.out.say(Diagnostic.of("digest-differs", before=before.digest[:8]))
 
 
 def _note_making(session: Session, artifact: "Artifact") -> None:
     """Note, of a file that is up to date, with what it was made where this run would use something else."""
     from costar_cli.config.models import RuntimeConfig
-    from costar_cli.files.digest import known_threads, making_differences, making_here, makings_of
+    from costar_cli.data.record import ModelRecord
+    from costar_cli.files.digest import known_threads, making_differences, making_here
 
     threads = known_threads(session.settings[RuntimeConfig].threads)
     here = {name: value for name, value in making_here("", threads or 0).items() if name != "device"}
-    lines = making_differences(makings_of(artifact.meta), here | {"threads": threads})
+    lines = making_differences(ModelRecord.of(artifact).made_with or (), here | {"threads": threads})
     if lines:
         session.out.note(f"made in a different environment ({'; '.join(lines)}): remade here, its digest may differ")
 
 
 def _say_up_to_date(session: Session, step: BuildStep, artifact: "Artifact") -> None:
     """Say that an encoder or model is there already, and what its training warned of."""
+    from costar_cli.data.record import ModelRecord
+
     session.out.up_to_date(step.kind, step.path, artifact.digest)
     _note_making(session, artifact)
-    for warning in warnings_of(f"{step.kind} `{step.path.stem}`", artifact.meta):
+    for warning in warnings_of(f"{step.kind} `{step.path.stem}`", ModelRecord.of(artifact).warnings):
         session.out.say(warning)
 
 
-def show_training(session: Session, artifact: "Artifact", status: str, *next_commands: str) -> None:
+def show_training(session: Session, record: "ModelRecord", status: str, *next_commands: str) -> None:
     """Print one line per member, suggest what to do next, and end the verb."""
-    rows = _members(artifact.meta)
+    rows = _members(record)
     if rows:  # a closed-form fit has no epochs to tell of
         session.out.table([field.replace("_", " ") for field in _FIELDS], rows, keys=1)
-    reference, validation = artifact.meta.get("reference"), artifact.meta.get("validation")
-    show_parts(session.out, artifact.meta)
+    reference, validation = record.reference, record.validation
+    show_parts(session.out, record)
     if reference is not None:
         session.out.text(f"chance-level loss {reference:.4g} on a training batch")
     if validation is not None:
         session.out.text(_validation_line(validation))
-    if effects := on_effects(artifact.meta):
+    if effects := on_effects(record):
         session.out.say(effects)
     session.out.next(*next_commands)
     members = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
     stages = [
-        {"name": stage["name"], "updates": stage.get("steps", []), "ended_by": stage.get("ended_by", [])}
-        for stage in artifact.meta.get("stages", [])
+        {"name": stage.name, "updates": list(stage.steps or ()), "ended_by": list(stage.ended_by or ())}
+        for stage in record.stages or ()
     ]
-    facts = {key: artifact.meta[key] for key in _FACTS if key in artifact.meta}
+    meta = record.to_meta()
+    facts = {key: meta[key] for key in _FACTS if key in meta}
     session.out.done({"members": members, "reference_loss": reference, "stages": stages, **facts}, status=status)
 
 
-def show_parts(out: "Output", meta: Mapping[str, Any]) -> None:
+def show_parts(out: "Output", record: "ModelRecord") -> None:
     """Print the parts of a combination with their errors and weights, as far as a file says them as costar does."""
-    rows = [row for row in meta.get("leaderboard") or () if isinstance(row, Mapping)]
+    rows = record.leaderboard or ()
     if rows:
         columns = [name for name in PART_COLUMNS if any(row.get(name) is not None for row in rows)]
         cells: list[list[object]] = [[row.get(name) for name in columns] for row in rows]
         out.text("")
-        title = f"errors on validation, {_unit_of_errors(meta.get('relative'))}"
+        title = f"errors on validation, {_unit_of_errors(record.relative)}"
         out.table([PART_COLUMNS[name] for name in columns], cells, keys=1, title=title)
         out.text("the error of a stack is in sample where one part has all weight, of other subjects where it mixes")
-        if THAT_ADJUST in str(meta.get("rules")):
+        if THAT_ADJUST in str(record.rules):
             out.text("where they err no more than chance, parts go first whose differences between plans are effects")
-    left_out, warnings = meta.get("left_out"), meta.get("warnings")
-    warned = [str(warning) for warning in warnings] if isinstance(warnings, list) else []
-    for name, reason in left_out.items() if isinstance(left_out, Mapping) else ():
-        if not any(warning.endswith(f" is left out of the stack: {reason}") for warning in warned):
+    for name, reason in (record.left_out or {}).items():
+        if not any(warning.endswith(f" is left out of the stack: {reason}") for warning in record.warnings):
             out.note(f"{name} is not a part: {reason}")
 
 
-def on_effects(meta: Mapping[str, Any]) -> "Diagnostic | None":
+def on_effects(record: "ModelRecord") -> "Diagnostic | None":
     """Return as a note that differences between plans are no effects, as far as a model's file says so."""
     from costar_cli.inference import Reactions
 
-    known = Reactions.from_meta(meta)
+    known = Reactions.read(record.reactions)
     if known is None or not known.matter:
         return None
-    return replace(known.diagnostic(METHODS.label(str(meta.get("method"))), **traits_of(meta)), severity="note")
+    return replace(known.diagnostic(METHODS.label(record.method), **traits_of(record)), severity="note")
 
 
-def _unit_of_errors(relative: object) -> str:
+def _unit_of_errors(relative: "Sequence[bool] | None") -> str:
     """Return what a stack's errors are in, by which outcomes are scored relative to their level (spec STACK-1)."""
-    found = {bool(flag) for flag in relative} if isinstance(relative, list) else set()
+    found = set(relative or ())
     if found == {True}:
         return "as a share of the outcome's level at the origin"
     if found == {False}:
@@ -219,13 +228,13 @@ def _unit_of_errors(relative: object) -> str:
     return "as a share of each outcome's level at the origin, or in its sd where it may be negative or return from 0"
 
 
-def _validation_line(validation: Mapping[str, Any]) -> str:
+def _validation_line(validation: "ValidationRecord") -> str:
     """Return how the model does on validation, in words."""
-    steps = f"{validation['horizon']} step{'s' * (validation['horizon'] != 1)}"
-    source = f", source model {validation['source']:.3f}" if "source" in validation else ""
+    steps = f"{validation.horizon} step{'s' * (validation.horizon != 1)}"
+    source = "" if validation.source is None else f", source model {validation.source:.3f}"
     return (
-        f"validation RMSE in sd over {steps} from {validation['windows']:,} origins: {validation['score']:.3f}{source},"
-        f" last value carried forward {validation['last_value']:.3f}"
+        f"validation RMSE in sd over {steps} from {validation.windows:,} origins: {validation.score:.3f}{source},"
+        f" last value carried forward {validation.last_value:.3f}"
     )
 
 
@@ -236,15 +245,17 @@ _FACTS = ("validation", "kept_source_members", "stopped_by_budget", "leaderboard
 _FIELDS = ("member", "epochs", "kept_epoch", "train_loss", "validation_loss", "updates", "ended_by")
 
 
-def _members(meta: Mapping[str, Any]) -> list[list[object]]:
+def _members(record: "ModelRecord") -> list[list[object]]:
     """Return the fields of each member, of the last stage of its training.
 
     The epoch is the one whose weights are kept, counted from 1, and the losses are those there; 0 stands for the
     weights of the source's model, which have none. `ended_by` is `patience` or `budget` (epochs or updates ran out).
     Updates and what ended them are unknown in older files.
     """
-    history, last = meta["history"], (meta.get("stages") or [{}])[-1]
-    keeps_last = meta["config"].get("keep") == "last"
+    from costar_cli.data.record import StageRecord
+
+    history, last = record.history or {}, (record.stages or (StageRecord(),))[-1]
+    keeps_last = (record.config or {}).get("keep") == "last"
     n_members = len(history["train_loss"])
     rows: list[list[object]] = []
     for r in range(n_members):
@@ -252,8 +263,8 @@ def _members(meta: Mapping[str, Any]) -> list[list[object]]:
         epochs = len(train_loss)
         kept = epochs - 1 if keeps_last or not 0 <= best < epochs else best
         losses: list[float | None] = [train_loss[kept], validation_loss[kept]]
-        if r + 1 in meta.get("kept_source_members", ()):
+        if r + 1 in (record.kept_source_members or ()):
             kept, losses = -1, [None, None]
-        steps, ended_by = (last.get(key, [None] * n_members)[r] for key in ("steps", "ended_by"))
+        steps, ended_by = (each[r] if each is not None else None for each in (last.steps, last.ended_by))
         rows.append([r + 1, epochs, kept + 1, *losses, steps, ended_by])
     return rows

@@ -222,6 +222,7 @@ def _draw(
 
 def _curves(models: Mapping[str, "FittedModel"], encoder: Path) -> list["LearningCurve"]:
     """Return the history of every model, and of the workspace's encoder where a model started from it."""
+    from costar_cli.data.record import ModelRecord
     from costar_cli.files import read_header
     from costar_cli.report.figures.learning import LearningCurve
 
@@ -232,10 +233,11 @@ def _curves(models: Mapping[str, "FittedModel"], encoder: Path) -> list["Learnin
     except ArtifactError:
         header = None
     if header is not None and header.digest in parents:
-        curve = LearningCurve.from_meta("pretraining", header.meta, loss="contrastive loss")
-        keeps_last = header.meta["config"].get("keep") == "last"
+        record = ModelRecord.of(header)
+        curve = LearningCurve.of_last_stage("pretraining", record, loss="contrastive loss")
+        keeps_last = (record.config or {}).get("keep") == "last"
         curves.append(replace(curve, best_epoch=()) if keeps_last else curve)
-    stages = (LearningCurve.of_stages(name, model.meta, loss="loss") for name, model in models.items())
+    stages = (LearningCurve.of_stages(name, model.record, loss="loss") for name, model in models.items())
     return [*curves, *chain.from_iterable(stages)]
 
 

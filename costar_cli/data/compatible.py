@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from costar_cli.data.dataset import Dataset
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.schema import PanelSchema, TreatmentEncoding, Variable
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import MismatchError
@@ -74,8 +75,11 @@ def require_fitting(data: Artifact, model: Artifact, *, called: str, exactly: bo
     """
     try:
         facts = DataFacts(str(data.meta["name"]), PanelSchema.model_validate(data.meta["schema"]), data.meta["horizon"])
-        schema, horizon = PanelSchema.model_validate(model.meta["schema"]), model.meta.get("horizon")
     except (KeyError, ValidationError):
+        return
+    of_model = ModelRecord.read(model.meta, lenient=True)
+    schema, horizon = of_model.schema, of_model.horizon
+    if schema is None:
         return
     counts = exactly and isinstance(horizon, int) and isinstance(facts.horizon, int)
     require_compatible(facts, schema, model=called, horizon=horizon if counts else None, exactly=exactly)

@@ -3,23 +3,21 @@
 M counts decisions (steps that have a next one), K treatments, P regressors; spec SUPPORT-9.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import FiniteFloat, TypeAdapter
+from pydantic import FiniteFloat
 
 from costar_cli.data.panel import Panel
 from costar_cli.data.schema import PanelSchema
 from costar_cli.diagnostics import Diagnostic
-from costar_cli.errors import ArtifactError
 
 LEVEL: Final = 0.99
 FEWEST: Final = 20  # subjects that begin a treatment, and that do not, which tell who does
 MOST_NUMBERS: Final = 10_000_000  # of a regression; of larger data some subjects are taken
-META: Final = "indication"  # of a model's meta, where there is the pattern
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -69,19 +67,6 @@ class Indication:
     def to_meta(self) -> dict[str, Any]:
         """Return it as plain data."""
         return asdict(self)
-
-    @staticmethod
-    def from_meta(meta: Mapping[str, Any]) -> tuple["Indication", ...]:
-        """Return what the meta of a model records.
-
-        Raises:
-            ArtifactError: it is damaged.
-        """
-        try:
-            return TypeAdapter(tuple[Indication, ...]).validate_python(meta.get(META, ()))
-        except ValueError as error:
-            problem = "what it says of who was treated is not as costar wrote it"
-            raise ArtifactError(problem, where=META, fix="make the model again with `costar finetune`") from error
 
 
 def indications(panel: Panel, schema: PanelSchema) -> list[Indication]:

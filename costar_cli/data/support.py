@@ -1,20 +1,17 @@
 """What training subjects were given: the combinations of treatments that occur, and whether a treatment ever stops."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any, Final, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
 
 from costar_cli.data.findings import shown
 from costar_cli.data.panel import Panel
 from costar_cli.data.schema import PanelSchema, TreatmentEncoding, Values
-from costar_cli.errors import ArtifactError, complaints
 
 MOST_KEPT: Final = 4_096  # combinations; of data with more, none is called unseen
 WITH_OTHERS: Final = ("others", "part")  # what was given, though never by itself
@@ -98,22 +95,6 @@ class Support:
             _counts(after & given[1:]),
             (tuple(tuple(np.flatnonzero(lacks_T).tolist()) for lacks_T in lacks_TY.T) if lacks_TY.any() else ()),
         )
-
-    @classmethod
-    def from_meta(cls, meta: Mapping[str, Any]) -> "Support | None":
-        """Return the support that an artifact's meta records, None where it records none.
-
-        Raises:
-            ArtifactError: it is not what costar records.
-        """
-        if (stored := meta.get("support")) is None:
-            return None
-        try:
-            return _reader().validate_python(stored)
-        except ValidationError as error:
-            problem = "what the training subjects were given is not as costar wrote it"
-            fix = "restore an intact copy, or retrain it with `costar finetune`"
-            raise ArtifactError(problem, where="support", fix=fix, details=complaints(error.errors())) from error
 
     def to_meta(self) -> dict[str, Any]:
         """Return the support as JSON, numbers of levels for their names."""
@@ -231,12 +212,6 @@ def _kind(wanted: Given, seen: Sequence[Given], groups: Sequence[Given]) -> Lack
     if any(wanted & group and not wanted >= group for group in groups):
         return "part"
     return "others" if any(given > wanted for given in seen) else "apart"
-
-
-@lru_cache
-def _reader() -> TypeAdapter[Support]:
-    """Return what reads a support; making it takes longer than reading."""
-    return TypeAdapter(Support)
 
 
 def _counts(where: NDArray[np.bool_]) -> tuple[int, ...]:

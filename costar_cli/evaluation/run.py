@@ -241,7 +241,7 @@ def _warnings(dataset: Dataset, jobs: Sequence[Job], candidates: Sequence[Candid
         name = f"model {candidate.label} ({candidate.domain})"
         other = other_data(name, candidate.model.parents, dataset)
         warnings += [other] if other else []
-        warnings += warnings_of(name, candidate.model.meta)
+        warnings += warnings_of(name, candidate.model.record.warnings)
     return warnings + [
         Diagnostic.of("labels-seen", job.candidate.label, count=job.candidate.labelled_target_subjects)
         for job in jobs
@@ -250,9 +250,8 @@ def _warnings(dataset: Dataset, jobs: Sequence[Job], candidates: Sequence[Candid
 
 
 def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:
-    model = candidate.model
-    # whether it was trained step by step, by a version that knows what ended its training
-    counts_updates = bool(model.meta.get("stages")) and "stopped_by_budget" in model.meta
+    model, record = candidate.model, candidate.model.record
+    stopped = record.stopped_by_budget  # versions that do not know what ended training count no updates
     return Provenance(
         method=model.method,
         init=candidate.init,
@@ -263,5 +262,5 @@ def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:
         model_digest=model.digest,
         dataset_digest=model.parents.get("dataset", ""),
         same_data=same_data(model.parents, dataset),
-        stopped_by_budget=bool(model.meta.get("stopped_by_budget")) if counts_updates else None,
+        stopped_by_budget=bool(stopped) if record.stages and stopped is not None else None,
     )

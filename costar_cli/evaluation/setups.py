@@ -60,31 +60,29 @@ class Candidate:
     @property
     def unlabelled_target_subjects(self) -> int:
         """Return from how many target subjects' histories its encoder learned without labels."""
-        return int(self.model.meta.get("unlabelled_target_subjects", 0))
+        return self.model.record.unlabelled_target_subjects or 0
 
     @property
     def domain(self) -> Domain:
         """Return the domain on which the model was trained last."""
-        return "target" if self.model.meta["domain"] == "target" else "source"
+        return self.model.record.domain or "source"
 
     @property
     def init(self) -> str:
         """Return where the weights started: `pretrained` or `scratch`."""
-        return str(self.model.meta.get("init", "scratch"))
+        return self.model.record.init or "scratch"
 
     @property
     def labelled_target_subjects(self) -> int:
         """Return how many labelled target subjects the model touched, to select and to calibrate it included."""
-        touched = (
-            self.model.trained_on,
-            *(self.model.meta.get(f"{what}_on", {}) for what in ("selected", "calibrated")),
-        )
-        return sum(int(count) for on in touched for part, count in on.items() if part.startswith("target/"))
+        record = self.model.record
+        touched = (self.model.trained_on, record.selected_on or {}, record.calibrated_on or {})
+        return sum(count for on in touched for part, count in on.items() if part.startswith("target/"))
 
 
 def named_candidates(models: Mapping[str, FittedModel]) -> list[Candidate]:
     """Return models to evaluate, called by their names where method, start and domain do not tell them apart."""
-    kinds = {(model.method, model.meta.get("init"), model.meta.get("domain")) for model in models.values()}
+    kinds = {(model.method, model.record.init, model.record.domain) for model in models.values()}
     alike = len(kinds) < len(models)
     return [Candidate(model, name=name if alike else None) for name, model in models.items()]
 

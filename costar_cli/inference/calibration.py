@@ -232,13 +232,13 @@ def has_spread(model: FittedModel) -> bool:
 def interval_kind(model: FittedModel) -> str:
     """Return what the limits around a model's estimates are: `calibrated`, or `none` with the reason."""
     if has_spread(model):
-        return CALIBRATED if model.meta.get("calibration") else "none (not calibrated)"
+        return CALIBRATED if model.record.calibration else "none (not calibrated)"
     return "none (one member)" if model.members == 1 else f"none ({model.members} members)"
 
 
 def has_range(model: FittedModel) -> bool:
     """Return whether limits of a calibrated model's differences are the range of its members (spec BAND-7)."""
-    return bool(model.meta.get("calibration")) and not model.is_joint and model.members >= LEAST_MEMBERS
+    return bool(model.record.calibration) and not model.is_joint and model.members >= LEAST_MEMBERS
 
 
 def _read(model: FittedModel, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> Calibration:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ TINY: Final = 1e-6  # of an sd of source-train: the smallest scale, so that no s
 
 Floats = NDArray[np.float64]
 Held = TypeVar("Held")
+AttachedPart = Literal["calibration", "practice", "survival", "outcome_facts"]
+PARTS_WITH_FACTS: Final[tuple[AttachedPart, ...]] = ("calibration", "practice")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -200,7 +202,7 @@ def floor_of(model: FittedModel) -> float:
         ArtifactError: it is damaged.
     """
     with reading(model, "calibration"):
-        return floor_in(model.meta.get("calibration") or {})
+        return floor_in(model.record.calibration or {})
 
 
 def floor_in(meta: Mapping[str, Any]) -> float:
@@ -233,8 +235,8 @@ def facts_of(model: FittedModel) -> OutcomeFacts | None:
     Raises:
         ArtifactError: they are damaged, or not those of its outcomes.
     """
-    part = next((name for name in ("calibration", "practice") if model.meta.get(name)), "outcome_facts")
-    meta = model.meta.get(part)
+    part: AttachedPart = next((name for name in PARTS_WITH_FACTS if getattr(model.record, name)), "outcome_facts")
+    meta: Mapping[str, Any] | None = getattr(model.record, part)
     if not meta or (part == "practice" and "facts" not in meta):  # as in files of version 0.3.0
         return None
     with reading(model, part):
@@ -244,18 +246,21 @@ def facts_of(model: FittedModel) -> OutcomeFacts | None:
         return facts
 
 
-def held_by(model: FittedModel, part: str, read: Callable[[FittedModel, Any, Mapping[str, Any]], Held]) -> Held | None:
+def held_by(
+    model: FittedModel, part: AttachedPart, read: Callable[[FittedModel, Any, Mapping[str, Any]], Held]
+) -> Held | None:
     """Return what travels with a model as a part of its file, None where it has none.
 
     Args:
         model: any.
-        part: the name of the part, whose facts are in `meta` under it.
+        part: the name of the part, whose facts are in the record under it.
         read: makes it of these facts and of the arrays beside them.
 
     Raises:
         ArtifactError: what its file holds does not fit it.
     """
-    if not (meta := model.meta.get(part)):
+    meta: Mapping[str, Any] | None = getattr(model.record, part)
+    if not meta:
         return None
     with reading(model, part):
         return read(model, meta, model.attached)

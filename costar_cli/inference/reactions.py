@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, get_args
 
 from costar_cli.data import Panel
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.windows import share_of_changes
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.methods.base import FittedModel, adjusted
 from costar_cli.methods.registry import METHODS, Adjusts
 from costar_cli.methods.shared.ipw import TRUNCATED
 
-META: Final = "reactions"  # of a model's meta
 LEAST_TRUNCATED: Final = 0.01  # share of a total of weights below which effects lean by less than 2 %
 KINDS: Final[tuple[Adjusts, ...]] = get_args(Adjusts)
 
@@ -43,10 +43,10 @@ class Reactions:
     @classmethod
     def of(cls, model: FittedModel, panel: Panel | None = None) -> Self:
         """Return what a model knows; `panel` has the subjects that it learned from."""
-        shares, truncated = model.shares, _truncated(model.meta)
+        shares, truncated = model.shares, model.record.truncated
         parts = {name: share for name, share in shares.items() if adjusted(model.parts[name]) != "all"}
         if shares:
-            cut = {name: _truncated(model.parts[name].meta) for name in shares}
+            cut = {name: model.parts[name].record.truncated for name in shares}
             truncated = max((cut[name] for name in cut if shares[name] * cut[name] >= LEAST_TRUNCATED), default=0.0)
         changes = None if panel is None else share_of_changes(panel, model.schema.treatments, model.horizon)
         return cls(adjusted(model), model.horizon, changes, parts, truncated)
@@ -54,19 +54,20 @@ class Reactions:
     @classmethod
     def recorded(cls, model: FittedModel) -> Self:
         """Return what a model's file records beside what the model itself tells."""
-        meta = model.meta.get(META)
-        changes = meta.get("changes") if isinstance(meta, Mapping) else None
+        changes = (model.record.reactions or {}).get("changes")
         known = cls.of(model)
         return replace(known, changes=changes if isinstance(changes, float) else None)
 
     @classmethod
-    def from_meta(cls, meta: Mapping[str, Any]) -> Self | None:
+    def read(cls, told: Mapping[str, Any] | None) -> Self | None:
         """Return what a file of anybody's says, None where it says nothing that can be read."""
+        if told is None:
+            return None
         try:
-            told = meta[META]
+            share = ModelRecord.read({TRUNCATED: told.get(TRUNCATED)}, lenient=True).truncated
             changes = None if told["changes"] is None else float(told["changes"])
             parts = {str(name): float(weight) for name, weight in told["parts"].items()}
-            return cls(KINDS[KINDS.index(told["adjusts"])], int(told["steps"]), changes, parts, _truncated(told))
+            return cls(KINDS[KINDS.index(told["adjusts"])], int(told["steps"]), changes, parts, share)
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
 
@@ -102,9 +103,3 @@ class Reactions:
             return Diagnostic.of("effects-too-small", name, whose=whose, often=often, other=other)
         what = "the course" if self.adjusts == "none" else "covariates, which it does not follow well enough,"
         return Diagnostic.of("not-adjusted", name, whose=whose, what=what, often=often, other=other)
-
-
-def _truncated(facts: Mapping[str, Any]) -> float:
-    """Return the share of weights that a file says was cut; 0 in older files, and of methods without weights."""
-    share = facts.get(TRUNCATED)
-    return share if isinstance(share, float) and 0 <= share <= 1 else 0.0

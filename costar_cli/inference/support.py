@@ -195,7 +195,7 @@ class PlanSupport:
             raise ValueError(f"practice of an unknown domain, {str(domain)[:40]!r}")
         subjects = None if meta.get("subjects") is None else int(meta["subjects"])
         limits, precise, windows = Limits(spread, rarest, course), bool(meta["precise"]), int(meta["windows"])
-        return cls(practice, limits, precise, windows, rows, domain, subjects, Support.from_meta(model.meta))
+        return cls(practice, limits, precise, windows, rows, domain, subjects, model.record.support)
 
 
 def learn_support(
@@ -241,7 +241,7 @@ def unmeasured(model: FittedModel, queries: Queries) -> NDArray[np.bool_]:
     Raises:
         ArtifactError: what the model's file says of its training subjects is damaged.
     """
-    return _unmeasured(Support.from_meta(model.meta), queries, len(model.schema.outcomes))
+    return _unmeasured(model.record.support, queries, len(model.schema.outcomes))
 
 
 def _unmeasured(given: Support | None, queries: Queries, outcomes: int) -> NDArray[np.bool_]:

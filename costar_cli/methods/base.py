@@ -18,7 +18,7 @@ from costar_cli.config.choices import SelectionName
 from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
 from costar_cli.data import Domain, Panel, PanelSchema, Part, Scaler
 from costar_cli.data.tensors import PanelTensors
-from costar_cli.data.truncated import STRETCH, Stretches, is_long
+from costar_cli.data.truncated import Stretches, is_long
 from costar_cli.files import Artifact
 from costar_cli.methods.model import (
     LEAST_MEMBERS,
@@ -144,12 +144,7 @@ class FitTask:
     @property
     def in_stretches(self) -> bool:
         """Return whether networks learn from stretches: of long series, or since what they start from has done so."""
-        return is_long(self.panels[self.train]) or "stretch" in (self.start.meta if self.start else {})
-
-    @property
-    def stretch_meta(self) -> dict[str, int]:
-        """Return what an artifact says of stretches: how long they are, where there are any (spec PANEL-14)."""
-        return {"stretch": STRETCH} if self.in_stretches else {}
+        return is_long(self.panels[self.train]) or (self.start is not None and self.start.record.stretch is not None)
 
     def settings_of(self, kind: type[ConfigT]) -> ConfigT:
         """Return the method's own settings, which are of this type; its defaults where none were given.

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data import Panel, PanelSchema, Queries, Scaler
+from costar_cli.data.record import ModelRecord
 from costar_cli.methods.registry import METHODS, Adjusts
 from costar_cli.methods.shared.members import Params
 from costar_cli.reporting import Reporter
@@ -99,7 +100,7 @@ class FittedModel(ABC):
         schema: the columns that the model was trained on.
         scaler: the standardisation that it was trained with.
         params: its parameters by name, which lead with the member axis.
-        meta: the facts that its artifact records; empty if it was fitted to nothing.
+        record: the facts that its artifact records; none if it was fitted to nothing.
         attached: arrays of its artifact, by name, that say what to think of its answers; methods do not read them.
         parents: the digests of what it was made from, by role.
         digest: of its artifact; empty if it has none.
@@ -111,7 +112,7 @@ class FittedModel(ABC):
     schema: PanelSchema
     scaler: Scaler
     params: Params
-    meta: Mapping[str, Any]
+    record: ModelRecord
     attached: Mapping[str, NDArray[np.generic]]
     parents: Mapping[str, str]
     digest: str
@@ -137,7 +138,7 @@ class FittedModel(ABC):
     @property
     def trained_on(self) -> Mapping[str, int]:
         """Return the number of labelled subjects per part that were at hand in training; empty if that is unknown."""
-        return {str(part): int(count) for part, count in self.meta.get("trained_on", {}).items()}
+        return self.record.trained_on or {}
 
     def encode(self, panel: Panel) -> Any:  # noqa: ANN401 - opaque to all but the model
         """Return what the model knows of every subject's history at every step: by default the panel itself.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from costar_cli.config.models import Config
     from costar_cli.data import PanelSchema
+    from costar_cli.data.record import ModelRecord
     from costar_cli.files import Artifact
     from costar_cli.methods.base import Estimator, Fit, FitTask, FittedModel
 
@@ -165,12 +166,12 @@ class Method:
             ) from error
         return estimator
 
-    def parts(self, settings: "Config | None", start: Mapping[str, Any] | None) -> list[str]:
+    def parts(self, settings: "Config | None", start: "ModelRecord | None") -> list[str]:
         """Return the methods that this one is made of, the quickest to fit first; none for most.
 
         Args:
             settings: its own; None for the default ones.
-            start: the meta of the encoder or the model that the fit starts from, None of neither.
+            start: the record of the encoder or the model that the fit starts from, None of neither.
 
         Raises:
             UsageError: the settings name none, or one that cannot be a part.
@@ -178,7 +179,7 @@ class Method:
         """
         if not self.combines:
             return []
-        if start is not None and "parts" in start:
+        if start is not None and start.parts is not None:
             return named_parts(start)
         text = getattr(settings or self.default_settings(), "parts", "")
         return METHODS.choose(text, f"{self.section}.parts", pretrained=start is not None)
@@ -506,15 +507,13 @@ class Methods(Mapping[str, Method]):
 METHODS: Final = Methods()
 
 
-def named_parts(meta: Mapping[str, Any], where: str = "parts") -> list[str]:
-    """Return the methods that a combination in a file is made of, by its meta, which nobody has checked.
+def named_parts(record: "ModelRecord", where: str = "parts") -> list[str]:
+    """Return the methods that a combination in a file is made of.
 
     Raises:
         ArtifactError: they are no list of methods that this version knows, each once, none made of others.
     """
-    listed = meta.get("parts")
-    parts = listed if isinstance(listed, list) else []
-    names = [str(part.get("method")) if isinstance(part, Mapping) else "" for part in parts]
+    names = [str(part.get("method")) for part in record.parts or ()]
     unknown = [name for name in names if name not in METHODS]
     if not names or unknown:
         raise ArtifactError(

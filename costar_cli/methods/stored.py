@@ -30,7 +30,9 @@ def model_of(artifact: "Artifact", device: str = "cpu") -> "FittedModel":
     Raises:
         ArtifactError: it is of a method that this version does not know, or lacks something.
     """
-    method = str(artifact.meta.get("method"))
+    from costar_cli.data.record import ModelRecord  # noqa: PLC0415 - the facts about methods need no HDF5
+
+    method = ModelRecord.of(artifact).method
     if method not in METHODS:
         raise ArtifactError(
             f"the model is of method {method!r}, which this version does not know",

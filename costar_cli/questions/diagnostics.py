@@ -10,7 +10,6 @@ import numpy as np
 from costar_cli.data import Dataset, Domain, Location
 from costar_cli.data.compatible import other_data, same_data
 from costar_cli.data.findings import counted
-from costar_cli.data.indication import Indication
 from costar_cli.data.registry import potential_outcomes_of
 from costar_cli.data.schema import step_word
 from costar_cli.data.support import MOST_KEPT, Support
@@ -68,7 +67,7 @@ def trained_on_subject(model: FittedModel, dataset: Dataset, location: Location)
 
 def validated_on(model: FittedModel, dataset: Dataset, domain: Domain) -> bool | None:
     """Return whether subjects of the domain, of this data set, decided when training stopped; None if unknown."""
-    selected = model.meta.get("selected_on")
+    selected = model.record.selected_on
     if not selected:
         return None
     return same_data(model.parents, dataset) is not False and bool(selected.get(f"{domain}/val"))
@@ -122,7 +121,7 @@ def warnings_about(
     found: list[Diagnostic] = []
     for label, model in models.items():
         other = dataset and other_data(f"model `{label}`", model.parents, dataset)
-        found += [*([other] if other else []), *warnings_of(f"model `{label}`", model.meta)]
+        found += [*([other] if other else []), *warnings_of(f"model `{label}`", model.record.warnings)]
     found += warnings_on_plans(
         models, cohort, request, dataset=dataset, plans=plans, shard=shard, rule_draws=rule_draws
     )
@@ -149,7 +148,7 @@ def warnings_on_plans(
         for name, lacks in of_plans.items():
             for words in describe_unseen("", lacks, f"training subject of model `{label}`"):
                 yield Diagnostic.of("plan-not-learned", name, what=words)
-    unknown = [label for label, model in models.items() if Support.from_meta(model.meta) is None]
+    unknown = [label for label, model in models.items() if model.record.support is None]
     if unknown and dataset is not None:
         anybody = reduce(or_, (Support.of(panel, dataset.schema) for panel in dataset.panels.values()))
         for plan in plans:
@@ -164,7 +163,7 @@ def warnings_on_plans(
         whose = f" (training data of model `{label}`)" if len(models) > 1 else ""
         names = model.schema.treatments.all_names
         given = {name for i, name in enumerate(names) if any((plan.values[:, i] != 0).any() for plan in plans)}
-        suspects = (one for one in Indication.from_meta(model.meta) if one.treatment in given)
+        suspects = (one for one in model.record.indication if one.treatment in given)
         yield from (suspect.diagnostic(whose=whose) for suspect in suspects)
     most = max(len(plans) for plans in (request.plans, *request.by_subject.values()))
     yield from on_reactions(models, plans=most, steps=request.horizon)
@@ -185,7 +184,7 @@ def _stopped(
     model: FittedModel, cohort: Cohort, request: PlanRequest, shard: Shard, rule_draws: int
 ) -> Iterator[tuple[str, str, str]]:
     """Yield plan, treatment, and when or of whom, where a plan, or a rule as it mostly goes, stops what never did."""
-    support, encoding = Support.from_meta(model.meta), model.schema.treatments
+    support, encoding = model.record.support, model.schema.treatments
     if support is None or not support.absorbing(encoding):
         return
     before_M = np.maximum(cohort.origin_M - 1, 0)
@@ -212,7 +211,7 @@ def notes_on(
     yield from _on_training(report, dataset, models, location)
     yield from _on_values(report)
     for label, model in models.items():
-        support = Support.from_meta(model.meta)
+        support = model.record.support
         if support is not None and support.seen is None:
             yield Diagnostic.of("combinations-unchecked", f"training subjects of model `{label}`", most=MOST_KEPT)
     yield from notes_on_transforms(models)
@@ -245,7 +244,7 @@ def _on_training(
         elif count := _trained_count(model, dataset, location):
             total = dataset.panels[location.part].n_subjects
             yield Diagnostic.of("trained-on-some", answer.label, count=count, total=total, part=part)
-        elif own and model.meta.get("selected_on", {}).get(part):
+        elif own and (model.record.selected_on or {}).get(part):
             yield Diagnostic.of("selected-on-part", answer.label)
         elif earlier := _earlier_steps(dataset, location):
             yield Diagnostic.of("trained-on-earlier-steps", answer.label, steps=earlier)
@@ -254,7 +253,7 @@ def _on_training(
     for label, model in models.items():
         mine = same_data(model.parents, dataset) is not False
         if mine and validated_on(model, dataset, domain := location.part.domain) is False:
-            others = " and ".join(sorted({part.partition("/")[0] for part in model.meta["selected_on"]}))
+            others = " and ".join(sorted({part.partition("/")[0] for part in model.record.selected_on or ()}))
             yield Diagnostic.of("validated-elsewhere", label, others=others, domain=domain)
 
 
@@ -370,7 +369,7 @@ def notes_on_rules(
                 yield Diagnostic.of(codes[way], rule.name, n=n, model=label, seed=SEED)
                 common = "its most common course of treatment" if answers else "each subject's most common course"
                 took = share.get((label, rule.name))
-                if model.meta.get("practice") and took != 1 and (way != "mean course" or rule.has_chance):
+                if model.record.practice and took != 1 and (way != "mean course" or rule.has_chance):
                     few = "however few draws took it" if took is None else f"which {100 * took:.3g} % of draws took"
                     yield Diagnostic.of("rule-lights", rule.name, model=label, common=common, few=few)
         read = ", ".join(rule.reads([covariate.name for covariate in dataset.schema.covariates]))

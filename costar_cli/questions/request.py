@@ -6,7 +6,7 @@ import numpy as np
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.data.findings import shown
-from costar_cli.data.support import WITH_OTHERS, Support, UnseenTreatment, never_together
+from costar_cli.data.support import WITH_OTHERS, UnseenTreatment, never_together
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import PlanRequest, TreatmentPlan
 from costar_cli.plans.untrusted import Problems
@@ -67,7 +67,7 @@ def possible_plans(request: PlanRequest, shifted: Mapping[str, TreatmentPlan] | 
 
 def unseen_in_plans(models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan]) -> Unseen:
     """Return what no training subject was given, by model and plan; only where there is something."""
-    supports = {label: Support.from_meta(model.meta) for label, model in models.items()}
+    supports = {label: model.record.support for label, model in models.items()}
     found: Unseen = {}
     for label, support in supports.items():
         encoding = models[label].schema.treatments

@@ -2,9 +2,9 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from costar_cli.diagnostics import Diagnostic, texts_of
 from costar_cli.errors import Termination
@@ -99,16 +99,6 @@ class NullReporter:
         self.diagnostics.append(diagnostic)
 
 
-def with_warnings(meta: Mapping[str, Any], warnings: Sequence[str]) -> dict[str, Any]:
-    """Return the meta of an artifact with warnings of what was found when it was opened."""
-    return {**meta, "warnings": [*meta.get("warnings", ()), *warnings]}
-
-
-def warnings_of(what: str, meta: Mapping[str, Any]) -> list[Diagnostic]:
-    """Return the warnings that an artifact's meta keeps of its making, each once and about it.
-
-    Args:
-        what: what to call the artifact, for example "model `model`".
-        meta: of an encoder or a model.
-    """
-    return [Diagnostic.of("recorded", what, warning=warning) for warning in dict.fromkeys(meta.get("warnings", ()))]
+def warnings_of(what: str, warnings: Iterable[str]) -> list[Diagnostic]:
+    """Return the warnings that an artifact keeps of its making, each once and about it, such as "model `model`"."""
+    return [Diagnostic.of("recorded", what, warning=warning) for warning in dict.fromkeys(warnings)]

@@ -1,6 +1,6 @@
 """One fit, from its first stage to the model that it ends with: stages in order, selection, and "no move"."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from costar_cli.config.choices import SelectionName
+from costar_cli.data.record import ModelRecord, StageRecord
 from costar_cli.data.transforms import OutcomeTransforms
+from costar_cli.data.truncated import STRETCH
 from costar_cli.errors import Termination, UsageError
 from costar_cli.files import Artifact
 from costar_cli.files.digest import Making
@@ -74,7 +76,7 @@ class FitRun:
     runtime: Runtime
     reporter: Reporter
     history: dict[str, list[object]] = field(default_factory=no_history)
-    stages: list[dict[str, Any]] = field(default_factory=list)
+    stages: list[StageRecord] = field(default_factory=list)
     first_stage: int = 0
     begun: int = 0
     makings: list[Making] = field(default_factory=list)
@@ -136,7 +138,7 @@ class FitRun:
             selected = run.select(run.fit())
         finally:
             self.begun += run.begun
-        self.stages += [{**stage, "name": f"{method}: {stage['name']}"} for stage in run.stages]
+        self.stages += [replace(stage, name=f"{method}: {stage.name}") for stage in run.stages]
         artifact = run.artifact(selected.fitted)
         return FittedPart(artifact, part.load(artifact, self.runtime.device), selected.fitted.warnings)
 
@@ -164,29 +166,32 @@ class FitRun:
             mixed = _mixed(fitted.params, start.params, kept_R)
             said = tuple(f"{warning} (adapted members)" for warning in fitted.warnings)
             return Selected(replace(fitted, params=mixed, warnings=said), validation, numbers)
-        meta = {key: start.meta.get(key, value) for key, value in fitted.meta.items()}
+        recorded = start.record.to_meta()
+        facts = {key: recorded.get(key, value) for key, value in fitted.meta.items()}
         own = {name: value[:members] for name, value in start.params.items()}
-        kept = replace(fitted, params=own, meta=meta, warnings=())  # the rejected fit's warnings are about none of them
+        kept = replace(
+            fitted, params=own, meta=facts, warnings=()
+        )  # the rejected fit's warnings are about none of them
         return Selected(kept, validation, numbers, is_source=self.method.closed_form)
 
-    def model(self, fitted: Fitted, settings: dict[str, Any] | None = None) -> FittedModel:
+    def model(self, fitted: Fitted, settings: Mapping[str, Any] | None = None) -> FittedModel:
         """Return the complete model of what a fit ends with, as its artifact would give it."""
         return self.method.load(self.artifact(fitted, settings), self.runtime.device)
 
-    def artifact(self, fitted: Fitted, settings: dict[str, Any] | None = None) -> Artifact:
+    def artifact(self, fitted: Fitted, settings: Mapping[str, Any] | None = None) -> Artifact:
         """Return what an artifact of the fit holds that its model is made from."""
         task = self.task
         own = task.settings.model_dump(mode="json") if task.settings else {}
-        meta = {
-            "method": self.method.name,
-            "horizon": task.horizon,
-            "schema": task.schema.model_dump(mode="json"),
-            "config": task.config.model_dump(),
-            "settings": own if settings is None else settings,
-            **task.stretch_meta,
-            **fitted.meta,
-        }
-        return Artifact(kind="model", arrays=self.arrays(fitted), meta=meta)
+        record = ModelRecord.of_fit(
+            fitted.meta,
+            method=self.method.name,
+            horizon=task.horizon,
+            schema=task.schema,
+            config=task.config.model_dump(),
+            settings=own if settings is None else settings,
+            stretch=STRETCH if task.in_stretches else None,
+        )
+        return Artifact(kind="model", arrays=self.arrays(fitted), meta=record.to_meta())
 
     def arrays(self, fitted: Fitted) -> dict[str, NDArray[np.generic]]:
         """Return the arrays of such an artifact."""
@@ -213,7 +218,7 @@ class FitRun:
         log = self.log.of_part(self.part) if self.log else no_log
         trained = train_members(stage, self.task.members, self.runtime, run, self.reporter, selection, log)
         self.history = trained.history
-        self.stages.append({"name": stage.name, **trained.meta})
+        self.stages.append(trained.record(stage.name))
         return trained
 
     def _judge(self, last: FinalStage) -> CalibratedModel | None:
@@ -248,7 +253,7 @@ class FitRun:
     def _never_moved(self) -> NDArray[np.bool_]:
         """Return which members kept the weights that they started from in the only stage, `[R]`."""
         (stage,) = self.stages
-        return np.array(stage["history"]["best_epoch"]) < 0
+        return np.array(stage.history["best_epoch"]) < 0
 
 
 def _check_params(params_R: Params, members: int, method: str) -> None:

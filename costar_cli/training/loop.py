@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from costar_cli.data.record import StageRecord
 from costar_cli.errors import TrainingError
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared import processes
@@ -59,10 +60,10 @@ class TrainedMembers:
     ended_by: list[EndedBy]
     passes: float
 
-    @property
-    def meta(self) -> dict[str, object]:
-        """Return what an artifact tells of the stage, beside its name."""
-        return {"history": self.history, "steps": self.steps, "ended_by": self.ended_by, "passes": self.passes}
+    def record(self, stage: str) -> StageRecord:
+        """Return what an artifact tells of the stage."""
+        steps, ended_by = tuple(self.steps), tuple(self.ended_by)
+        return StageRecord(name=stage, history=self.history, steps=steps, ended_by=ended_by, passes=self.passes)
 
 
 def train_members(

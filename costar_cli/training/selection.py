@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from costar_cli.data import Panel, Scaler
+from costar_cli.data.record import ValidationRecord
 from costar_cli.data.windows import MOST_WINDOWS, FactualWindows, factual_windows
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.methods.base import FittedModel
@@ -108,13 +109,11 @@ class Validation:
             return None
         return Diagnostic.of("worse-on-validation", errors=both_errors(self.score, self.last_value))
 
-    def to_meta(self) -> dict[str, object]:
+    @property
+    def record(self) -> ValidationRecord:
         """Return what the model's file tells."""
-        meta: dict[str, object] = {
-            "score": self.score,
-            "members": list(self.members),
-            "last_value": self.last_value,
-            "windows": self.windows,
-            "horizon": self.horizon,
-        }
-        return meta if self.source is None else meta | {"source": float(np.mean(self.source))}
+        source = None if self.source is None else float(np.mean(self.source))
+        return ValidationRecord(
+            score=self.score, last_value=self.last_value, windows=self.windows, horizon=self.horizon,
+            members=self.members, source=source,
+        )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from costar_cli.data import Dataset, Domain, Panel, Part, Scaler
 from costar_cli.data.check import check_dataset, outliers
 from costar_cli.data.compatible import other_data, require_compatible, same_data
 from costar_cli.data.findings import shown
-from costar_cli.data.indication import META as INDICATION
 from costar_cli.data.indication import indications, suspects
 from costar_cli.data.panel import join_panels
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.support import MOST_KEPT, Support, never_together
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.data.transforms import OutcomeTransforms
@@ -35,7 +35,6 @@ from costar_cli.inference import (
     learn_survival,
     survival_of,
 )
-from costar_cli.inference.reactions import META as REACTIONS
 from costar_cli.methods.base import FitTask, FittedModel
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.registry import METHODS, REFERENCE, Method
@@ -53,9 +52,6 @@ from costar_cli.training.runtime import Runtime
 from costar_cli.training.selection import ValidationWindows
 
 __all__ = ["Trained", "finetune", "pretrain"]
-
-
-UNLABELLED = "unlabelled_target_subjects"  # of meta: how many histories of the target an encoder learned from
 
 
 @contextmanager
@@ -127,26 +123,26 @@ def pretrain(
     tell_of_epochs(stage, set_aside, reporter)
     with _naming_outliers(dataset):
         trained = train_members(stage, config.members, runtime, run, reporter, log=log.of_part() if log else no_log)
-    meta = _meta(dataset, trained.history, config.members, identity.fingerprint, config, runtime)
-    meta |= {
-        "made_with": run.makings,
-        "encoder": config.encoder.model_dump(),
-        "method": REFERENCE,
-        "pretrained_on": counts,
-        "support": support.to_meta(),
-        "reference": stage.reference(),
-        "stages": [{"name": stage.name, **trained.meta}],
-    }
-    meta |= {"forms": [form.to_meta() for form in forms]} if relative else {}
-    meta |= {"stretch": STRETCH} if cut else {}
-    meta |= {UNLABELLED: counts["target/train"]} if config.unlabelled_target else {}
-    meta["log_n_reference"] = {
-        "log N, training": stage.reference(),
-        "log N, validation": stage.reference(validation=True),
-    }
+    record = ModelRecord(
+        method=REFERENCE,
+        made_with=tuple(run.makings),
+        encoder=config.encoder.model_dump(),
+        pretrained_on=counts,
+        support=support,
+        reference=stage.reference(),
+        log_n_reference={
+            "log N, training": stage.reference(),
+            "log N, validation": stage.reference(validation=True),
+        },
+        stages=(trained.record(stage.name),),
+        stretch=STRETCH if cut else None,
+        unlabelled_target_subjects=counts["target/train"] if config.unlabelled_target else None,
+        facts={"forms": [form.to_meta() for form in forms]} if relative else {},
+        **_facts_of_run(dataset, trained.history, config.members, identity.fingerprint, config, runtime),
+    )
     given = Scaler.fit(dataset.panel("source", "train"), dataset.schema)
     arrays = model_arrays(trained.params, given) | (transforms.to_arrays() if transforms else {})
-    return Trained(arrays, meta, {"dataset": dataset.digest})
+    return Trained(arrays, record.to_meta(), {"dataset": dataset.digest})
 
 
 def finetune(
@@ -196,7 +192,7 @@ def finetune(
     _check_start(dataset, start)
     support = _support(dataset, domain, start, reporter)
     scaler = start.scaler if start else Scaler.fit(dataset.panel("source", "train"), dataset.schema)
-    parts = method.parts(settings, start.meta if start else None)
+    parts = method.parts(settings, start.record if start else None)
     closed_form = method.closed_form or (bool(parts) and all(METHODS[part].closed_form for part in parts))
     if not closed_form:
         runtime.tell_of_graphs(runtime_config, reporter)
@@ -217,7 +213,7 @@ def finetune(
     with _naming_outliers(dataset):
         selected = run.select(run.fit())
     if start is not None and len(selected.kept_source_members) == members:
-        support = Support.from_meta(start.meta)  # these weights have learned nothing of the target's treatments
+        support = start.record.support  # these weights have learned nothing of the target's treatments
     if selected.kept_source_members:
         kept = selected.kept_source_members
         whose = "" if len(kept) == members else f" for member{'s' * (len(kept) > 1)} {', '.join(map(str, kept))}"
@@ -226,38 +222,39 @@ def finetune(
     parents = {"dataset": dataset.digest}
     if start is not None:
         parents["model" if run.few_shot else "encoder"] = start.digest
-    meta = _meta(dataset, run.history, members, identity.fingerprint, config, runtime)
-    meta |= _fit_meta(dataset, run, selected)
-    if selecting is not calibrating:
-        meta |= {"calibrated_on": {f"{domain}/val": calibrating.n_subjects}}
+    doubtful = suspects(indications(dataset.panel(domain, "train"), dataset.schema))
+    record = replace(
+        _record(dataset, run, selected, config, members),
+        calibrated_on=None if selecting is calibrating else {f"{domain}/val": calibrating.n_subjects},
+        support=support,
+        indication=tuple(doubtful),
+    )
     apart = (selecting is not calibrating or not method.selects_on_validation) and not _pretrained_on(start, domain)
     if any(outcome.transform for outcome in dataset.schema.outcomes):
-        for said in on_transforms(run.model(selected.fitted, meta["settings"])):
+        for said in on_transforms(run.model(selected.fitted, record.settings)):
             reporter.say(said)
-    attached, facts, doubt = _judge(dataset, run, selected, meta, calibrating, apart=apart) if judged else ({}, {}, "")
-    if doubt:
-        reporter.say(Diagnostic.of("fit-doubtful", warning=doubt))
-        warnings.append(doubt)
-    meta |= facts
-    meta |= {"support": support.to_meta()} if support else {}
-    doubtful = suspects(indications(dataset.panel(domain, "train"), dataset.schema))
-    meta |= {INDICATION: [known.to_meta() for known in doubtful]} if doubtful else {}
-    meta |= {"warnings": warnings} if warnings else {}
-    return Trained(run.arrays(selected.fitted) | attached, meta, parents)
+    attached: dict[str, NDArray[np.generic]] = {}
+    if judged:
+        attached, record, doubt = _judge(dataset, run, selected, record, calibrating, apart=apart)
+        if doubt:
+            reporter.say(Diagnostic.of("fit-doubtful", warning=doubt))
+            warnings.append(doubt)
+    record = replace(record, warnings=tuple(warnings))
+    return Trained(run.arrays(selected.fitted) | attached, record.to_meta(), parents)
 
 
 def _pretrained_on(start: FittedModel | None, domain: Domain) -> bool:
     """Return whether the domain's validation subjects decided which weights of an encoder to start from are kept."""
     if start is None or start.horizon or domain != "source":
         return False
-    stopped = any("patience" in stage.get("ended_by", ()) for stage in start.meta.get("stages", ()))
-    return stopped or start.meta["config"]["keep"] == "best"
+    stopped = any("patience" in (stage.ended_by or ()) for stage in start.record.stages or ())
+    return stopped or (start.record.config or {})["keep"] == "best"
 
 
 def _judge(
-    dataset: Dataset, run: FitRun, selected: Selected, meta: Mapping[str, Any], panel: Panel, *, apart: bool
-) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any], str]:
-    """Return what held-out subjects say of what a fit ends with: arrays and facts of its file, and what is doubtful.
+    dataset: Dataset, run: FitRun, selected: Selected, record: ModelRecord, panel: Panel, *, apart: bool
+) -> tuple[dict[str, NDArray[np.generic]], ModelRecord, str]:
+    """Return what held-out subjects say of what a fit ends with: arrays and record of its file, and what is doubtful.
 
     They are the calibration of its intervals (spec BAND-3), the support of plans (spec SUPPORT-6) and the hazards of
     ends (spec SURV-2, SURV-11). Facts about outcomes stand in the calibration, where there is none in the support, and
@@ -269,7 +266,7 @@ def _judge(
     if facts is None:  # source-train is not at hand in few-shot, unless the method learns from it again
         train = dataset.panels.get(Part("source", "train"), task.panels[task.train])
         facts = OutcomeFacts.of(train, dataset.schema, task.scaler)
-    model = run.model(selected.fitted, meta["settings"])
+    model = run.model(selected.fitted, record.settings)
     held = held_out(model, panel, facts)
     support = learn_support(model, task.panels[task.train], held, facts, domain=task.domain)
     practice = support.practice if support else None
@@ -280,40 +277,42 @@ def _judge(
     arrays: dict[str, NDArray[np.generic]] = {}
     for found in (calibration, support, survival):
         arrays |= found.to_arrays() if found else {}
-    told = {REACTIONS: Reactions.of(model, task.panels[task.train]).to_meta()}
-    told |= {"calibration": calibration.to_meta()} if calibration else {}
-    if support:
-        told["practice"] = support.to_meta() | ({} if calibration else {"facts": facts.to_meta()})
-    if not (calibration or support):
-        told["outcome_facts"] = {"facts": facts.to_meta()}
-    if survival:
-        told["survival"] = survival.to_meta()
-    return arrays, told, doubt
+    of_outcomes = {"facts": facts.to_meta()}
+    record = replace(
+        record,
+        reactions=Reactions.of(model, task.panels[task.train]).to_meta(),
+        calibration=calibration.to_meta() if calibration else None,
+        practice=support.to_meta() | ({} if calibration else of_outcomes) if support else None,
+        outcome_facts=None if calibration or support else of_outcomes,
+        survival=survival.to_meta() if survival else None,
+    )
+    return arrays, record, doubt
 
 
-def _fit_meta(dataset: Dataset, run: FitRun, selected: Selected) -> dict[str, Any]:
-    """Return what the file of a model tells beyond that of an encoder."""
-    task, start = run.task, run.task.start
+def _record(dataset: Dataset, run: FitRun, selected: Selected, config: FinetuneConfig, members: int) -> ModelRecord:
+    """Return what the file of a model says before held-out subjects have been asked."""
+    task, start, fitted = run.task, run.task.start, selected.fitted
     # counts of another data set say nothing of this one's
-    before = start.meta if start is not None and same_data(start.parents, dataset) is not False else {}
+    before = start.record if start is not None and same_data(start.parents, dataset) is not False else ModelRecord()
     n_train, n_validation = (task.panels[part].n_subjects for part in (task.train, task.validation))
-    return {
-        **task.stretch_meta,
-        **selected.fitted.meta,
-        "method": run.method.name,
-        "init": _init(run.method, start),
-        "domain": task.domain,
-        "horizon": task.horizon,
-        "stages": run.stages,
-        "made_with": run.makings or [run.runtime.making()],
-        "stopped_by_budget": [stage["name"] for stage in run.stages if "budget" in stage["ended_by"]],
-        "settings": _settings(task.settings, start, is_source=selected.is_source),
-        "trained_on": {**before.get("trained_on", {}), f"{task.domain}/train": n_train},
-        "selected_on": {**before.get("selected_on", {}), f"{task.domain}/val": n_validation},
-        **({UNLABELLED: start.meta[UNLABELLED]} if start is not None and UNLABELLED in start.meta else {}),
-        **({"validation": selected.validation.to_meta()} if selected.validation else {}),
-        **({"kept_source_members": list(selected.kept_source_members)} if run.few_shot else {}),
-    }
+    return ModelRecord.of_fit(
+        fitted.meta,
+        method=run.method.name,
+        init=_init(run.method, start),
+        domain=task.domain,
+        horizon=task.horizon,
+        stages=tuple(run.stages),
+        made_with=tuple(run.makings or [run.runtime.making()]),
+        stopped_by_budget=tuple(stage.name for stage in run.stages if stage.ended_by_budget),
+        settings=_settings(task.settings, start, is_source=selected.is_source),
+        trained_on={**(before.trained_on or {}), f"{task.domain}/train": n_train},
+        selected_on={**(before.selected_on or {}), f"{task.domain}/val": n_validation},
+        unlabelled_target_subjects=start.record.unlabelled_target_subjects if start else None,
+        validation=selected.validation.record if selected.validation else None,
+        kept_source_members=selected.kept_source_members if run.few_shot else None,
+        stretch=STRETCH if task.in_stretches else None,
+        **_facts_of_run(dataset, run.history, members, run.identity.fingerprint, config, run.runtime),
+    )
 
 
 def _warn(
@@ -324,7 +323,7 @@ def _warn(
     Returns:
         These warnings, and the one about other data, which the verbs have given before they trained.
     """
-    inherited = warnings_of("what it started from", start.meta) if start else []
+    inherited = warnings_of("what it started from", start.record.warnings) if start else []
     loses = selected.validation.warning if selected.validation else None
     of_method = method.doubts(dataset.schema, selected.fitted.meta.get("decoder"))
     doubts = [doubt for doubt in of_method if not any(str(doubt) in str(one) for one in inherited)]
@@ -339,7 +338,7 @@ def _warn(
 def _settings(settings: Config | None, start: FittedModel | None, *, is_source: bool) -> dict[str, Any]:
     """Return the method's own settings, those of the source's model where it was kept as it is."""
     if is_source and start is not None:
-        return dict(start.meta.get("settings", {}))
+        return dict(start.record.settings or {})
     return settings.model_dump(mode="json") if settings else {}
 
 
@@ -370,7 +369,7 @@ def _support(dataset: Dataset, domain: Domain, start: FittedModel | None, report
     """Return what the training subjects of all stages were given, None where the source's are unknown."""
     support: Support | None = Support.of(dataset.panel(domain, "train"), dataset.schema)
     if start is not None and domain == "target":
-        source = Support.from_meta(start.meta)
+        source = start.record.support
         support = support | source if support and source else None
     if support is not None:
         _warn_of_unseen(support, dataset, reporter)
@@ -397,10 +396,10 @@ def _init(method: Method, start: FittedModel | None) -> str:
     """Return where the weights started; `none` for methods that have no pretraining."""
     if not method.pretrained:
         return "none"
-    return "scratch" if start is None else str(start.meta.get("init", "pretrained"))
+    return "scratch" if start is None else start.record.init or "pretrained"
 
 
-def _meta(
+def _facts_of_run(
     dataset: Dataset,
     history: dict[str, list[object]],
     members: int,
@@ -408,12 +407,13 @@ def _meta(
     config: Config,
     runtime: Runtime,
 ) -> dict[str, Any]:
-    how = dataset.config.get("preprocessing")  # of a table, so that new subjects can be read as it was
+    """Return the facts of an encoder or a model that are about its data and its run, as fields of a record."""
     return {
         "fingerprint": fingerprint,
         "dataset_name": dataset.name,
-        **({"preprocessing": how} if how else {}),
-        "schema": dataset.schema.model_dump(mode="json"),
+        # of a table, so that new subjects can be read as it was
+        "preprocessing": dataset.config.get("preprocessing") or None,
+        "schema": dataset.schema,
         "config": config.model_dump(),
         "members": members,
         "precision": runtime.precision,

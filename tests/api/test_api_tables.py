@@ -112,8 +112,8 @@ def test_frames_of_new_subjects_are_answered_as_the_training_table_would_be(own)
         pd.testing.assert_frame_equal(found.reset_index(drop=True), want.reset_index(drop=True))
         made = costar.read_new_subjects(frame, like=model, progress=NullReporter(), **called)
         assert made.known_as == own.digest
-    meta = {key: value for key, value in model.fitted.meta.items() if key != "preprocessing"}
-    old = replace(model, fitted=replace(model.fitted, meta=meta))  # knows the names of its variables alone
+    record = replace(model.fitted.record, preprocessing=None)
+    old = replace(model, fitted=replace(model.fitted, record=record))  # knows the names of its variables alone
     one = new.sort_values("date").drop(columns="date")
     found = old.predict(one, plans, subject="patient", frame="pandas", progress=NullReporter())[known]
     pd.testing.assert_frame_equal(found.reset_index(drop=True), want.reset_index(drop=True))

@@ -1,6 +1,7 @@
 """A model that loses to the last value carried forward says so, and the next command is no question to it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from shlex import split
 from types import SimpleNamespace
@@ -12,10 +13,13 @@ from costar_cli.cli.hints import best_other, other_method, train_longer
 from costar_cli.cli.session import Session
 from costar_cli.cli.workspace import Workspace
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Domain, Variable
+from costar_cli.data.record import ModelRecord, StageRecord
 from costar_cli.methods.registry import METHODS
 from costar_cli.reporting.output import Output
 from costar_cli.reporting.progress import OutputReporter
 from costar_cli.settings.resolve import resolve
+from tests.whatif.whatif_worlds import TUMOR
 
 Call = Callable[..., Run]
 IDLE = ["--epochs", "1", "--members", "1", "--threads", "1", "--learning-rate", "1e-9"]
@@ -90,18 +94,18 @@ def session_in(folder: Path, **given: str) -> Session:
     return Session(out, Workspace(folder), settings, OutputReporter(out), given)
 
 
-def meta_of(preset: str, *ended_by: str, domain: str = "source", method: str = "costar", **chosen: object) -> dict:
+def record_of(preset: str, *ended_by: str, domain: Domain = "source", **chosen: object) -> ModelRecord:
     settings = resolve({FinetuneConfig: chosen}, preset=preset)  # type: ignore[arg-type]
     config = settings[FinetuneConfig].model_dump(mode="json")
-    stages = [{"name": "all", "ended_by": list(ended_by), "passes": 7.5}]
-    return {"method": method, "domain": domain, "init": "pretrained", "config": config, "stages": stages}
+    stages = (StageRecord(name="all", ended_by=ended_by, passes=7.5),)
+    return ModelRecord(method="costar", domain=domain, init="pretrained", config=config, stages=stages)
 
 
 def test_longer_training_is_suggested_only_where_a_budget_ended_a_stage(tmp_path: Path) -> None:
     session = session_in(tmp_path)
-    assert train_longer(session, meta_of("default", "patience", "patience"), {}) == []
-    assert train_longer(session, meta_of("default"), {}) == []
-    [longer] = train_longer(session, meta_of("default", "patience", "budget"), {})
+    assert train_longer(session, record_of("default", "patience", "patience"), {}) == []
+    assert train_longer(session, record_of("default"), {}) == []
+    [longer] = train_longer(session, record_of("default", "patience", "budget"), {})
     assert longer == "costar finetune --epochs 16 --overwrite"
 
 
@@ -111,21 +115,21 @@ def test_longer_training_is_suggested_where_epochs_were_chosen_but_not_where_upd
 ) -> None:
     session = session_in(tmp_path)
     session = Session(session.out, session.workspace, resolve({FinetuneConfig: chosen}), session.reporter, {})
-    assert len(train_longer(session, meta_of("default", "budget"), {})) == suggested
+    assert len(train_longer(session, record_of("default", "budget"), {})) == suggested
 
 
 def test_longer_training_repeats_the_settings_of_the_model_and_its_preset(tmp_path: Path) -> None:
-    meta = meta_of("quick", "budget", seed=3, members=1, learning_rate=0.01)
+    meta = record_of("quick", "budget", seed=3, members=1, learning_rate=0.01)
     words = "--seed 3 --members 1 --learning-rate 0.01 --epochs 16 --overwrite"
     assert train_longer(session_in(tmp_path), meta, {}) == [f"costar finetune --preset quick {words}"]
     told = session_in(tmp_path, preset="quick")
     assert train_longer(told, meta, {}) == [f"costar finetune --preset quick {words}"]
-    short = meta_of("quick", "budget", epochs=2)
+    short = record_of("quick", "budget", epochs=2)
     assert train_longer(session_in(tmp_path), short, {}) == ["costar finetune --preset quick --epochs 16 --overwrite"]
 
 
 def test_another_method_for_the_target_has_its_source_model_first(tmp_path: Path) -> None:
-    session, meta = session_in(tmp_path), meta_of("default", "budget", domain="target")
+    session, meta = session_in(tmp_path), record_of("default", "budget", domain="target")
     source, target = f"costar finetune --method {FIRST}", f"costar finetune --method {FIRST} --domain target"
     assert other_method(session, meta, None) == [source, target]
     (tmp_path / f"model-{FIRST}.h5").touch()
@@ -135,15 +139,16 @@ def test_another_method_for_the_target_has_its_source_model_first(tmp_path: Path
 
 
 def test_another_method_for_a_binary_outcome_is_not_one_that_shrinks_its_effects(tmp_path: Path) -> None:
-    session, meta = session_in(tmp_path), meta_of("default", "budget")
-    binary = {**meta, "schema": {"outcomes": [{"name": "y", "kind": "binary"}]}}
+    session, meta = session_in(tmp_path), record_of("default", "budget")
+    schema = TUMOR.model_copy(update={"outcomes": (Variable(name="y", kind="binary"),)})
+    binary = replace(meta, schema=schema)
     for adjusting in (False, True):
         assert "--method growth" in other_method(session, meta, None, adjusting=adjusting)[0]
         assert "--method growth" not in other_method(session, binary, None, adjusting=adjusting)[0]
 
 
 def test_another_method_is_one_that_is_not_there_yet(tmp_path: Path) -> None:
-    session, meta = session_in(tmp_path), meta_of("default", "budget")
+    session, meta = session_in(tmp_path), record_of("default", "budget")
     assert other_method(session, meta, None, {(FIRST, "source")}) == [f"costar finetune --method {SECOND}"]
     assert other_method(session, meta, None, {(FIRST, "target")}) == [f"costar finetune --method {FIRST}"]
     assert other_method(session, meta, None, {(method, "source") for method in METHODS.suggested()}) == []

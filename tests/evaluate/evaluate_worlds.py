@@ -15,6 +15,7 @@ from costar_cli.data import (
     TreatmentEncoding,
     Variable,
 )
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.registry import protocol_of
 from costar_cli.evaluation import Candidate
 from costar_cli.methods.base import FittedModel
@@ -117,6 +118,10 @@ class FakeModel(FittedModel):
     parents: dict = field(default_factory=dict)
     digest: str = ""
     attached: dict = field(default_factory=dict)
+
+    @property
+    def record(self):
+        return ModelRecord.read(self.meta)
 
     def rollout(self, panel, queries, *, batch_size=16_384, reporter=None):
         assert queries.outcomes is None, "models must not see the answers"

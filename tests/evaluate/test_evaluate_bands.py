@@ -61,7 +61,7 @@ def test_bands_are_scored_on_outcomes_where_the_answers_are_expectations(report)
 
 
 def test_errors_do_not_depend_on_whether_bands_are_scored(data, model, report):
-    bare = run_evaluation(data, [Candidate(replace(model, meta={**model.meta, "calibration": None}))], CONFIG)
+    bare = run_evaluation(data, [Candidate(replace(model, record=replace(model.record, calibration=None)))], CONFIG)
     for ours in bare.rows:
         assert ours.mean == report.row(ours.setup, ours.label).mean
     assert bare.rows[0].calibration == {}
@@ -167,9 +167,10 @@ def few(data, model):
     """The same model, calibrated on six subjects: it has no 90 % band."""
     calibration = calibration_of(model)
     radius = np.where(GRID[:, None, None, None] > 6 / 7, np.inf, calibration.radius_LHYB)
-    meta = {**model.meta, "calibration": replace(calibration, radius_LHYB=radius, subjects=6).to_meta()}
+    own = replace(calibration, radius_LHYB=radius, subjects=6)
+    record = replace(model.record, calibration=own.to_meta())
     attached = {**model.attached, **replace(calibration, radius_LHYB=radius).to_arrays()}
-    return run_evaluation(data, [Candidate(replace(model, meta=meta, attached=attached))], CONFIG)
+    return run_evaluation(data, [Candidate(replace(model, record=record, attached=attached))], CONFIG)
 
 
 def test_a_band_that_does_not_exist_covers_an_unknown_share(few, tmp_path, capsys):

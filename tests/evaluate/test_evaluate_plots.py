@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import EvaluateConfig
+from costar_cli.data.record import ModelRecord
 from costar_cli.errors import DataError, StorageError
 from costar_cli.evaluation import run_evaluation
 from costar_cli.report.figures.embedding import plot_representations
@@ -49,7 +50,7 @@ def test_learning_curves_of_members_that_stopped_early(tmp_path):
         "validation_loss": [[3.0, 2.0, None], [2.5, 2.0]],
         "best_epoch": [1, 1],
     }
-    curve = LearningCurve.from_meta("Fine-tuning", {"history": history})
+    curve = LearningCurve.of_last_stage("Fine-tuning", ModelRecord(history=history))
     assert curve.references == {}
     drawn(plot_learning([curve, curve], tmp_path / "learning.png"))
 
@@ -65,7 +66,7 @@ def test_learning_curves_of_members_that_stopped_early(tmp_path):
 )
 def test_contrastive_curves_have_their_log_n_line(tmp_path, log_n, expected):
     meta = {"history": {"train_loss": [[9.0, 7.0]], "validation_loss": [[9.0, 8.0]]}, "log_n_reference": log_n}
-    curve = LearningCurve.from_meta("Pretraining", meta, loss="Contrastive loss")
+    curve = LearningCurve.of_last_stage("Pretraining", ModelRecord.read(meta), loss="Contrastive loss")
     assert curve.references == expected
     drawn(plot_learning([curve], tmp_path / "learning.png"))
 

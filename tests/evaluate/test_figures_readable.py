@@ -13,6 +13,7 @@ from costar_cli.cli.benchmarking import figures
 from costar_cli.cli.benchmarking.figures import plot_differences, plot_horizons
 from costar_cli.cli.benchmarking.methods import ABLATIONS
 from costar_cli.config.models import EvaluateConfig
+from costar_cli.data.record import ModelRecord
 from costar_cli.errors import DataError
 from costar_cli.evaluation import run_evaluation
 from costar_cli.evaluation.metrics import PerStep
@@ -238,7 +239,7 @@ def test_every_stage_has_its_learning_curve_and_a_single_epoch_is_seen(drawn, tm
 
 @pytest.mark.parametrize("epochs", [1, 2, 3, 40])
 def test_epochs_are_whole_numbers(drawn, tmp_path, epochs):
-    plot_learning([LearningCurve.from_meta("m", {"history": history(epochs)})], tmp_path / "l.png")
+    plot_learning([LearningCurve.of_last_stage("m", ModelRecord(history=history(epochs)))], tmp_path / "l.png")
     low, high = drawn.last.axes[0].get_xlim()
     ticks = [tick for tick in drawn.last.axes[0].get_xticks() if low <= tick <= high]
     assert ticks

@@ -138,7 +138,7 @@ def test_networks_that_roll_probabilities_out_say_that_effects_are_too_small(met
     models = {kind: model_of(fit_method(data, method, None, config)) for kind, data in worlds.items()}
     assert {kind: adjusted(model) for kind, model in models.items()} == {"binary": "shrunk", "continuous": "all"}
     known = Reactions.recorded(models["binary"])
-    assert known == Reactions.from_meta(models["binary"].meta)
+    assert known == Reactions.read(models["binary"].record.reactions)
     assert known.matter
     assert known.changes is not None
     assert str(known.diagnostic("the model", doses=False, binary=True)) == (

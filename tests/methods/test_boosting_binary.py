@@ -80,11 +80,11 @@ def test_predictions_are_probabilities_that_a_file_keeps(data: Dataset) -> None:
     trained = fit_method(data, "boosting", FEW, FinetuneConfig())
     model, queries = model_of(trained), data.queries[TEST]["rolling_origin"].take(slice(0, 400))
     assert isinstance(model, BoostingModel)
-    assert model.meta["logistic"] == [True]
+    assert model.record.facts["logistic"] == [True]
     p_Q = model.rollout(data.panels[TEST], replace(queries, outcomes=None, scored=None))[0, :, 0, 0]
     assert 0 < p_Q.min() < 0.1 < 0.5 < p_Q.max() < 1  # noqa: PLR0133 - the ends of what probabilities reach
     with pytest.raises(ValueError, match="whether its trees are of a probability"):
-        replace(model, meta={**model.meta, "logistic": [1]})._require_whole()
+        replace(model, record=replace(model.record, facts={**model.record.facts, "logistic": [1]}))._require_whole()
 
 
 def test_an_outcome_that_never_comes_has_a_small_probability() -> None:

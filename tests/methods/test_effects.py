@@ -14,7 +14,6 @@ from costar_cli.config.models import Config, FinetuneConfig
 from costar_cli.data import Dataset
 from costar_cli.data.windows import share_of_changes
 from costar_cli.inference import Reactions
-from costar_cli.inference.reactions import META
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel, adjusted
 from costar_cli.methods.registry import THAT_ADJUST
@@ -89,7 +88,7 @@ def test_a_model_says_how_much_of_its_weights_truncation_took_where_that_matters
     dataset, config = world.dataset(n=1000, horizon=HORIZON), FinetuneConfig(members=1)
     model = model_of(fit_method(dataset, "msm", None, config))
     known, free = Reactions.recorded(model), Reactions.of(model_of(fit_method(dataset, "msm", ALL_WEIGHTS, config)))
-    assert known == Reactions.from_meta(model.meta)
+    assert known == Reactions.read(model.record.reactions)
     assert (known.adjusts, known.matter) == ("all", reacts)
     assert (free.truncated, free.matter) == (0, False)
     if not reacts:
@@ -129,7 +128,7 @@ def test_a_method_that_does_not_adjust_says_so_with_how_often_treatment_changes(
     trained = fit_method(small, method, ALL_WEIGHTS if method == "msm" else None, shared)
     model = model_of(trained)
     known = Reactions.recorded(model)
-    assert known == Reactions.from_meta(trained.meta)
+    assert known == Reactions.read(trained.meta["reactions"])
     assert known.adjusts == METHODS[method].adjusts
     assert known.changes == share_of_changes(small.panel("source", "train"), small.schema.treatments, HORIZON)
     assert known.matter == (METHODS[method].adjusts != "all")
@@ -182,10 +181,10 @@ def test_how_often_treatment_changes_is_counted_over_whole_windows_alone() -> No
 
 def test_a_file_without_the_record_says_what_its_method_is_known_for() -> None:
     model = model_of(fit("ridge", n=60))
-    older = Reactions.recorded(replace(model, meta={key: value for key, value in model.meta.items() if key != META}))
+    older = Reactions.recorded(replace(model, record=replace(model.record, reactions=None)))
     assert (older.adjusts, older.changes) == ("none", None)
     assert "inside a plan: differences" in older.diagnostic("ridge", doses=False, binary=False).text
-    assert Reactions.from_meta({}) is Reactions.from_meta({META: {"adjusts": "perhaps"}}) is None
+    assert Reactions.read(None) is Reactions.read({"adjusts": "perhaps"}) is None
 
 
 def test_neither_plans_of_one_step_nor_treatments_that_never_change_need_a_word() -> None:
@@ -207,7 +206,7 @@ def test_a_stack_takes_what_adjusts_where_it_errs_as_little(seed: int, monkeypat
     assert all(rule.endswith(THAT_ADJUST) for rule in trained.meta["rules"][0])
     model = model_of(trained)
     assert adjusted(model) == "all"
-    assert trained.meta[META]["parts"] == {}
+    assert trained.meta["reactions"]["parts"] == {}
     assert effect(model, seed, 400) == pytest.approx(TRUE, rel=0.1)
     monkeypatch.setattr("costar_cli.methods.stack.method._adjusting", lambda *_: [])
     assert effect(model_of(fit("stack", settings, seed=seed, n=400)), seed, 400) > 0.5 * TRUE

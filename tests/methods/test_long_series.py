@@ -63,7 +63,7 @@ def test_answers_see_one_stretch_and_no_more(long_model: FittedModel, long_world
 
 
 def test_files_of_models_and_encoders_say_that_they_learned_from_stretches(long_model: FittedModel) -> None:
-    assert long_model.meta["stretch"] == STRETCH
+    assert long_model.record.stretch == STRETCH
     assert long_model.trained_on == {"source/train": 16}
 
 

@@ -69,7 +69,7 @@ def test_the_law_and_its_parameters_are_recovered(relative):
     assert [drug, ray] == pytest.approx([MEANS["drug"] * unit, MEANS["ray"] * unit], rel=0.15)
     sd_Z = np.sqrt(np.diag(effects.spread @ effects.spread.T))
     assert sd_Z[2:] == pytest.approx([SPREAD * unit] * 2, rel=0.25)
-    assert found.meta["converged"] == [True]
+    assert found.record.facts["converged"] == [True]
 
 
 def test_the_basis_is_chosen_by_the_likelihood_and_the_tumours_law_is_found():

@@ -136,7 +136,7 @@ def test_effects_in_a_world_with_feedback_are_those_of_the_truth() -> None:
     n = panel.n_subjects
     for seed in range(4):
         model = fitted(BINARY.dataset(n=1000, seed=seed))
-        assert not model.meta.get("warnings")
+        assert not model.record.warnings
         for given, answers in found.items():
             asked = Queries(np.arange(n, dtype=np.int32), np.ones(n, np.int16), np.full((n, 5, 1), given, np.uint8))
             answers.append(model.rollout(panel, asked).mean(axis=(0, 1, 3)))
@@ -192,7 +192,7 @@ def test_answers_do_not_depend_on_what_else_is_asked_or_how_far_ahead() -> None:
 
 def test_what_was_learnt_is_told_as_odds() -> None:
     _, model = prone_world()
-    rows = {row["what"]: row for row in model.meta["learnt"]}
+    rows = {row["what"]: row for row in model.record.learnt}
     assert rows["change per step"]["typical"] == "times the odds of 1"
     assert float(rows["a, in the first step"]["typical"]) == pytest.approx(np.exp(DRUG), rel=0.25)
     assert "chance per step" not in rows
@@ -205,7 +205,7 @@ def test_an_outcome_that_is_nearly_always_the_same_has_a_probability_near_that(u
     panels = {part: replace(p, outcomes=np.full_like(p.outcomes, usual)) for part, p in dataset.panels.items()}
     panels[TRAIN].outcomes[3, 4] = 1 - usual
     model, panel = fitted(replace(dataset, panels=panels)), panels[TEST]
-    assert model.meta["converged"] == [True]
+    assert model.record.facts["converged"] == [True]
     n = panel.n_subjects
     asked = Queries(np.arange(n, dtype=np.int32), np.ones(n, np.int16), np.ones((n, 5, 1), np.uint8))
     assert model.rollout(panel, asked) == pytest.approx(usual, abs=0.05)
@@ -215,9 +215,13 @@ def test_an_outcome_that_is_nearly_always_the_same_has_a_probability_near_that(u
 def test_files_with_a_linear_law_for_a_binary_outcome_warn_when_they_are_opened(*, stacked: bool) -> None:
     linear = LINEAR.dataset(n=200, horizon=2)
     trained = fit_method(linear, "stack", StackConfig(parts="mixed"), FinetuneConfig()) if stacked else fit(linear)
-    assert not any("linear law" in warning.text for warning in warnings_of("model `m`", model_of(trained).meta))
+    assert not any(
+        "linear law" in warning.text for warning in warnings_of("model `m`", model_of(trained).record.warnings)
+    )
     old = replace(trained, meta={**trained.meta, "schema": BINARY.schema.model_dump(mode="json")})
-    [warning] = [str(one) for one in warnings_of("model `m`", model_of(old).meta) if "linear law" in one.text]
+    [warning] = [
+        str(one) for one in warnings_of("model `m`", model_of(old).record.warnings) if "linear law" in one.text
+    ]
     assert warning.startswith("model `m`: " + "mixed: " * stacked + "it gives binary outcomes (y) a linear law")
     assert warning.endswith("fit it again with `costar finetune --overwrite`")
     data = replace(linear, schema=BINARY.schema)

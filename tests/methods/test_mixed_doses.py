@@ -33,7 +33,7 @@ def learnt(basis: Basis, act: Act, n: int) -> tuple[Dataset, MixedModel, dict[st
     data = linear_doses(n, basis=basis, act=act)
     model = model_of(fit(data, "mixed"))
     assert isinstance(model, MixedModel)
-    return data, model, {row["what"]: row for row in model.meta["learnt"]}
+    return data, model, {row["what"]: row for row in model.record.learnt or ()}
 
 
 def test_the_effect_of_a_dose_is_told_per_unit_whatever_its_scale() -> None:

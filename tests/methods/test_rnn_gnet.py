@@ -30,7 +30,7 @@ def with_samples(model: GNetModel, samples: int) -> GNetModel:
 
 
 def with_seed(model: GNetModel, seed: int) -> GNetModel:
-    return replace(model, meta={**model.meta, "config": {**model.meta["config"], "seed": seed}})
+    return replace(model, record=replace(model.record, config={**(model.record.config or {}), "seed": seed}))
 
 
 def without_noise(model: GNetModel) -> GNetModel:

@@ -14,6 +14,7 @@ import torch
 import costar_cli as costar
 from costar_cli.data import Part
 from costar_cli.data.panel import join_panels
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.windows import factual_windows
 from costar_cli.errors import ArtifactError, DataError, MismatchError, UsageError
 from costar_cli.files import Artifact
@@ -211,7 +212,7 @@ def test_a_part_has_one_member_or_all() -> None:
         (["last-value", "ridge", "stack"], "a part of the model is of method stack, which is made of others itself"),
         (["last-value", "ridge", "ridge"], "two parts of the same method"),
         ([], "has no parts"),
-        (["last-value", "ridge", None], "which this version does not know"),
+        (["last-value", "ridge", None], "incomplete or damaged"),
     ],
 )
 def test_parts_of_a_file_that_cannot_be_are_refused_before_and_when_it_is_loaded(
@@ -223,7 +224,7 @@ def test_parts_of_a_file_that_cannot_be_are_refused_before_and_when_it_is_loaded
     with pytest.raises(ArtifactError, match=problem):
         stored.model_of(artifact)
     with pytest.raises(ArtifactError, match=problem):
-        METHODS["stack"].parts(None, artifact.meta)
+        METHODS["stack"].parts(None, ModelRecord.of(artifact))
 
 
 def test_a_part_cannot_have_another_horizon_or_schema_than_its_stack() -> None:

@@ -8,9 +8,11 @@ import pytest
 import costar_cli as costar
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Dataset, Panel, PanelSchema, Part, TreatmentEncoding, Variable
-from costar_cli.data.indication import META, Indication, indications
+from costar_cli.data.indication import Indication, indications
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.report import describe_dataset
 from costar_cli.errors import ArtifactError
+from costar_cli.files import Artifact
 from costar_cli.plans import PlanRequest, TreatmentPlan
 from costar_cli.questions import Cohort, names_of, warnings_on_plans
 from costar_cli.report.pages import report_tables
@@ -107,13 +109,14 @@ def test_models_and_reports_tell_it_of_plans_that_give_the_treatment():
 
 def test_what_a_model_keeps_comes_back_and_damage_is_an_error():
     said = found(world(effect=0.0, hidden=0.4))
-    assert Indication.from_meta({META: [said.to_meta()]}) == (said,)
-    assert Indication.from_meta({}) == ()
+    assert ModelRecord.read({"indication": [said.to_meta()]}).indication == (said,)
+    assert ModelRecord.read({}).indication == ()
     endless = {**said.to_meta()["before"], "upper": float("inf")}
     changes = ({"before": 1}, {"before": endless}, {"treatment": 3}, {"begun": "many"})
     for damaged in (3, [{}], *([said.to_meta() | change] for change in changes)):
-        with pytest.raises(ArtifactError, match="who was treated"):
-            Indication.from_meta({META: damaged})
+        with pytest.raises(ArtifactError, match="incomplete or damaged") as caught:
+            ModelRecord.of(Artifact("model", {}, {"indication": damaged}))
+        assert "indication" in caught.value.where
 
 
 def test_outcomes_of_the_first_and_last_step_alone_are_no_evidence():
@@ -127,4 +130,4 @@ def test_outcomes_of_the_first_and_last_step_alone_are_no_evidence():
     panels = {part: ends_alone(seed) for seed, part in enumerate(Part.all())}
     assert indications(panels[Part("source", "train")], SCHEMA) == []
     trained = fit_method(Dataset("ends", SCHEMA, 2, panels), "ridge", None, FinetuneConfig())
-    assert META not in trained.meta
+    assert "indication" not in trained.meta

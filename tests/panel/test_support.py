@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from costar_cli.data import Panel, PanelSchema, TreatmentEncoding, Variable
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.support import MOST_KEPT, Support, UnseenTreatment, never_together
 from costar_cli.errors import ArtifactError
+from costar_cli.files import Artifact
 
 BINARY = PanelSchema(
     treatments=TreatmentEncoding(mode="multilabel", names=("fluid", "tube"), levels=(("no", "yes"),) * 2),
@@ -122,8 +124,8 @@ def test_two_stages_support_what_either_does():
 
 def test_support_survives_the_meta_of_an_artifact():
     support = Support.of(absorbing_panel(), BINARY)
-    assert Support.from_meta(json.loads(json.dumps({"support": support.to_meta()}))) == support
-    assert Support.from_meta({}) is None
+    assert ModelRecord.read(json.loads(json.dumps({"support": support.to_meta()}))).support == support
+    assert ModelRecord.read({}).support is None
 
 
 def test_of_too_many_combinations_none_is_called_unseen():
@@ -159,6 +161,8 @@ def test_a_plan_that_stops_what_never_stops_is_found_with_its_step(before, plan,
 @pytest.mark.parametrize("odd", [{}, "x", {"untreated": [None]}, {"seen": [["a"]]}])
 def test_support_that_costar_does_not_write_is_an_error_of_the_file(odd):
     sound = Support.of(absorbing_panel(), BINARY).to_meta()
-    assert Support.from_meta({"support": json.loads(json.dumps(sound))}) == Support.of(absorbing_panel(), BINARY)
-    with pytest.raises(ArtifactError, match="not as costar wrote it"):
-        Support.from_meta({"support": {**sound, **odd} if isinstance(odd, dict) and odd else odd})
+    assert ModelRecord.read({"support": json.loads(json.dumps(sound))}).support == Support.of(absorbing_panel(), BINARY)
+    damaged = Artifact("model", {}, {"support": {**sound, **odd} if isinstance(odd, dict) and odd else odd})
+    with pytest.raises(ArtifactError, match="incomplete or damaged") as caught:
+        ModelRecord.of(damaged)
+    assert "support" in caught.value.where

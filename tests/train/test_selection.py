@@ -216,7 +216,7 @@ def test_a_first_stage_whose_own_loss_misleads_cannot_make_few_shot_worse_than_t
 def test_warnings_of_a_fit_are_told_only_of_members_that_it_moved(stays, shifted: Dataset, monkeypatch):
     config = CONFIG.model_copy(update={"members": 2, "epochs": 1})
     source = model_of(fit_method(shifted, "costar", None, config))
-    source.meta["warnings"] = ["the source is in doubt"]
+    source = replace(source, record=source.record.with_warnings(["the source is in doubt"]))
     method = type(METHODS["costar"].loaded)
     fit = method.fit
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Dataset, Part
-from costar_cli.data.support import Support, UnseenTreatment
+from costar_cli.data.record import ModelRecord
+from costar_cli.data.support import UnseenTreatment
 from costar_cli.reporting import NullReporter
 from costar_cli.training import pretrain
 from costar_cli.training.identity import RunIdentity
@@ -39,7 +40,9 @@ def test_pretraining_names_what_the_source_was_never_given(tumor_dataset: Datase
     trained = pretrain(without_both(tumor_dataset, "source"), config, CPU, **run)
     [warning] = told_of(heard)
     assert f"the combination '{BOTH}' was never given together to a training subject" in warning
-    assert Support.from_meta(trained.meta).unseen(tumor_dataset.schema.treatments) == [UnseenTreatment(BOTH, "apart")]
+    assert ModelRecord.read(trained.meta).support.unseen(tumor_dataset.schema.treatments) == [
+        UnseenTreatment(BOTH, "apart")
+    ]
 
 
 def test_fits_name_it_and_few_shot_adds_what_the_target_was_given(tumor_dataset: Dataset):
@@ -49,10 +52,10 @@ def test_fits_name_it_and_few_shot_adds_what_the_target_was_given(tumor_dataset:
         source = fit_method(dataset, "last-value", None, FinetuneConfig(), reporter=heard)
         assert len(told_of(heard)) == 1
         few_shot = fit_method(dataset, "last-value", None, FinetuneConfig(), domain="target", start=model_of(source))
-        assert Support.from_meta(few_shot.meta).unseen(encoding) == left
+        assert ModelRecord.read(few_shot.meta).support.unseen(encoding) == left
     known = fit_method(tumor_dataset, "last-value", None, FinetuneConfig(), reporter=(heard := NullReporter()))
     assert told_of(heard) == []
-    assert Support.from_meta(known.meta).unseen(encoding) == []
+    assert ModelRecord.read(known.meta).support.unseen(encoding) == []
 
 
 def test_treatments_that_cannot_be_told_apart_are_not_called_never_given(tumor_dataset: Dataset):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Dataset, Panel, PanelSchema, Queries, Scaler
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.windows import factual_windows
 from costar_cli.errors import ArtifactError, UsageError
 from costar_cli.files import Artifact
@@ -46,6 +47,10 @@ class Guess(FittedModel):
     apart: float = 1.0
     method: str = "crn"
     meta: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def record(self) -> ModelRecord:
+        return ModelRecord.read(self.meta)
 
     def rollout(
         self, panel: Panel, queries: Queries, *, batch_size: int = 1, reporter: Reporter | None = None

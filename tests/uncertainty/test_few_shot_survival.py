@@ -70,7 +70,7 @@ def test_few_subjects_like_the_source_lose_nothing_by_it() -> None:
     dataset = mortal_dataset((2_000, 500, 10, 25, 25, 2_000), seed=1)
     source, target = few_shot(dataset)
     assert loss_on(target, dataset) < 1.03 * loss_on(source, dataset)
-    assert not target.meta.get("warnings")
+    assert not target.record.warnings
 
 
 @pytest.mark.parametrize("part", ["train", "val"])
@@ -80,7 +80,7 @@ def test_targets_without_an_event_are_warned_of(part: str) -> None:
     panel = dataset.panels[own].take(dataset.panels[own].ends == 0)
     dataset = replace(dataset, panels={**dataset.panels, own: panel})
     source, target = few_shot(dataset)
-    (warning,) = (one for one in target.meta["warnings"] if "survival" in one)
+    (warning,) = (one for one in target.record.warnings if "survival" in one)
     if part == "train":
         assert "none of the" in warning
         assert (held(target).basis, held(target).domain) == ("source", "source")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from costar_cli.data import Dataset, Panel, Queries
-from costar_cli.data.support import Support
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.data.windows import factual_windows
@@ -70,7 +70,7 @@ def test_what_no_training_subject_was_given_is_red_from_then_on(
 ) -> None:
     model, panel = model_of(ridge), tumors.panel("source", "test")
     support, queries = support_of(model), same_plan(panel, 0, origin=12, width=4, steps=6)
-    assert support.given == Support.from_meta(model.meta)
+    assert support.given == model.record.support
     queries.plan[:, 3] = np.eye(4)[CHEMO]
     support = replace(support, precise=precise)
     usual = support.lights(panel, queries, estimates := estimate(model, panel, queries))
@@ -150,4 +150,4 @@ def test_damaged_arrays_are_refused(ridge: Trained, name: str, change) -> None:
 
 
 def test_a_model_made_before_there_were_lights_has_none() -> None:
-    assert support_of(SimpleNamespace(meta={}, attached={})) is None
+    assert support_of(SimpleNamespace(record=ModelRecord(), attached={})) is None

@@ -51,7 +51,7 @@ def test_models_without_held_out_windows_know_what_cannot_occur(data: Dataset) -
     val = Part("source", "val")  # of one step each: nothing calibrates, and nothing says what practice is
     short = replace(data, panels={**data.panels, val: data.panels[val].until(1)})
     model = model_of(fit_method(short, "ridge", METHODS["ridge"].default_settings(), FinetuneConfig()))
-    assert not {"calibration", "practice"} & model.meta.keys()
+    assert model.record.calibration is model.record.practice is None
     facts = facts_of(model)
     assert facts is not None
     assert facts.lower == (0.0,)

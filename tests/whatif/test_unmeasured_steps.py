@@ -12,6 +12,7 @@ import pytest
 import costar_cli
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Dataset, Panel, Part
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.support import Support
 from costar_cli.errors import UsageError
 from costar_cli.inference import UNMEASURED, support_of
@@ -64,7 +65,7 @@ def test_such_steps_are_red_with_the_reason_and_the_others_are_not(data: Dataset
 
 def without_practice(model: FittedModel) -> FittedModel:
     """The model as one without validation subjects is: without lights."""
-    return replace(model, meta={name: value for name, value in model.meta.items() if name != "practice"})
+    return replace(model, record=replace(model.record, practice=None))
 
 
 @pytest.mark.parametrize("lights", [True, False], ids=["with lights", "without lights"])
@@ -174,7 +175,7 @@ def test_support_tells_what_is_not_measured_from_chance_and_from_the_end(data: D
     whole = Support.of(LINEAR.panel(50, ROWS, seed=1), schema)
     assert (Support.of(train, schema) | whole).unmeasured in ((), ((),))
     meta = Support.of(train, schema).to_meta()
-    assert Support.from_meta({"support": meta}) == Support.of(train, schema)
+    assert ModelRecord.read({"support": meta}).support == Support.of(train, schema)
     assert "unmeasured" not in whole.to_meta()
 
 

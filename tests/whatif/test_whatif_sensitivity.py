@@ -1,5 +1,6 @@
 """Rankings of plans under hidden confounding: what is reported, drawn, and true where a confounder was dropped."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -106,7 +107,7 @@ def test_without_a_dropped_confounder_the_mean_effect_needs_none():
 def test_a_model_without_calibration_is_refused():
     data, model = world(dropped=False)
     model = model_of(fit(data, "msm"))
-    del model.meta["calibration"]  # type: ignore[attr-defined]
+    model = replace(model, record=replace(model.record, calibration=None))
     with pytest.raises(UsageError, match="no calibrated distribution"):
         asked(model, data)
 

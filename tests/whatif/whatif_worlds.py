@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from costar_cli.data import Dataset, Panel, PanelSchema, Part, Scaler, TreatmentEncoding, Variable
+from costar_cli.data.record import ModelRecord
 from costar_cli.inference import Calibration, OutcomeFacts
 from costar_cli.inference.conformal import EDGES, GRID
 from costar_cli.methods.base import FittedModel
@@ -109,6 +110,10 @@ class LinearModel(FittedModel):
             calibration = made_calibration(self.horizon, len(self.schema.outcomes))
             self.meta = {**self.meta, "calibration": calibration.to_meta()}
             self.attached = calibration.to_arrays()
+
+    @property
+    def record(self):
+        return ModelRecord.read(self.meta)
 
     @property
     def members(self):

@@ -11,6 +11,7 @@ from costar_cli.cli.benchmarking.jobs import BenchmarkWorkspace, Job, Outcome
 from costar_cli.cli.benchmarking.tables import TEST, DataSetFacts, ResultTable, Score, build_tables
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import EvaluateConfig
+from costar_cli.data.record import ModelRecord, StageRecord
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import CostarError
 from costar_cli.evaluation import EvaluationReport, read_evaluation
@@ -71,11 +72,13 @@ def measure_model(described: Mapping[str, Any]) -> dict[str, Any]:
     Parameters are those of one member; epochs and updates of a stage are the mean over members. A model in closed form
     has no stages, and older files have no updates.
     """
-    arrays, meta = described["arrays"], described["meta"]
+    arrays, record = described["arrays"], ModelRecord.read(described["meta"], lenient=True)
     learned = [a for a in arrays if a["name"].startswith("params/") and not a["name"].startswith(KEPT_DATA)]
-    stages = meta.get("stages", [{"name": "pretrain", "history": meta["history"]}])
-    epochs = {str(s["name"]): float(np.mean([len(losses) for losses in s["history"]["train_loss"]])) for s in stages}
-    updates = {str(s["name"]): float(np.mean(s["steps"])) for s in stages if "steps" in s}
+    stages = record.stages
+    if stages is None:
+        stages = (StageRecord(name="pretrain", history=record.history or {}),)
+    epochs = {s.name: float(np.mean([len(losses) for losses in s.history["train_loss"]])) for s in stages}
+    updates = {s.name: float(np.mean(s.steps)) for s in stages if s.steps is not None}
     auxiliary = {"pretrain", "propensity"}  # COSTAR's pretraining, RMSN's propensity networks: they learn no outcomes
     other = {name: steps for name, steps in updates.items() if auxiliary & set(name.split())}
     return {
@@ -86,7 +89,7 @@ def measure_model(described: Mapping[str, Any]) -> dict[str, Any]:
         "stage_updates": updates,
         "outcome_updates": sum(n for name, n in updates.items() if name not in other) if updates else None,
         "other_updates": sum(other.values()) if updates else None,
-        "stopped_by_budget": any("budget" in s.get("ended_by", ()) for s in stages) if updates else None,
+        "stopped_by_budget": any(s.ended_by_budget for s in stages) if updates else None,
     }
 
 
@@ -258,13 +261,13 @@ def _costs(
         found = [cost_log.get(f"{job.key}/{name}", fingerprint) for name, fingerprint in prints.items()]
         records = [record for record in found if record is not None]
         described = {} if job.role == "data" else describe(tasks[0].path)
-        meta = described.get("meta", {})
+        record = ModelRecord.read(described.get("meta", {}), lenient=True)
         memories, device_memories = (
             [value for record in records if (value := getattr(record, name)) is not None]
             for name in ("memory_mb", "device_memory_mb")
         )
         benchmark.reporter.job = job
-        for warning in meta.get("warnings", ()):  # also of a model that an earlier run trained
+        for warning in record.warnings:  # also of a model that an earlier run trained
             benchmark.reporter.say(Diagnostic.of("recorded", warning=warning))
         yield JobCost(
             cell=job.key,
@@ -276,9 +279,9 @@ def _costs(
             partial=any(record.partial for record in records),
             memory_mb=max(memories, default=None),
             device_memory_mb=max(device_memories, default=None),
-            device=meta.get("device"),
-            members=meta.get("members"),
-            warnings=tuple(meta.get("warnings", ())),
+            device=record.device,
+            members=record.members,
+            warnings=record.warnings,
             **(measure_model(described) if described else {"parameters": None, "epochs": None}),
         )
     benchmark.reporter.job = None

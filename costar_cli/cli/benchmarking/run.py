@@ -37,6 +37,7 @@ from costar_cli.cli.hints import ASKED, after_loss, next_command
 from costar_cli.cli.workspace import Workspace
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import BenchmarkConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.registry import sources
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import CostarError, LockedError, MismatchError, StorageError, UsageError, as_costar_error
@@ -303,9 +304,9 @@ def _complete(
             out.note(f"the tables are shown, not written: {error.problem}")  # the folder may be of another person
     for job, scored in evaluations.items():  # once of each, for all of its set-ups and its validation
         lost = [f"{row.setup} {errors}" for row, errors in scored.losers()]
-        validation = read_header(benchmark.tasks(job)[0].path).meta.get("validation")
-        if validation and is_worse(validation["score"], validation["last_value"]):
-            lost.append(f"validation {both_errors(validation['score'], validation['last_value'])}")
+        validation = ModelRecord.of(read_header(benchmark.tasks(job)[0].path)).validation
+        if validation and is_worse(validation.score, validation.last_value):
+            lost.append(f"validation {both_errors(validation.score, validation.last_value)}")
         if lost:
             lost_in = Diagnostic.of("cell-worse-than-last-value", job, setups=", ".join(lost))
             benchmark.reporter.say(lost_in)
@@ -427,5 +428,5 @@ def _next_commands(benchmark: BenchmarkWorkspace, evaluations: Evaluations, give
             return [next_command(given, "whatif", *ASKED, data=benchmark.data.file, model=model.path)]
         files = {"data": benchmark.data.file, "out": model.path.with_name(f"longer-{model.path.name}")}
         made = {(job.method.base, of) for job in evaluations if job.method for of in ("source", "target")}
-        return after_loss(replace(model.session, given=given), read_header(model.path).meta, files, made)
+        return after_loss(replace(model.session, given=given), ModelRecord.of(read_header(model.path)), files, made)
     return []

@@ -9,6 +9,7 @@ import numpy as np
 
 from costar_cli.data.base import Possible
 from costar_cli.data.dataset import Dataset, Domain, Part
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.registry import all_sources
 from costar_cli.data.schema import PanelSchema, Variable
 from costar_cli.data.table.context import EncodingContext, Learned
@@ -113,13 +114,11 @@ class Preprocessing:
         return replace(known, learned=replace(known.learned, ranges=found))
 
     @classmethod
-    def of_model(
-        cls, meta: Mapping[str, Any], scaler: Scaler, parents: Mapping[str, str], *, insist: bool = True
-    ) -> Self:
+    def of_model(cls, record: ModelRecord, scaler: Scaler, parents: Mapping[str, str], *, insist: bool = True) -> Self:
         """Return how the data of a model were read.
 
         Args:
-            meta: of its file.
+            record: of its file.
             scaler: its means.
             parents: digests of what it was made from.
             insist: on a stored preprocessing where the data were a table; without it, their columns are those of the
@@ -128,10 +127,9 @@ class Preprocessing:
         Raises:
             MismatchError: its data were of a table, and it does not say how that was read.
         """
-        domain: Domain = "target" if meta.get("domain") == "target" else "source"
         made = cls._made(
-            meta.get(KEY), str(meta["dataset_name"]), insist=insist, panel=PanelSchema.model_validate(meta["schema"]),
-            horizon=int(meta["horizon"]), digest=parents.get("dataset", ""), domain=domain,
+            record.preprocessing, record.dataset_name or "", insist=insist, panel=record.schema,
+            horizon=record.horizon, digest=parents.get("dataset", ""), domain=record.domain or "source",
         )  # fmt: skip
         return made if made.schema is not None else made.with_means(scaler)
 
@@ -281,5 +279,8 @@ def preprocessing_at(path: Path) -> tuple[Preprocessing, "Artifact"]:
         raise ArtifactError(f"the file holds {a_kind(header.kind)}", where=str(path), fix=fix)
     model = read_artifact(path, only=["scaler"])
     with complete(model):
-        scaler = Scaler.read(model.arrays, PanelSchema.model_validate(model.meta["schema"]))
-    return Preprocessing.of_model(header.meta, scaler, header.parents), header
+        record = ModelRecord.read(header.meta)
+        if record.schema is None:
+            raise ValueError("schema is missing")
+        scaler = Scaler.read(model.arrays, record.schema)
+    return Preprocessing.of_model(record, scaler, header.parents), header

@@ -94,17 +94,17 @@ class BoostingModel(EncodingModel[Histories]):
     @cached_property
     def forms(self) -> tuple[OutcomeForm, ...]:
         """Return how each outcome changes."""
-        return tuple(OutcomeForm.from_meta(form) for form in self.meta["forms"])
+        return tuple(OutcomeForm.from_meta(form) for form in self.record.facts["forms"])
 
     @property
     def logistic(self) -> Sequence[bool]:
         """Return which outcomes have trees of the logit of their probability, not of their change."""
-        return tuple(self.meta.get("logistic") or (False,) * len(self.forms))
+        return tuple(self.record.facts.get("logistic") or (False,) * len(self.forms))
 
     @property
     def lags(self) -> int:
         """Return how many past outcomes are columns."""
-        return int(self.meta["lags"])
+        return int(self.record.facts["lags"])
 
     @cached_property
     def forests(self) -> list[list[Forest]]:
@@ -132,7 +132,7 @@ class BoostingModel(EncodingModel[Histories]):
     @property
     def width(self) -> int:
         """Return how many columns a history has."""
-        return int(self.meta["width"])
+        return int(self.record.facts["width"])
 
     def plan_width(self, steps: int) -> int:
         """Return how many columns a plan of some steps has."""

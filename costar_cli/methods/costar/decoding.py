@@ -55,24 +55,24 @@ class DecoderShape:
         return "none" if self.reach is None else "forecast"
 
     @classmethod
-    def from_meta(cls, meta: Mapping[str, Any]) -> Self:
-        """Read what `to_meta` returned, and what older files say."""
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Read what `to_facts` returned, and what older files say."""
         return cls(
-            known_decoder(meta.get("decoder", DEFAULT_DECODER)),
-            meta.get("output", "level"),
-            int(meta.get("hidden", 0)),
-            int(meta.get("carry_overs", 1)),
-            tuple(OutcomeForm(**form) for form in meta.get("forms", ())),
-            (meta["reach"][0], meta["reach"][1]) if "reach" in meta else None,
+            known_decoder(facts.get("decoder", DEFAULT_DECODER)),
+            facts.get("output", "level"),
+            int(facts.get("hidden", 0)),
+            int(facts.get("carry_overs", 1)),
+            tuple(OutcomeForm(**form) for form in facts.get("forms", ())),
+            (facts["reach"][0], facts["reach"][1]) if "reach" in facts else None,
         )
 
-    def to_meta(self) -> dict[str, Any]:
+    def to_facts(self) -> dict[str, Any]:
         """Return what a model's file records; what older versions did not have only where it says something."""
-        meta: dict[str, Any] = {"hidden": self.hidden, "decoder": self.decoder}
-        meta |= {"output": self.output} if self.output != "level" else {}
-        meta |= {"carry_overs": self.carry_overs} if self.decoder == "structured" else {}
-        meta |= {"reach": list(self.reach)} if self.reach else {}
-        return meta | ({"forms": [form.to_meta() for form in self.forms]} if self.forms else {})
+        facts: dict[str, Any] = {"hidden": self.hidden, "decoder": self.decoder}
+        facts |= {"output": self.output} if self.output != "level" else {}
+        facts |= {"carry_overs": self.carry_overs} if self.decoder == "structured" else {}
+        facts |= {"reach": list(self.reach)} if self.reach else {}
+        return facts | ({"forms": [form.to_meta() for form in self.forms]} if self.forms else {})
 
 
 class CostarStates(NamedTuple):

@@ -39,7 +39,7 @@ class CostarMethod(ReadsModels):
         encoder = _encoder_config(task, start)
         train = task.tensors(task.train)
         shape = _decoder_shape(task, start, encoder, train)
-        meta = {"encoder": encoder.model_dump(), **shape.to_meta()}
+        meta = {"encoder": encoder.model_dump(), **shape.to_facts()}
         stage = SupervisedStage(
             task.schema.dims,
             task.horizon,

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from costar_cli.config.models import EncoderConfig
 from costar_cli.data import Panel, Queries
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.files import Artifact
 from costar_cli.methods.costar.architectures import make_encoder
@@ -69,14 +70,11 @@ class CostarModel(SeriesModel[CostarStates]):
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401
         """Read an encoder or model artifact."""
-        meta = artifact.meta
-        return cls(
-            horizon=int(meta.get("horizon", 0)),
-            encoder_config=EncoderConfig.model_validate(meta["encoder"]),
-            shape=DecoderShape.from_meta(meta),
-            **read_fields(artifact, device),
-            **own,
-        ).require_shapes()
+        known = read_fields(artifact, device)
+        record: ModelRecord = known["record"]
+        encoder_config = EncoderConfig.model_validate(record.encoder)
+        shape = DecoderShape.from_facts(record.facts)
+        return cls(encoder_config=encoder_config, shape=shape, **known, **own).require_shapes()
 
     def networks(self) -> dict[str, Callable[[], nn.Module]]:
         """Return the encoder, and the head of a fine-tuned model."""

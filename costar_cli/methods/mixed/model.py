@@ -24,7 +24,6 @@ from costar_cli.methods.mixed.rollout import Given, Rollout, State
 from costar_cli.methods.registry import Adjusts
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
-from costar_cli.reporting import with_warnings
 
 __all__ = ["Histories", "MixedModel"]
 
@@ -84,7 +83,7 @@ class MixedModel(EncodingModel[Histories]):
         model = model.require_arrays(shapes, optional=[name for name in shapes if name.endswith(f".{OPEN}")])
         kinds = ((model.schema.outcomes[law.outcome], law.logit) for law in laws)
         if old := [outcome.name for outcome, logit in kinds if outcome.kind == "binary" and not logit]:
-            return replace(model, meta=with_warnings(model.meta, [LINEAR.format(", ".join(old))]))
+            return replace(model, record=model.record.with_warnings([LINEAR.format(", ".join(old))]))
         return model
 
     @property
@@ -95,7 +94,7 @@ class MixedModel(EncodingModel[Histories]):
     @property
     def adjusts(self) -> Adjusts:
         """Return which reactions inside a plan it adjusts for: where covariates may not act, those to outcomes."""
-        return "outcomes" if self.meta.get("settings", {}).get("covariates") == "none" else "all"
+        return "outcomes" if (self.record.settings or {}).get("covariates") == "none" else "all"
 
     @property
     def has_distribution(self) -> bool:
@@ -110,7 +109,7 @@ class MixedModel(EncodingModel[Histories]):
     @cached_property
     def laws(self) -> list[GrowthTransition]:
         """Return the law of each outcome."""
-        return TypeAdapter(list[GrowthTransition]).validate_python(self.meta["laws"])
+        return TypeAdapter(list[GrowthTransition]).validate_python(self.record.facts["laws"])
 
     @cached_property
     def effects(self) -> list[Effects]:

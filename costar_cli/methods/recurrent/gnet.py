@@ -147,7 +147,7 @@ class GNetModel(RecurrentModel):
 
     def _drawn(self, asked: QueryBatch, rows_K: Tensor, step: int) -> Tensor:
         """Return residuals `[K,S,E]` that are added to the futures of some queries' histories."""
-        seed = int(self.meta["config"]["seed"])
+        seed = int((self.record.config or {})["seed"])
         residuals, origin_K = self.residuals(asked.member), asked.origin_Q[rows_K]
         draws = Draws.of(seed, self._numbers[asked.member], asked.subject_id_Q[rows_K], origin_K)
         return residuals.at(draws.below(len(residuals.length_K), self.settings.samples, step), origin_K + step)
@@ -161,7 +161,7 @@ class GNetModel(RecurrentModel):
     @property
     def _numbers(self) -> Sequence[int]:
         """Return the numbers of the members in the ensemble that they are part of, which their draws depend on."""
-        numbers: Sequence[int] = (self.meta or {}).get("member_numbers") or range(self.members)
+        numbers: Sequence[int] = self.record.facts.get("member_numbers") or range(self.members)
         return numbers
 
     def _steps(self, network: RecurrentNetwork) -> LstmSteps:

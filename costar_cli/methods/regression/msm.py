@@ -77,14 +77,14 @@ class MsmModel(LinearModel):
 
     def array_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each array, without the member axis."""
-        if self.meta["plan"] not in get_args(PlanForm):
-            raise ValueError(f"a plan enters as {self.meta['plan']!r}, not as one of {get_args(PlanForm)}")
+        if self.record.facts["plan"] not in get_args(PlanForm):
+            raise ValueError(f"a plan enters as {self.record.facts['plan']!r}, not as one of {get_args(PlanForm)}")
         (dx, _, dy, dv), steps = self.schema.dims, self.horizon
         encoding = self.schema.treatments
         doses = dose_table(encoding).shape[1]
         given = doses - sum(dose.width - 1 for dose in encoding.doses)  # a model each, of a dose whether there is any
         known = doses + (LAG + 1) * (dx + dy) + dv
-        planned = steps if self.meta["plan"] == "dose" else steps * (steps + 1) // 2
+        planned = steps if self.record.facts["plan"] == "dose" else steps * (steps + 1) // 2
         return {
             "numerator.intercept": (given,),
             "numerator.weight": (given, doses),
@@ -110,7 +110,7 @@ class MsmModel(LinearModel):
         )
         # Doses get the total effect of a plan right and its timing wrong, as in the paper. The released code also
         # copies the prediction of step 1 to step 0, and asks later steps from an origin one step later: not here.
-        if self.meta["plan"] == "steps":
+        if self.record.facts["plan"] == "steps":
             return intercept, history, unpacked_plan(plan, self.horizon)
         given_HJ = np.tri(self.horizon)  # plan step j counts in step h if j <= h
         return intercept, history, given_HJ[:, :, None, None] * plan[:, :, None]

@@ -33,7 +33,7 @@ class RidgeModel(LinearModel):
     @property
     def window(self) -> int:
         """Return how many steps of the history the regressions see."""
-        return int(self.meta["window"])
+        return int(self.record.facts["window"])
 
     def array_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each array, without the member axis."""

@@ -68,12 +68,12 @@ class RolledModel(NetworkModel[Histories], ABC):
     @cached_property
     def forms(self) -> tuple[OutcomeForm, ...]:
         """Return the form of each outcome."""
-        return tuple(OutcomeForm(**form) for form in self.meta["forms"])
+        return tuple(OutcomeForm(**form) for form in self.record.facts["forms"])
 
     @property
     def reach(self) -> Reach:
         """Return the smallest and largest covariates and statics that were learned from."""
-        low, high = self.meta["reach"]
+        low, high = self.record.facts["reach"]
         return low, high
 
     def encode_series(self, panel: Panel) -> Histories:

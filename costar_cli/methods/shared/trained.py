@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from costar_cli.config.models import Config
 from costar_cli.data import Panel, PanelSchema, Queries, Scaler
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.data.truncated import STRETCH, Stretches
 from costar_cli.errors import MismatchError, UsageError, first_of
@@ -55,22 +56,26 @@ def model_arrays(params: Params, scaler: Scaler) -> dict[str, NDArray[np.generic
 
 
 def read_fields(artifact: Artifact, device: torch.device | str) -> dict[str, Any]:
-    """Return the fields of `TrainedModel` that every artifact with parameters has, on a device.
+    """Return the fields of `TrainedModel` that artifacts with parameters have, on a device; encoders have horizon 0.
 
     Raises:
-        ValueError: the scaler is none of the schema's columns.
+        ValueError: the record is damaged, or the scaler is none of the schema's columns.
     """
-    arrays, schema = artifact.arrays, PanelSchema.model_validate(artifact.meta["schema"])
+    arrays, record = artifact.arrays, ModelRecord.read(artifact.meta)
+    if record.schema is None:
+        raise ValueError("schema is missing")
     return {
         "params": {
             name.removeprefix(PARAMS): torch.from_numpy(np.array(value)).to(device)
             for name, value in arrays.items()
             if name.startswith(PARAMS)
         },
-        "schema": schema,
-        "scaler": Scaler.read(arrays, schema),
+        "method": record.method,
+        "horizon": record.horizon or 0,
+        "schema": record.schema,
+        "scaler": Scaler.read(arrays, record.schema),
         "attached": {name: array for name, array in arrays.items() if name.startswith(ATTACHED)},
-        "meta": artifact.meta,
+        "record": record,
         "digest": artifact.digest,
         "parents": artifact.parents,
         "device": device,
@@ -86,7 +91,7 @@ class TrainedModel(FittedModel):
     schema: PanelSchema
     scaler: Scaler
     horizon: int
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    record: ModelRecord = field(default_factory=ModelRecord)
     attached: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
     digest: str = ""
     parents: Mapping[str, str] = field(default_factory=dict)
@@ -95,8 +100,10 @@ class TrainedModel(FittedModel):
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401
         """Read a model artifact; `own` are the fields that this class adds."""
-        meta = artifact.meta
-        return cls(method=str(meta["method"]), horizon=int(meta["horizon"]), **read_fields(artifact, device), **own)
+        known = read_fields(artifact, device)
+        if not known["horizon"]:
+            raise ValueError("horizon is missing")
+        return cls(**known, **own)
 
     @property
     def members(self) -> int:
@@ -141,7 +148,7 @@ class ReadsModels:
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> FittedModel:
         """Return the model that an artifact holds; closed forms compute on the CPU."""
-        outputs = artifact.meta.get("settings", {}).get("outputs", {})
+        outputs = (ModelRecord.read(artifact.meta).settings or {}).get("outputs", {})
         kind = self.rolled if self.rolled and outputs.get("decoder") == "structured" else self.model
         model: FittedModel = kind.from_artifact(artifact, device)
         return model
@@ -305,7 +312,7 @@ class SeriesModel(EncodingModel[StatesT]):
         return super().rollout(panel, queries, batch_size=batch_size, reporter=reporter)
 
     def _cuts(self, panel: Panel) -> bool:
-        return panel.n_steps > STRETCH and "stretch" in self.meta
+        return panel.n_steps > STRETCH and self.record.stretch is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,8 +324,9 @@ class NetworkModel(SeriesModel[StatesT]):
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401
         """Read a model artifact."""
-        kind = METHODS[str(artifact.meta["method"])].settings_class
-        settings = kind and kind.model_validate(artifact.meta["settings"])
+        record = ModelRecord.read(artifact.meta)
+        kind = METHODS[record.method].settings_class
+        settings = kind and kind.model_validate(record.settings)
         return super().from_artifact(artifact, device, settings=settings, **own).require_shapes()
 
     @classmethod

@@ -7,7 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.data import Panel, PanelSchema, Part, Queries, Scaler
+from costar_cli.data import Panel, Part, Queries, Scaler
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.transforms import TRANSFORM, OutcomeTransforms
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.files import Artifact
@@ -190,18 +191,21 @@ def load_transformed(artifact: Artifact, load: Callable[[Artifact], FittedModel]
     Raises:
         ValueError: its transform is damaged.
     """
-    schema = PanelSchema.model_validate(artifact.meta["schema"])
+    record = ModelRecord.read(artifact.meta)
+    schema = record.schema
+    if schema is None:
+        raise ValueError("schema is missing")
     transforms = OutcomeTransforms.of_arrays(artifact.arrays, schema)
     if transforms is None:
         return load(artifact)
     scaler = Scaler.read(artifact.arrays, schema)
     arrays = {name: array for name, array in artifact.arrays.items() if not name.startswith(TRANSFORM)}
     arrays["scaler/outcomes"] = transforms.moments
-    meta = {**artifact.meta, "schema": transforms.inner_schema.model_dump(mode="json")}
-    inner = load(replace(artifact, arrays=arrays, meta=meta))
-    kept = {one.name: getattr(inner, one.name) for one in fields(TrainedModel) if one.name not in ("schema", "scaler")}
-    kept["meta"] = artifact.meta
-    return TransformedModel(**kept, schema=schema, scaler=scaler, inner=inner, transforms=transforms)
+    inner_record = replace(record, schema=transforms.inner_schema)
+    inner = load(replace(artifact, arrays=arrays, meta=inner_record.to_meta()))
+    kept = {one.name: getattr(inner, one.name) for one in fields(TrainedModel)}
+    kept |= {"schema": schema, "scaler": scaler, "record": record}
+    return TransformedModel(**kept, inner=inner, transforms=transforms)
 
 
 def on_transforms(model: FittedModel) -> list[Diagnostic]:

@@ -25,7 +25,6 @@ from costar_cli.methods.stack.weights import Errors, Weighing, error_scales, wei
 __all__ = ["STACK", "StackMethod"]
 
 FAILS: Final = (DataError, TrainingError, ArithmeticError, np.linalg.LinAlgError)
-OF_MODEL: Final = ("parts", "left_out", "rules", "relative")  # of a stack's meta, what a stack that is kept keeps
 SOURCE: Final = "source's stack"  # in a leaderboard
 ANCHORS: Final = ("last-value", "mean", "seasonal-naive", "ridge")  # left only for what errs less beyond chance
 OUT_OF_TIME: Final = "no time was left for it"
@@ -75,7 +74,7 @@ class _Parts:
         """Fit the parts in order, as long as there is time to begin another one."""
         parts, begun = cls(task), monotonic()
         config = task.settings_of(StackConfig)
-        names = METHODS["stack"].parts(config, task.start.meta if task.start else None)
+        names = METHODS["stack"].parts(config, task.start.record if task.start else None)
         for name in names:
             at = monotonic()
             if parts.done and config.minutes is not None and at - begun >= 60 * config.minutes:
@@ -206,10 +205,11 @@ def _kept(start: StackModel, members: int, facts: Mapping[str, Any]) -> Fitted:
         for name, artifact in start.artifacts.items()
         for key, value in artifact.arrays.items()
     }
-    meta = {key: start.meta[key] for key in OF_MODEL if key in start.meta}
-    if "rules" in meta:
-        meta["rules"] = meta["rules"][:members]
-    return Fitted({"weights": start.params["weights"][:members].cpu()}, {**meta, **facts}, (), arrays, moved=False)
+    own = start.record
+    rules = None if own.rules is None else own.rules[:members]
+    kept = {"parts": own.parts, "left_out": own.left_out, "rules": rules, "relative": own.relative}
+    meta = {name: fact for name, fact in kept.items() if fact is not None} | dict(facts)
+    return Fitted({"weights": start.params["weights"][:members].cpu()}, meta, (), arrays, moved=False)
 
 
 def _member(values_R: NDArray[Any], member: int) -> NDArray[Any]:

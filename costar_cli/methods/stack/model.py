@@ -10,12 +10,13 @@ import torch
 from numpy.typing import NDArray
 
 from costar_cli.data import Panel, Queries
+from costar_cli.data.record import ModelRecord
 from costar_cli.files import Artifact
 from costar_cli.methods.base import FittedModel, Forecast, PredictFn, adjusted
 from costar_cli.methods.registry import Adjusts, named_parts
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
 from costar_cli.methods.stored import model_of
-from costar_cli.reporting import Reporter, with_warnings
+from costar_cli.reporting import Reporter
 
 __all__ = ["PARTS", "StackModel", "part_artifacts", "read_stack"]
 
@@ -187,9 +188,10 @@ def part_artifacts(artifact: Artifact) -> dict[str, Artifact]:
     Raises:
         ArtifactError: the parts are not methods that can be parts, each once.
     """
+    record = ModelRecord.read(artifact.meta)
     shared = {key: artifact.meta[key] for key in SHARED}
     found = {}
-    for name, meta in zip(named_parts(artifact.meta, str(artifact.path)), artifact.meta["parts"], strict=True):
+    for name, meta in zip(named_parts(record, str(artifact.path)), record.parts or (), strict=True):
         prefix = f"{PARTS}{name}/"
         arrays = {n.removeprefix(prefix): v for n, v in artifact.arrays.items() if n.startswith(prefix)}
         found[name] = Artifact("model", arrays, {**meta, **shared}, path=artifact.path)
@@ -207,10 +209,10 @@ def read_stack(artifact: Artifact, device: torch.device | str = "cpu") -> StackM
     parts = {name: model_of(content, str(device)) for name, content in artifacts.items()}
     model = StackModel.from_artifact(artifact, device, parts=parts, artifacts=artifacts)
     _require_combination(model)
-    kept = {name: content.meta.get("warnings", ()) for name, content in artifacts.items()}
-    found = [(name, text) for name in model.answering for text in parts[name].meta.get("warnings", ())]
+    kept = {name: ModelRecord.read(content.meta).warnings for name, content in artifacts.items()}
+    found = [(name, text) for name in model.answering for text in parts[name].record.warnings]
     if opened := [f"{name}: {text}" for name, text in found if text not in kept[name]]:
-        model = replace(model, meta=with_warnings(model.meta, opened))
+        model = replace(model, record=model.record.with_warnings(opened))
     return model
 
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from costar_cli.data import TreatmentEncoding, Values
 from costar_cli.data.dose import Dose
 from costar_cli.data.findings import counted
-from costar_cli.data.support import Support
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import TreatmentPlan
@@ -222,7 +221,7 @@ def usual_amounts(dose: Dose) -> tuple[float, ...]:
 
 def _levels_of_step(model: FittedModel, *, unsupported: bool) -> NDArray[np.int64]:
     """Return what may be given of treatments with levels, `[K,names]`."""
-    encoding, support = model.schema.treatments, Support.from_meta(model.meta)
+    encoding, support = model.schema.treatments, model.record.support
     seen = None if support is None else support.seen
     if seen is not None and not unsupported:
         every = sorted(seen)

@@ -77,7 +77,7 @@ class CalibratedModel:
         Raises:
             ArtifactError: it is damaged.
         """
-        given = Support.from_meta(model.meta)
+        given = model.record.support
         return cls(label, model, facts_of(model), calibration_of(model), support_of(model), given)
 
     def lacks(self, objective: Objective, origin: int) -> str | None:

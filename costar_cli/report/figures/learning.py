@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from costar_cli.data.record import ModelRecord, StageRecord
 from costar_cli.errors import DataError
 from costar_cli.report.figures.style import BLACK, BLUE, ORANGE, figure, label_lines, legend_below, save
 
@@ -35,21 +36,23 @@ class LearningCurve:
     loss: str = "Loss"
 
     @classmethod
-    def from_meta(cls, title: str, meta: Mapping[str, Any], *, loss: str = "Loss") -> Self:
-        """Read the history of an encoder's or a model's meta; `log_n_reference` is a number or numbers by name."""
-        return cls._of(title, meta["history"], meta, loss)
+    def of_last_stage(cls, title: str, record: ModelRecord, *, loss: str = "Loss") -> Self:
+        """Return the history of an encoder, or of the last stage of a model."""
+        return cls._of(title, record.history or {}, record, loss)
 
     @classmethod
-    def of_stages(cls, title: str, meta: Mapping[str, Any], *, loss: str = "Loss") -> list[Self]:
-        """Read the history of every stage of a model's training; one in closed form has none."""
-        stages = meta.get("stages", [{"name": "", "history": meta["history"]}])
-        shown = [stage for stage in stages if any(stage["history"]["train_loss"])]
-        names = [f"{title}: {stage['name']}" if len(shown) > 1 else title for stage in shown]
-        return [cls._of(name, stage["history"], meta, loss) for name, stage in zip(names, shown, strict=True)]
+    def of_stages(cls, title: str, record: ModelRecord, *, loss: str = "Loss") -> list[Self]:
+        """Return the history of every stage of a model's training; one in closed form has none."""
+        stages = record.stages
+        if stages is None:
+            stages = (StageRecord(history=record.history or {}),)
+        shown = [stage for stage in stages if any(stage.history["train_loss"])]
+        names = [f"{title}: {stage.name}" if len(shown) > 1 else title for stage in shown]
+        return [cls._of(name, stage.history, record, loss) for name, stage in zip(names, shown, strict=True)]
 
     @classmethod
-    def _of(cls, title: str, history: Mapping[str, Any], meta: Mapping[str, Any], loss: str) -> Self:
-        log_n = history.get("log_n_reference", meta.get("log_n_reference"))
+    def _of(cls, title: str, history: Mapping[str, Any], record: ModelRecord, loss: str) -> Self:
+        log_n = history.get("log_n_reference", record.log_n_reference)
         named = log_n if isinstance(log_n, Mapping) else {_CHANCE: log_n}
         return cls(
             title=title,

@@ -5,12 +5,11 @@ from typing import Any, Final
 
 from costar_cli.data import PanelSchema
 from costar_cli.data.findings import counted, percent
-from costar_cli.data.indication import Indication
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.report import DataReport
 from costar_cli.data.schema import labelled, steps_of
-from costar_cli.data.support import Support
 from costar_cli.evaluation import EvaluationReport, ReportRow
-from costar_cli.files.digest import making_text, makings_of
+from costar_cli.files.digest import making_text
 from costar_cli.inference import Reactions
 from costar_cli.methods.registry import METHODS
 from costar_cli.report.pages.data import report_tables
@@ -49,32 +48,30 @@ def model_card(content: Mapping[str, Any], data: DataReport | None, evaluations:
     Raises:
         ValueError: the file does not describe its variables as costar does.
     """
-    meta, digest = content["meta"], str(content["digest"])
-    schema = PanelSchema.model_validate(meta.get("schema"))
-    method = METHODS.label(str(meta.get("method")))
+    record, digest = ModelRecord.read(content["meta"], lenient=True), str(content["digest"])
+    schema = PanelSchema.model_validate(content["meta"].get("schema")) if record.schema is None else record.schema
+    method = METHODS.label(record.method)
     rows = [(report, row) for report in evaluations.values() for row in report.rows if _is_of(row, digest)]
-    words = {"horizon": str(meta.get("horizon")), "step": schema.step}
+    words = {"horizon": str(record.horizon), "step": schema.step}
     tables = [_score_table(report, digest) for report in evaluations.values()]
     of_learnt = ("outcome", "what", "typical", "subjects", "carry_over")
-    learnt = tuple(
-        tuple(row.get(name) for name in of_learnt) for row in _list(meta.get("learnt")) if isinstance(row, Mapping)
-    )
+    learnt = tuple(tuple(row.get(name) for name in of_learnt) for row in record.learnt or ())
     parents = {"model": digest} | {f"from {role}": str(parent) for role, parent in content["parents"].items()}
     versions = [(f"written by {name}", str(version)) for name, version in content["versions"].items()]
     sections = [
-        Section("Model", tables=[ReportTable("", "", ("fact", "value"), tuple(_facts(meta, schema, method)))]),
+        Section("Model", tables=[ReportTable("", "", ("fact", "value"), tuple(_facts(record, schema, method)))]),
         _data(data),
-        _training(meta),
+        _training(record),
         Section("Scores", texts=[] if tables else [NOT_SCORED], tables=tables),
-        _calibration(meta.get("calibration"), rows),
-        _support(meta, schema),
+        _calibration(record.calibration, rows),
+        _support(record, schema),
         Section("What it learnt", tables=[ReportTable("", "", ABOUT_LEARNT, learnt)]),
-        Section("Known limits", items=list(_limits(meta, rows, data, schema))),
+        Section("Known limits", items=list(_limits(record, rows, data, schema))),
         Section("Intended use", texts=USE.format(**words).splitlines()),
         Section("Misuse", items=[Item(text) for text in MISUSE.format(**words).splitlines()]),
         lineage(parents, [*(("evaluation", one) for one in evaluations), *versions]),
     ]
-    subtitle = f"{method} on {meta.get('dataset_name')}, fitted to the {meta.get('domain')} domain, {digest[:12]}"
+    subtitle = f"{method} on {record.dataset_name}, fitted to the {record.domain} domain, {digest[:12]}"
     shown = [one for one in sections if one.texts or one.items or any(table.rows for table in one.tables)]
     return render(Page(f"Model card: {method}", subtitle, shown))
 
@@ -88,20 +85,19 @@ def _is_of(row: ReportRow, digest: str) -> bool:
     return row.provenance is not None and row.provenance.model_digest == digest
 
 
-def _facts(meta: Mapping[str, Any], schema: PanelSchema, method: str) -> Iterator[tuple[str, object]]:
+def _facts(record: ModelRecord, schema: PanelSchema, method: str) -> Iterator[tuple[str, object]]:
     yield "method", method
     yield "predicts", ", ".join(labelled(outcome.name, outcome.unit) for outcome in schema.outcomes)
-    yield "predicts up to", steps_of(int(meta.get("horizon") or 1), schema.step)
+    yield "predicts up to", steps_of(record.horizon or 1, schema.step)
     yield "treatments", ", ".join(schema.treatments.all_names)
     covariates, statics = len(schema.covariates), len(schema.statics)
     yield "reads", f"{counted(covariates, 'covariate')} and {counted(statics, 'static feature')}, and the past"
-    yield "members", meta.get("members")
-    yield "starts from", meta.get("init")
-    for what in ("trained_on", "selected_on", "calibrated_on"):
-        on = meta.get(what)
-        if isinstance(on, Mapping) and on:
-            subjects = (f"{part}: {counted(count, 'subject')}" for part, count in on.items())
-            yield what.replace("_", " "), ", ".join(subjects)
+    yield "members", record.members
+    yield "starts from", record.init
+    counts = {"trained": record.trained_on, "selected": record.selected_on, "calibrated": record.calibrated_on}
+    for what, on in counts.items():
+        if on:
+            yield f"{what} on", ", ".join(f"{part}: {counted(count, 'subject')}" for part, count in on.items())
 
 
 def _data(data: DataReport | None) -> Section:
@@ -113,21 +109,16 @@ def _data(data: DataReport | None) -> Section:
     return Section("Data", texts=[about] if len(data.shifts) > MOST_SHIFTS else (), tables=shown)
 
 
-def _training(meta: Mapping[str, Any]) -> Section:
-    stages = [stage for stage in _list(meta.get("stages")) if isinstance(stage, Mapping)]
-    rows = tuple(
-        (str(stage.get("name")), _joined(stage.get("steps")), _joined(stage.get("ended_by"))) for stage in stages
-    )
+def _training(record: ModelRecord) -> Section:
+    rows = tuple((stage.name, _joined(stage.steps), _joined(stage.ended_by)) for stage in record.stages or ())
     texts = [] if rows else ["Fitted in closed form: no epochs."]
-    validation = meta.get("validation")
-    if isinstance(validation, Mapping):
-        origins = validation.get("windows")
+    validation = record.validation
+    if validation is not None:
         texts.append(
-            f"Validation: RMSE {_number(validation.get('score'))} sd, last value carried forward "
-            f"{_number(validation.get('last_value'))} sd, over {validation.get('horizon')} steps from "
-            f"{f'{origins:,}' if isinstance(origins, int) else UNKNOWN} origins."
+            f"Validation: RMSE {validation.score:.3f} sd, last value carried forward {validation.last_value:.3f} sd, "
+            f"over {validation.horizon} steps from {validation.windows:,} origins."
         )
-    making = [f"Made with {making_text(making)}." for making in makings_of(meta)]
+    making = [f"Made with {making_text(making)}." for making in record.made_with or ()]
     return Section(
         "Training", texts=[*texts, *making], tables=[ReportTable("", "", ("stage", "updates", "ended by"), rows)]
     )
@@ -137,9 +128,9 @@ def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _joined(values: object) -> str:
+def _joined(values: Sequence[object] | None) -> str:
     """Return the different values of the members."""
-    return ", ".join(dict.fromkeys(map(str, _list(values))))
+    return ", ".join(dict.fromkeys(map(str, values or ())))
 
 
 def _score_table(report: EvaluationReport, digest: str) -> ReportTable:
@@ -166,12 +157,8 @@ def _score_table(report: EvaluationReport, digest: str) -> ReportTable:
     return ReportTable("", note, headers, tuple(cells))
 
 
-def _number(value: object) -> str:
-    return f"{value:.3f}" if isinstance(value, int | float) else UNKNOWN
-
-
-def _calibration(calibration: object, rows: Sequence[tuple[EvaluationReport, ReportRow]]) -> Section:
-    if not isinstance(calibration, Mapping):
+def _calibration(calibration: Mapping[str, Any] | None, rows: Sequence[tuple[EvaluationReport, ReportRow]]) -> Section:
+    if calibration is None:
         return Section("Calibration", texts=["The model has no calibration: it shows no bands."])
     apart = "" if calibration.get("apart") is True else ", which also selected it: its bands are somewhat too narrow"
     about = f"Calibrated on {calibration.get('subjects')} {calibration.get('domain')} subjects{apart}."
@@ -194,14 +181,13 @@ def _calibration(calibration: object, rows: Sequence[tuple[EvaluationReport, Rep
     return Section("Calibration", texts=[about], tables=[ReportTable("", note, headers, measured)])
 
 
-def _support(meta: Mapping[str, Any], schema: PanelSchema) -> Section:
-    support = Support.from_meta(meta)
+def _support(record: ModelRecord, schema: PanelSchema) -> Section:
+    support = record.support
     items = []
     if support:
         items += [Item(f"Never given in training: {lack.told}", "red") for lack in support.unseen(schema.treatments)]
         items += [Item(f"Never stopped in training: {name}", "amber") for name in support.absorbing(schema.treatments)]
-    practice = meta.get("practice")
-    reliability = _list(practice.get("reliability")) if isinstance(practice, Mapping) else []
+    reliability = _list((record.practice or {}).get("reliability"))
     names = ("treatment", "expected", "observed", "decisions")
     rows = tuple(
         (row.get("treatment"), percent(row.get("expected")), percent(row.get("observed")), row.get("decisions"))
@@ -214,32 +200,32 @@ def _support(meta: Mapping[str, Any], schema: PanelSchema) -> Section:
 
 
 def _limits(
-    meta: Mapping[str, Any],
+    record: ModelRecord,
     rows: Sequence[tuple[EvaluationReport, ReportRow]],
     data: DataReport | None,
     schema: PanelSchema,
 ) -> Iterator[Item]:
     """Yield what speaks against the model, as far as its file and its evaluations tell."""
-    for warning in _list(meta.get("warnings")):
-        yield Item(str(warning), "warning")
+    for warning in record.warnings:
+        yield Item(warning, "warning")
     for report in {id(report): report for report, _ in rows}.values():
         mine = {id(row) for _, row in rows}
         for row, errors in report.losers():
             if id(row) in mine:
                 yield Item(f"{row.setup}: worse than the last value carried forward ({errors})", "warning")
-    known = Reactions.from_meta(meta)
+    known = Reactions.read(record.reactions)
     if known is not None and known.matter:
-        label, doses = METHODS.label(str(meta.get("method"))), bool(schema.treatments.doses)
+        label, doses = METHODS.label(record.method), bool(schema.treatments.doses)
         yield Item(str(known.diagnostic(label, doses=doses, binary=schema.has_binary)), "warning")
-    suspicions = [str(suspect.diagnostic()) for suspect in Indication.from_meta(meta)]
+    suspicions = [str(suspect.diagnostic()) for suspect in record.indication]
     yield from (Item(suspicion, "warning") for suspicion in suspicions)
-    if stopped := _list(meta.get("stopped_by_budget")):
-        yield Item(f"Training ended at its budget, not by patience, in {', '.join(map(str, stopped))}", "note")
-    if not isinstance(meta.get("calibration"), Mapping):
+    if stopped := record.stopped_by_budget:
+        yield Item(f"Training ended at its budget, not by patience, in {', '.join(stopped)}", "note")
+    if record.calibration is None:
         yield Item("No bands: how far single estimates may be off is not known", "warning")
     if not rows:
         yield Item("Not scored in any evaluation beside its file", "warning")
-    if meta.get("unlabelled_target_subjects"):
+    if record.unlabelled_target_subjects:
         yield Item("Its encoder learned from histories of the target, also where it is called zero-shot", "note")
     for finding in data.findings if data else ():
         if finding.severity != "note" and finding.text not in suspicions:
