@@ -186,7 +186,7 @@ def test_a_few_shot_that_only_does_harm_leaves_the_sources_model(method, select_
     same_law = replace(shifted, panels=parts, queries={}, truth={})
     few = fit_method(same_law, method, WILD_NETWORKS.get(method), config, domain="target", start=source)
     assert few.meta["kept_source_members"] == [1]
-    assert few.meta["support"] == source.meta["support"]  # nothing was learned of the target's treatments
+    assert few.meta["support"] == source.record.support.to_meta()  # nothing was learned of the target's treatments
     panel, queries = shifted.panel("target", "test"), shifted.queries[Part("target", "test")]["sequence"]
     asked = replace(queries, outcomes=None, scored=None)
     np.testing.assert_array_equal(model_of(few).rollout(panel, asked), source.rollout(panel, asked))
