@@ -29,6 +29,8 @@ def run_pretrain(
     session: Session, data: Path, path: Path, *, overwrite: bool, fresh: bool, log: Path | None = None
 ) -> None:
     """Make an encoder, or see that it is up to date, and say so."""
+    from costar_cli.data.record import ModelRecord
+
     step, place = plan_encoder(session, data, path), session.workspace
     artifact, status = make_encoder(session, data, step, overwrite=overwrite, fresh=fresh, log=log)
     files = {"data": other_than(data, place.data), "start": other_than(path, place.encoder)}

@@ -187,7 +187,7 @@ def test_few_shot_refits_both_domains_from_the_sources_solution():
     target = {part: panel for part, panel in world(n=60).panels.items() if part.domain == "target"}
     both = replace(data, panels={**data.panels, **target})
     few, fresh = (fit(both, start=start, domain="target") for start in (source, None))
-    assert few.meta["laws"] == fresh.meta["laws"] == source.meta["laws"]
+    assert few.meta["laws"] == fresh.meta["laws"] == source.record.facts["laws"]
     if not few.meta["kept_source_members"]:
         np.testing.assert_allclose(few.meta["log_likelihood"], fresh.meta["log_likelihood"], rtol=1e-5)
 

@@ -227,7 +227,7 @@ def test_few_shot_of_no_use_is_the_sources_model_itself():
     parts = {Part("source", "train"): data.panel("source", "train")} | moved
     adapted = fit(replace(data, panels=parts), "ridge", domain="target", start=source)
     assert adapted.meta["kept_source_members"] == [1]
-    assert adapted.meta["penalties"] == source.meta["penalties"]
+    assert adapted.meta["penalties"] == source.record.facts["penalties"]
     for own, theirs in zip(model_of(adapted).weights(), source.weights(), strict=True):
         np.testing.assert_array_equal(own, theirs)
 

@@ -11,6 +11,7 @@ import pytest
 from costar_cli.cli.refutation import Refits
 from costar_cli.config.models import FinetuneConfig, RefuteConfig, RuntimeConfig
 from costar_cli.data import Dataset, Panel, Part, Queries, Scaler
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.windows import factual_windows
 from costar_cli.errors import TrainingError
 from costar_cli.evaluation.refute import Finding, Refutation, refute, verdict_of
@@ -192,7 +193,7 @@ def test_a_method_that_reads_a_whole_plan_at_once_gains_from_later_treatments():
     """Ridge regression is refitted from the settings in a model's file, as the command does."""
     world = linear_data(gamma=3.0, train=400, horizon=4)
     trained = fit(world, "ridge")
-    refits = Refits.of(trained.meta, CONFIG, RuntimeConfig(device="cpu"))
+    refits = Refits.of(ModelRecord.read(trained.meta), CONFIG, RuntimeConfig(device="cpu"))
     found = refute(model_of(trained), world, refits, CONFIG, seed=1, reporter=NullReporter(), label="it")
     gain = next(finding for finding in found if finding.quantity == "gain as predictors")
     assert gain.verdict == "inconclusive"
@@ -204,14 +205,14 @@ def test_a_method_that_reads_a_whole_plan_at_once_gains_from_later_treatments():
 def test_the_mixed_model_passes_where_its_law_holds():
     world = linear_data(gamma=1.0, train=300, steps=20, horizon=6)
     trained = fit(world, "mixed")
-    refits = Refits.of(trained.meta, CONFIG, RuntimeConfig(device="cpu"))
+    refits = Refits.of(ModelRecord.read(trained.meta), CONFIG, RuntimeConfig(device="cpu"))
     found = refute(model_of(trained), world, refits, CONFIG, seed=1, reporter=NullReporter(), label="it")
     assert Refutation("", "", 4, tuple(found)).verdicts == PASSES
 
 
 def test_networks_are_refitted_with_one_member_and_few_updates():
     meta = {"method": "crn", "config": FinetuneConfig(members=5, epochs=100).model_dump(), "settings": {}}
-    refits = Refits.of(meta, CONFIG, RuntimeConfig(device="cpu"))
+    refits = Refits.of(ModelRecord.read(meta), CONFIG, RuntimeConfig(device="cpu"))
     assert (refits.plan.config.members, refits.plan.config.updates, refits.trains_networks) == (1, CONFIG.updates, True)
 
 
