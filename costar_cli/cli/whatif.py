@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from costar_cli.files.shards import Shard
     from costar_cli.plans import PlanRequest
     from costar_cli.questions import AverageEffects, Question, Tally, WhatIfReport
+    from costar_cli.questions.rows import Columns
     from costar_cli.questions.sensitivity import Sensitivity
 
 __all__ = ["check_plot", "files_read", "whatif"]
 
 PLOT_FORMATS: Final = (".png", ".svg", ".pdf")
+MOST_KEPT: Final = 5_000_000  # rows of an artifact, which are held in memory: some 1 GB
 MOST_REPORTED: Final = 50  # subjects of one page, or with bounds of sensitivity
 
 
@@ -119,15 +121,13 @@ class OutputFiles:
             check_table_name(self.csv, flag="--csv")
         if alone:
             return
-        if self.out is not None:
-            fix = "name a table with --csv, or ask about one subject with --subject"
-            raise UsageError("--out is for one subject", where="--out", fix=fix)
         averaged = {} if request.average else {"--plot": self.plot, "--by": request.by}
-        averaged |= {} if request.average or self.csv else {"--reference": request.reference}
+        averaged |= {} if request.average or self.csv or self.out else {"--reference": request.reference}
         if flags := [flag for flag, value in averaged.items() if value]:
             fix = "add --average" + " or --csv" * (flags[0] == "--reference")
             raise UsageError(f"{flags[0]} of a cohort is for averages", where=flags[0], fix=fix)
-        single = {"--sensitivity": request.sensitivity, "--report": self.report, "--widen": request.widen}
+        single: dict[str, object] = {"--sensitivity": request.sensitivity, "--report": self.report}
+        single |= {"--widen": request.widen, "--out": self.out}
         if request.average and (flags := [flag for flag, value in single.items() if value]):
             problem = f"{flags[0]} is about subjects, not averages"
             raise UsageError(problem, where=flags[0], fix=f"leave out {flags[0]} or --average")
@@ -142,6 +142,8 @@ class OutputFiles:
             return self
         if alone:
             raise UsageError("a question about one subject has no parts", where="--shard", fix="leave it out")
+        if self.out is not None:
+            raise UsageError("parts are tables", where="--out", fix="leave out --out or --shard")
         if average or self.csv is None or self.csv.suffix.lower() != ".parquet":
             fix = "name the whole table with --csv FILE.parquet, without --average"
             raise UsageError("parts are tables of answers", where="--shard", fix=fix)
@@ -310,6 +312,7 @@ def _answer_one(session: Session, question: "Question", files: OutputFiles) -> N
 def _answer_many(session: Session, question: "Question", files: OutputFiles, whole: Path | None) -> None:
     """Answer a question about many subjects: answers to a file, a summary to the terminal."""
     from costar_cli.inference import calibration_of
+    from costar_cli.questions import write_answers
     from costar_cli.questions.diagnostics import on_widened
 
     models, sweep, dataset = question.models, question.sweep, question.dataset
@@ -318,7 +321,8 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
     notes = question.notes
     for note in notes:
         session.out.say(note)
-    tallies, found = _gather(session, question, files)
+    tables: list[Columns] | None = [] if files.out else None
+    tallies, found = _gather(session, question, files, tables)
     for label, tally in tallies.items():
         if tally.effective and (calibration := calibration_of(models[label])):
             notes.append(on_widened(label, tally.effective, calibration, dataset.schema.step))
@@ -336,9 +340,12 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
         return
     if files.report or question.request.sensitivity:
         result |= _by_subject(session, question, files.report)
-    if files.csv is None:
+    if files.out is not None and tables is not None:
+        artifact = write_answers(files.out, question, tables, overwrite=files.overwrite)
+        session.out.wrote("out", files.out, artifact.digest, kind="answers")
+    if files.csv is None and files.out is None:
         session.out.note("this is a summary: `--csv answers.parquet` (or .csv, .jsonl) keeps every answer")
-    else:
+    if files.csv is not None:
         session.out.wrote("answers", files.csv)
         if reference := question.request.reference:
             session.out.note(f"the table has differences from plan `{reference}`, too: `quantity` is `difference`")
@@ -348,13 +355,24 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
 
 
 def _gather(
-    session: Session, question: "Question", files: OutputFiles
+    session: Session, question: "Question", files: OutputFiles, kept: "list[Columns] | None"
 ) -> "tuple[dict[str, Tally], list[AverageEffects]]":
-    """Write every answer, where a file of them is named, and return what they come to, by model, and averages."""
+    """Write and keep every answer, where files of them are named; return what they come to, by model, and averages.
+
+    Raises:
+        UsageError: very many answers are to be kept.
+    """
     from costar_cli.files.tables import QUESTION, SHARD, table_file
     from costar_cli.questions import Tally
 
     request, schema = question.request, question.schema
+    count = len(question.models) * len(question) * question.plans.horizon * len(schema.outcomes)
+    if kept is not None and count > MOST_KEPT:
+        problem, fix = (
+            f"--out of {count:,} rows; at most {MOST_KEPT:,} at once",
+            "write a table: `--csv answers.parquet`",
+        )
+        raise UsageError(problem, where="--out", fix=fix)
     tallies = {label: Tally(schema.outcomes, model.horizon) for label, model in question.models.items()}
     averagers = {label: question.averager() for label in question.models if request.average}
     csv = None if request.average else files.csv
@@ -368,9 +386,11 @@ def _gather(
                 tally.add(answers)
                 if averagers:
                     averagers[label].add(answers, truth)
-                if table is not None:
-                    for rows in question.tables(answers, truth):
+                for rows in question.tables(answers, truth) if table is not None or kept is not None else ():
+                    if table is not None:
                         table.write(rows)
+                    if kept is not None:
+                        kept.append(rows)
                 task.advance(len(answers))
     found = [made.finish(label, question.models[label], request.levels) for label, made in averagers.items()]
     return tallies, found

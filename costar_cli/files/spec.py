@@ -93,6 +93,11 @@ KINDS: Final[Mapping[str, KindSpec]] = {
         may=("plans/truth",),
         meta=("plans", "models", "schema", "fingerprint"),
     ),
+    "answers": KindSpec(
+        made_by="costar whatif --subjects",
+        must=("column/*",),
+        meta=("columns", "categories", "rows", "models", "levels", "fingerprint"),
+    ),
     "refutation": KindSpec(made_by="costar evaluate --refute", must=("found",), meta=("refutations", "fingerprint")),
     "run-state": KindSpec(made_by="costar pretrain --fresh", may=("**",), meta=("finished", "current", "fingerprint")),
 }
@@ -100,7 +105,7 @@ KINDS: Final[Mapping[str, KindSpec]] = {
 
 def a_kind(kind: str) -> str:
     """Return a kind with its article, for messages: `a dataset`, `an encoder`, `estimates`."""
-    return kind if kind == "estimates" else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+    return kind if kind in ("estimates", "answers") else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 def version_order(version: str) -> int:

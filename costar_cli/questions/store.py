@@ -1,16 +1,19 @@
-"""Write a what-if report: CSV for people, an `estimates` artifact for the record."""
+"""Write answers: tables for people, artifacts for the record: `estimates` of one subject, `answers` of many."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.files import Artifact, write_artifact
 from costar_cli.files.tables import table_file
+from costar_cli.questions.question import Question
 from costar_cli.questions.report import WhatIfReport, stacked
+from costar_cli.questions.rows import Columns, join_columns
 
-__all__ = ["write_csv", "write_estimates"]
+__all__ = ["write_answers", "write_csv", "write_estimates"]
 
 
 def write_csv(path: Path, report: WhatIfReport) -> None:
@@ -67,3 +70,36 @@ def _arrays(report: WhatIfReport) -> dict[str, NDArray[np.generic]]:
         hidden_QHY = ~model.own_QHY | model.hidden_QHY(abstain=report.abstain)
         arrays[f"model/{i}/predictions"] = np.where(hidden_QHY, np.nan, model.estimates.members_RQHY.astype(np.float64))
     return arrays
+
+
+def write_answers(path: Path, question: Question, tables: Sequence[Columns], *, overwrite: bool = False) -> Artifact:
+    """Write the rows of `Question.tables` as an artifact of kind `answers`, one array per column.
+
+    Meta `columns` names `column/0`, `column/1`, ... Texts are codes into the list that `categories` has by column,
+    -1 where there is none; all other columns are numbers. Columns that only some models have are NaN for the rest.
+    """
+    names = dict.fromkeys(name for columns in tables for name in columns)
+    whole = join_columns(
+        [{name: columns.get(name, np.full(len(columns["step"]), np.nan)) for name in names} for columns in tables]
+    )
+    arrays: dict[str, NDArray[np.generic]] = {}
+    categories: dict[str, list[Any]] = {}
+    for place, (name, values) in enumerate(whole.items()):
+        if values.dtype == object:
+            known = {value: None for value in values.tolist() if value is not None and value == value}  # noqa: PLR0124
+            codes = {value: code for code, value in enumerate(known)}
+            categories[name] = list(known)
+            arrays[f"column/{place}"] = np.array([codes.get(value, -1) for value in values.tolist()], dtype=np.int32)
+        else:
+            arrays[f"column/{place}"] = values
+    meta = {
+        "columns": list(whole),
+        "categories": categories,
+        "rows": len(whole["step"]),
+        "models": {
+            label: {"method": model.method, "members": model.members} for label, model in question.models.items()
+        },
+        "levels": list(question.request.levels),
+        "fingerprint": question.fingerprint,
+    }
+    return write_artifact(path, kind="answers", arrays=arrays, meta=meta, parents=question.parents, overwrite=overwrite)

@@ -15,6 +15,7 @@ import pytest
 from cli_world import Run
 
 from costar_cli.errors import ExitCode
+from costar_cli.files import read_artifact
 from costar_cli.questions import answers as answers_module
 from tests.contract.outputs import PLANS
 
@@ -45,6 +46,22 @@ def test_a_cohort_is_answered_to_a_file_and_summed_up(trained: Path, plan: Path,
         assert listed["mean"][-1] == pytest.approx(mine["estimate"].mean())
         assert listed["support"]["red"] == sum(group["support"].eq("red").any() for _, group in rows.filter(
             pl.col("plan") == listed["plan"]).group_by("subject"))  # fmt: skip
+
+
+def test_an_artifact_of_a_cohort_holds_the_rows_of_its_table(trained: Path, plan: Path, call: Call) -> None:
+    words = ("--subjects", "target/test", "--reference", "watch", "--truth")
+    run = ask(call, trained, plan, *words, *WORDS, "--out", "a.h5", "--json")
+    assert run.document["outputs"]["out"]["kind"] == "answers"
+    rows, made = pl.read_parquet("answers.parquet"), read_artifact("a.h5", kind="answers")
+    assert made.meta["columns"] == rows.columns
+    for place, name in enumerate(rows.columns):
+        values, texts = made.arrays[f"column/{place}"].tolist(), made.meta["categories"].get(name)
+        values = values if texts is None else [texts[code] if code >= 0 else None for code in values]
+        stored = [None if value != value else value for value in values]  # noqa: PLR0124 - NaN
+        assert stored == [None if value != value else value for value in rows[name].to_list()], name  # noqa: PLR0124
+    assert call("verify", "a.h5").code == 0
+    again = ask(call, trained, plan, *words, "--out", "a.h5")
+    assert (again.code, "exists" in again.err) == (ExitCode.MISMATCH, True)
 
 
 def test_a_subject_of_a_cohort_has_the_answers_it_has_alone(trained: Path, plan: Path, call: Call) -> None:
@@ -179,7 +196,7 @@ def test_unknown_subjects_are_named_and_can_be_left_out(trained: Path, plan: Pat
         (["--subjects", "all", "-s", "1"], ExitCode.USAGE, "both --subject and --subjects"),
         (["--subjects", "all", "--csv", "a.xls"], ExitCode.USAGE, "end the name in .csv, .parquet, .jsonl"),
         (["--subjects", "all", "--plot", "a.png"], ExitCode.USAGE, "--plot of a cohort is for averages"),
-        (["--subjects", "all", "--out", "a.h5"], ExitCode.USAGE, "--out is for one subject"),
+        (["--subjects", "all", "--out", "a.h5", "--average"], ExitCode.USAGE, "--out is about subjects, not averages"),
         (["--subjects", "all", "--origin", "last", "--average", "--by", "ag"], ExitCode.USAGE, "there is no static"),
         (["--subjects", "all", "--csv", "no/a.csv"], ExitCode.STORAGE, "there is no folder"),
         (
