@@ -166,17 +166,14 @@ def read_rows(
             rows = file.scan.select(*source, *columns)
             rows = rows.filter(~pl.all_horizontal(pl.col(names).is_null())) if names else rows
             held.append(rows.collect(engine="streaming") if scratch is None else scratch.hold(rows, values))
-    table = _joined(held)
+    in_memory = [rows for rows in held if isinstance(rows, pl.DataFrame)]
+    table: pl.DataFrame | pl.LazyFrame = (
+        pl.concat(in_memory, how="vertical")
+        if len(in_memory) == len(held)
+        else pl.concat([rows.lazy() for rows in held], how="vertical")
+    )
     height = int(table.lazy().select(pl.len()).collect().item())
     return Rows(files, table, height, wanted, sum(heights) - height, dict(zip(wanted, names, strict=True)))
-
-
-def _joined(held: Sequence[pl.DataFrame | pl.LazyFrame]) -> pl.DataFrame | pl.LazyFrame:
-    """Return the rows of several files, in memory if all of them are."""
-    in_memory = [rows for rows in held if isinstance(rows, pl.DataFrame)]
-    if len(in_memory) == len(held):
-        return pl.concat(in_memory, how="vertical")
-    return pl.concat([rows.lazy() for rows in held], how="vertical")
 
 
 def unreadable(rows: Rows, readings: Iterable[Reading]) -> list[Diagnostic]:

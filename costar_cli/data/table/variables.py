@@ -81,7 +81,8 @@ def encode_variables(
             made = [replace(encoded, observed=observed) for encoded in made]
         if role == "outcome":
             context.outcomes_observed[name] = observed
-        steady = not context.known and bool(made) and all(_constant(encoded, train) for encoded in made)
+        learned = (encoded.values[train] for encoded in made)
+        steady = not context.known and bool(made) and all((values == values[:1]).all() for values in learned)
         if steady and role == "outcome":
             problem = f"outcome '{name}' never changes in source-train"
             other = column.observed & np.any([e.values != e.values[train][:1] for e in made], axis=0)
@@ -144,11 +145,6 @@ def values_of(table: Table, name: str, schema: ColumnSchema) -> tuple[pl.Series,
     if schema.role == "outcome":
         return data, found, refused
     return pl.Series(made).fill_nan(None), found, refused
-
-
-def _constant(encoded: Encoded, train: Mask) -> bool:
-    values = encoded.values[train]
-    return bool((values == values[:1]).all())
 
 
 def _filled(context: EncodingContext, column: _Column, values: NDArray[Number], rest: float) -> NDArray[Number]:
