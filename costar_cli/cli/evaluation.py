@@ -8,9 +8,8 @@ from shlex import join
 from typing import TYPE_CHECKING
 
 from costar_cli.api.outputs import check_outputs, check_places
-from costar_cli.cli.defaults import to_name
 from costar_cli.cli.hints import ASKED, instead_of_losers, next_command, other_than
-from costar_cli.cli.model import load_models, name_models
+from costar_cli.cli.models import load_models, name_models, to_name
 from costar_cli.cli.scores import number, show_scores
 from costar_cli.cli.session import BuildStep, Session
 from costar_cli.cli.views import EvaluationFiles, check_views, write_predictions, write_views

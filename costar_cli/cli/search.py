@@ -13,8 +13,7 @@ import typer
 
 from costar_cli.api.outputs import Files, check_outputs, check_page
 from costar_cli.cli import options
-from costar_cli.cli.defaults import ModelChoice
-from costar_cli.cli.model import load_models, name_models
+from costar_cli.cli.models import ModelChoice
 from costar_cli.cli.options import FILES, expanded
 from costar_cli.cli.session import RunFlags, Session
 from costar_cli.cli.whatif import check_plot, files_read
@@ -134,10 +133,7 @@ def search(
     cohort = cohort_of(
         dataset, places, about.origin, where="--origin", skip=about.skip_unknown, reporter=session.reporter
     )
-    paths = choice.about(session, {place.part.domain for place in cohort.places})
-    named = name_models(paths, session.workspace.root)
-    headers = {name: session.read("model", path, role=name) for name, path in named.items()}
-    [(label, fitted)] = load_models(session, headers, named).items()
+    [(label, fitted)] = choice.load(session, {place.part.domain for place in cohort.places}).items()
     require_compatible(dataset, fitted.schema, model=f"model `{label}`")
     request = request_of(fitted, words, flags=True)
     with safe_cells(files.csv_safe):

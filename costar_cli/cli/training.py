@@ -1,4 +1,4 @@
-"""The body of `costar pretrain`, and what the two training verbs share: identity, file and summary of a run."""
+"""What the two training verbs share: the file and the summary of a run."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costar_cli.api.outputs import check_places
-from costar_cli.cli.hints import next_command, other_than, traits_of
+from costar_cli.cli.hints import traits_of
 from costar_cli.cli.session import BuildStep, Session
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import ArtifactError, Termination
@@ -22,46 +22,7 @@ if TYPE_CHECKING:
     from costar_cli.reporting.output import Output
     from costar_cli.training import Trained, TrainingLog
 
-__all__ = ["make_encoder", "make_trained", "on_effects", "plan_encoder", "run_pretrain", "show_parts", "show_training"]
-
-
-def run_pretrain(
-    session: Session, data: Path, path: Path, *, overwrite: bool, fresh: bool, log: Path | None = None
-) -> None:
-    """Make an encoder, or see that it is up to date, and say so."""
-    from costar_cli.data.record import ModelRecord
-
-    step, place = plan_encoder(session, data, path), session.workspace
-    artifact, status = make_encoder(session, data, step, overwrite=overwrite, fresh=fresh, log=log)
-    files = {"data": other_than(data, place.data), "start": other_than(path, place.encoder)}
-    show_training(session, ModelRecord.of(artifact), status, next_command(session.given, "finetune", **files))
-
-
-def plan_encoder(session: Session, data: Path, path: Path) -> BuildStep:
-    """Return what the encoder is made from.
-
-    Raises:
-        ArtifactError: the data set is missing.
-    """
-    from costar_cli.api.fitting import plan_pretraining
-
-    plan = plan_pretraining(session.settings, session.read("dataset", data).digest)
-    return session.step("encoder", path, parents=plan.parents, config=plan.identity)
-
-
-def make_encoder(
-    session: Session, data: Path, step: BuildStep, *, overwrite: bool, fresh: bool, log: Path | None = None
-) -> tuple["Artifact", str]:
-    """Pretrain and store an encoder, or see that it is up to date; return it and which of the two."""
-
-    def train(to: "TrainingLog | None") -> "Trained":
-        from costar_cli.api.fitting import plan_pretraining
-
-        plan = plan_pretraining(session.settings, step.parents["dataset"])
-        dataset = session.load_dataset(data, queries=False, truth=False, parts=plan.parts)
-        return plan.run(dataset, checkpoint=step.run, reporter=session.reporter, fresh=fresh, log=to)
-
-    return make_trained(session, step, train, overwrite=overwrite, fresh=fresh, log=log)
+__all__ = ["make_trained", "on_effects", "show_parts", "show_training"]
 
 
 def make_trained(
@@ -87,19 +48,16 @@ def make_trained(
             if log is not None:
                 session.out.note("nothing was trained, so that nothing is logged; --fresh trains again")
             return artifact, "up_to_date"
-        with processes.together(), _opened(None if launched("RANK") else log, step, overwrite=overwrite or fresh) as to:
+        from costar_cli.training import TrainingLog
+
+        logged: AbstractContextManager[TrainingLog | None] = nullcontext()
+        if log is not None and not launched("RANK"):
+            logged = TrainingLog(log, step.fingerprint, overwrite=overwrite or fresh)
+        with processes.together(), logged as to:
             trained = train(to)
         if log is not None:
             session.out.wrote("log", log, kind=log.suffix[1:] or "tensorboard")
         return _store(session, step, trained, overwrite=overwrite or fresh), "done"
-
-
-def _opened(log: Path | None, step: BuildStep, *, overwrite: bool) -> "AbstractContextManager[TrainingLog | None]":
-    if log is None:
-        return nullcontext()
-    from costar_cli.training import TrainingLog
-
-    return TrainingLog(log, step.fingerprint, overwrite=overwrite)
 
 
 def _store(session: Session, step: BuildStep, trained: "Trained", *, overwrite: bool) -> "Artifact":

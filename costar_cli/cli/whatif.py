@@ -14,8 +14,7 @@ from costar_cli.api.outputs import Files, check_artifact_name, check_outputs, ch
 from costar_cli.cli import options
 from costar_cli.cli.answers import bounds_of, sensitivity_plot, show_answers, show_cohort, show_sensitivity, show_sweep
 from costar_cli.cli.averages import show_average_sweep, show_averages
-from costar_cli.cli.defaults import ModelChoice
-from costar_cli.cli.model import load_models, name_models
+from costar_cli.cli.models import ModelChoice
 from costar_cli.cli.options import FILES, expanded
 from costar_cli.cli.session import RunFlags, Session
 from costar_cli.config.requests import WhatIfRequest
@@ -230,10 +229,7 @@ def _read(
         reporter = session.reporter if who else None  # `Question.read` warns of those of a table, too
         everyone = who or subjects_of_plans(document)
         places = choose_subjects(dataset, everyone, skip=about.skip_unknown, where=where, reporter=reporter)
-    paths = choice.about(session, {place.part.domain for place in places})
-    named = name_models(paths, session.workspace.root)
-    headers = {name: session.read("model", path, role=name) for name, path in named.items()}
-    loaded = load_models(session, headers, named)
+    loaded = choice.load(session, {place.part.domain for place in places})
     horizon = min(model.horizon for model in loaded.values())
     of_plans = "standard input" if str(about.plan) == "-" else str(about.plan or "--sweep")
     question = Question.read(

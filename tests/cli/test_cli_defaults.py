@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli_world import Run
 
-from costar_cli.cli.defaults import ModelChoice
+from costar_cli.cli.models import ModelChoice
 from costar_cli.cli.workspace import Workspace
 from costar_cli.errors import ExitCode, UsageError
 

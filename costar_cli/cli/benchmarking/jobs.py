@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from costar_cli.cli.benchmarking.methods import BenchmarkData, BenchmarkMethod
 from costar_cli.cli.evaluation import EvaluationInputs, make_report, plan_report
-from costar_cli.cli.model import FinetuneFiles, make_model, plan_model
+from costar_cli.cli.finetune import FinetuneFiles, make_model, plan_model
+from costar_cli.cli.pretrain import make_encoder, plan_encoder
 from costar_cli.cli.session import BuildStep, Session
-from costar_cli.cli.training import make_encoder, plan_encoder
 from costar_cli.cli.workspace import Workspace
 from costar_cli.config.choices import DomainName
 from costar_cli.data.base import DataSource

@@ -1,18 +1,22 @@
-"""Which of a workspace's models answers where nobody names one."""
+"""Which models answer: those that are named, or the workspace's default; and loading them."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from costar_cli.cli.model import name_models
-from costar_cli.cli.session import Session, read_kind
+from costar_cli.cli.session import MADE_BY, Session, read_kind
 from costar_cli.cli.workspace import Workspace
 from costar_cli.config.choices import DomainName
-from costar_cli.errors import UsageError
+from costar_cli.diagnostics import Diagnostic
+from costar_cli.errors import ArtifactError, UsageError
 from costar_cli.methods.registry import METHODS, REFERENCE
 
-__all__ = ["ModelChoice", "to_name"]
+if TYPE_CHECKING:
+    from costar_cli.files import Artifact
+    from costar_cli.methods.base import FittedModel
+
+__all__ = ["ModelChoice", "load_models", "name_models", "to_name"]
 
 MOST_NAMED: Final = 6  # other models in a note
 
@@ -34,7 +38,11 @@ class ModelChoice:
         """
         if named:
             return cls(tuple(named))
-        methods = {path: _method(path) for path in workspace.models()}
+        methods = {  # as names tell: `model-crn-erm-target.h5` is of `crn-erm`
+            path: path.stem.removesuffix("-target").removesuffix("-scratch").removeprefix("model").lstrip("-")
+            or REFERENCE
+            for path in workspace.models()
+        }
         there, preferred = set(methods.values()), (REFERENCE, METHODS.combining.name)
         method = next((name for name in preferred if name in there), None)
         if method is None and len(there) > 1:
@@ -65,6 +73,17 @@ class ModelChoice:
             require_fitting(header, read_kind("model", path), called=f"model `{name}`")
         return self
 
+    def load(self, session: Session, domains: Iterable[DomainName]) -> "dict[str, FittedModel]":
+        """Return the models for subjects of these domains by name, and say which they are.
+
+        Raises:
+            ArtifactError: there is no model, or a file is damaged.
+            UsageError: a model is given more than once.
+        """
+        named = name_models(self.about(session, domains), session.workspace.root)
+        headers = {name: session.read("model", path, role=name) for name, path in named.items()}
+        return load_models(session, headers, named)
+
     def about(self, session: Session, domains: Iterable[DomainName]) -> tuple[Path, ...]:
         """Return the models for subjects of these domains, and say in a note which others the workspace has.
 
@@ -74,7 +93,10 @@ class ModelChoice:
             return self.named
         asked = set(domains)
         domain = asked.pop() if len(asked) == 1 else "source"
-        ranked = sorted(self.files, key=lambda path: ("scratch" in _words(path), _domain(path) != domain))
+        ranked = sorted(
+            self.files,
+            key=lambda path: ("scratch" in _words(path), (_words(path)[-1:] == ["target"]) != (domain == "target")),
+        )
         if others := [*ranked[1:], *self.others]:
             session.out.note(f"`{ranked[0].stem}` answers; --model names others: {_listed(others, MOST_NAMED)}")
         return tuple(ranked[:1])
@@ -94,15 +116,43 @@ def _words(path: Path) -> list[str]:
     return path.stem.split("-")[1:]
 
 
-def _method(path: Path) -> str:
-    """Return the method of a workspace's model as its name tells it: `model-crn-erm-target.h5` is of `crn-erm`."""
-    return path.stem.removesuffix("-target").removesuffix("-scratch").removeprefix("model").lstrip("-") or REFERENCE
-
-
-def _domain(path: Path) -> DomainName:
-    return "target" if _words(path)[-1:] == ["target"] else "source"
-
-
 def _listed(paths: Collection[Path], most: int) -> str:
     names = [path.stem for path in paths]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def name_models(paths: Sequence[Path], workspace: Path) -> dict[str, Path]:
+    """Return models by name: the file's name, with its folder where two files are called alike.
+
+    Raises:
+        ArtifactError: there is no model.
+        UsageError: a model is given more than once.
+    """
+    if not paths:
+        raise ArtifactError("no model found", where=str(workspace), fix=MADE_BY["model"])
+    stems = [path.stem for path in paths]
+    named = {path.stem if stems.count(path.stem) == 1 else str(path.with_suffix("")): path for path in paths}
+    if len(named) < len(paths):
+        raise UsageError("a model is given more than once", where="--model", fix="give each model once")
+    return named
+
+
+def load_models(session: Session, headers: dict[str, "Artifact"], named: dict[str, Path]) -> dict[str, "FittedModel"]:
+    """Load models onto the device of the settings, by name, and warn of those that record less than today's do."""
+    from costar_cli.config.models import RuntimeConfig
+    from costar_cli.data.record import ModelRecord
+    from costar_cli.methods import load_model
+    from costar_cli.training.runtime import Runtime
+
+    for name, header in headers.items():
+        record = ModelRecord.of(header)
+        known = {"what its training subjects received": record.support, "its validation error": record.validation}
+        missing = [words for words, fact in known.items() if fact is None]
+        if missing and record.made_with is None:
+            what = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'}"
+            session.out.say(Diagnostic.of("older-version", name, missing=what))
+    device = Runtime.resolve(session.settings[RuntimeConfig]).device
+    loaded = {name: load_model(path, device=str(device)) for name, path in named.items()}
+    for name, path in named.items():
+        session.require_same(path, loaded[name].digest)
+    return loaded
