@@ -235,7 +235,7 @@ def test_factors_are_decoded_whether_treatments_are_classes_or_binary():
 
 
 def test_what_was_learnt_is_told_in_words_and_units():
-    rows = {row["what"]: row for row in model().meta["learnt"]}
+    rows = {row["what"]: row for row in model().record.learnt or ()}
     drug, ray = rows["drug, in the first day"], rows["ray, in the first day"]
     assert drug["typical"].startswith("-1")
     assert drug["typical"].endswith(" %")
