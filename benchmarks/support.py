@@ -32,12 +32,13 @@ from costar_cli.data.registry import truth_of
 from costar_cli.data.store import read_dataset
 from costar_cli.data.support import Support
 from costar_cli.evaluation.calibration import covered
-from costar_cli.inference import LIGHTS, NOT_JUDGED, Calibration, calibration_of, estimate, support_of
+from costar_cli.inference import NOT_JUDGED, SUPPORT_LEVELS, Calibration, calibration_of, estimate, support_of
 from costar_cli.methods.base import FittedModel
 
 FIELDS = (
     "data", "method", "setup", "questions", "answers", "light", "auroc",
-    *(f"{what}_{light}" for what in ("share", "rmse", "coverage") for light in LIGHTS), "rmse", "rmse_without_red",
+    *(f"{what}_{rating}" for what in ("share", "rmse", "coverage") for rating in SUPPORT_LEVELS),
+    "rmse", "rmse_without_red",
     "machine", "versions", "commit",
 )  # fmt: skip
 SETUPS = {"supervised": Part("source", "test"), "zero-shot": Part("target", "test")}
@@ -130,7 +131,7 @@ def judged(dataset: Dataset, model: FittedModel, part: Part, asked: Asked) -> It
     if support is None:
         return
     found = estimate(model, panel, asked.queries)
-    lights = support.lights(panel, asked.queries, found)
+    ratings = support.ratings(panel, asked.queries, found)
     truth_M = asked.truth_QHY[:, -1].ravel()
     unit = dataset.schema.error_unit
     sd_Y = model.scaler.error_scale(dataset.schema)
@@ -142,29 +143,29 @@ def judged(dataset: Dataset, model: FittedModel, part: Part, asked: Asked) -> It
         lower_M, upper_M = (limit[0, :, -1].ravel() for limit in (bands.lower_LQHY, bands.upper_LQHY))
         covered_M = covered(lower_M, upper_M, truth_M)
     outcomes = asked.truth_QHY.shape[2]
-    log_QH = np.log(lights.probability_QH)
+    log_QH = np.log(ratings.probability_QH)
     numbers = {
-        "precision": lights.spread_QHY[:, -1].ravel(),
+        "precision": ratings.spread_QHY[:, -1].ravel(),
         "rarest step": np.repeat(-log_QH.min(axis=1), outcomes),
         "course": np.repeat(-log_QH.sum(axis=1), outcomes),
     }
     marks = {
-        "precision": lights.precision_QHY[:, -1].ravel(),
-        "rarest step": np.repeat(lights.rarest_QH[:, -1], outcomes),
-        "course": np.repeat(lights.course_QH[:, -1], outcomes),
-        "practice": np.repeat(lights.practice_QH[:, -1], outcomes),
-        "together": lights.light_QHY[:, -1].ravel(),
+        "precision": ratings.precision_QHY[:, -1].ravel(),
+        "rarest step": np.repeat(ratings.rarest_QH[:, -1], outcomes),
+        "course": np.repeat(ratings.course_QH[:, -1], outcomes),
+        "practice": np.repeat(ratings.practice_QH[:, -1], outcomes),
+        "together": ratings.rating_QHY[:, -1].ravel(),
     }
     bad_M = relative_M >= np.quantile(relative_M, 1 - WORST)
     for name, mark_M in marks.items():
         values = {"answers": len(mark_M), "rmse": _rms(error_M), "rmse_without_red": _rms(error_M[mark_M < 2])}
         values["auroc"] = auroc(numbers[name], bad_M) if name in numbers else np.nan
         judged_M = mark_M != NOT_JUDGED
-        for i, light in enumerate(LIGHTS):
+        for i, rating in enumerate(SUPPORT_LEVELS):
             mine_M = mark_M == i
-            values[f"share_{light}"] = float(mine_M[judged_M].mean()) if judged_M.any() else np.nan
-            values[f"rmse_{light}"] = _rms(error_M[mine_M])
-            values[f"coverage_{light}"] = float(covered_M[mine_M].mean()) if mine_M.any() else np.nan
+            values[f"share_{rating}"] = float(mine_M[judged_M].mean()) if judged_M.any() else np.nan
+            values[f"rmse_{rating}"] = _rms(error_M[mine_M])
+            values[f"coverage_{rating}"] = float(covered_M[mine_M].mean()) if mine_M.any() else np.nan
         yield {"light": name} | {key: f"{value:.4g}" if np.isfinite(value) else "" for key, value in values.items()}
 
 
@@ -210,15 +211,15 @@ def by_light(rows: Sequence[Row]) -> Iterator[str]:
 
 def gains(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the error of all answers, and of those that are left without red or amber ones, with the share left out."""
-    lights = ("precision", "practice", "together")
-    yield f"| data | method | set-up | all | without red: {' | '.join(lights)} | green by both |"
+    ratings = ("precision", "practice", "together")
+    yield f"| data | method | set-up | all | without red: {' | '.join(ratings)} | green by both |"
     yield "|---|---|---|---:|---:|---:|---:|---:|"
     for (data, method, setup, _), by in _cases(rows).items():
         left = [
             f"{_short(by[name]['rmse_without_red'])} ({100 * float(by[name]['share_red']):.0f} %)"
             if by[name]["share_red"]
             else "not judged"
-            for name in lights
+            for name in ratings
         ]
         green = f"{_short(by['together']['rmse_green'])} ({100 * (1 - float(by['together']['share_green'])):.0f} %)"
         yield f"| {' | '.join([data, method, setup, _short(by['together']['rmse']), *left, green])} |"
@@ -235,7 +236,7 @@ def _cases(rows: Sequence[Row]) -> dict[tuple[str, ...], dict[str, Row]]:
 
 def _three(row: Row, what: str, factor: int = 1) -> str:
     """Return a number of green, amber and red answers; a dash where there are none."""
-    values = [row[f"{what}_{light}"] for light in LIGHTS]
+    values = [row[f"{what}_{rating}"] for rating in SUPPORT_LEVELS]
     return " / ".join((f"{factor * float(v):.3g}" if factor > 1 else _short(v)) if v else "-" for v in values)
 
 

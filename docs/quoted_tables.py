@@ -263,7 +263,7 @@ def differences_table() -> Iterator[str]:
     yield from calibration.table(calibrated(), calibration.DIFFERENCES)
 
 
-def lights(*questions: str) -> list[Line]:
+def ratings(*questions: str) -> list[Line]:
     """Return the stored rows of the benchmark of lights about some questions, with readable names."""
     data = calibration.LABELS
     named = [{**row, "data": data[row["data"].rstrip("0123456789")]} for row in rows("", "support.csv")]
@@ -367,8 +367,8 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "misses": misses_list,
     "differences": differences_table,
     "bands cost": bands_cost,
-    "worst answers": lambda: support.aurocs(lights("test sets")),
-    "abstaining": lambda: support.gains(lights("test sets")),
+    "worst answers": lambda: support.aurocs(ratings("test sets")),
+    "abstaining": lambda: support.gains(ratings("test sets")),
     "hidden confounding": hidden_table,
     "regret": regret_table,
     "prices": prices_table,

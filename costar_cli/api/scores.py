@@ -10,7 +10,7 @@ from costar_cli.data.dataset import Dataset
 from costar_cli.errors import UsageError
 from costar_cli.evaluation import EvaluationReport, named_candidates, run_evaluation
 from costar_cli.evaluation.gates import Verdict, parse_gates
-from costar_cli.evaluation.gates import judge_gates as judge
+from costar_cli.evaluation.gates import judge_gates as calibrated
 from costar_cli.files.frames import FrameName, frame_of_rows
 from costar_cli.questions.search.regret import regret_request, regrets
 
@@ -89,7 +89,7 @@ def judge_gates(
     named: dict[str, set[str]] = {}
     for name, model in (models or {}).items():
         named.setdefault(model.digest, set()).add(name)
-    return judge(parse_gates(texts(gates, "gates")), scores, named)
+    return calibrated(parse_gates(texts(gates, "gates")), scores, named)
 
 
 def score_search(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from costar_cli.questions.sensitivity import Sensitivity
     from costar_cli.questions.support import PlanRatings
 
-__all__ = ["show_answers", "show_cohort", "show_lights", "show_sweep"]
+__all__ = ["show_answers", "show_cohort", "show_ratings", "show_sweep"]
 
 MOST_SHOWN: Final = 20  # plans of a cohort
 
@@ -40,7 +40,7 @@ def show_answers(out: Output, report: "WhatIfReport") -> None:
         _show_comparison(out, report)
     else:
         _show_model(out, report, report.models[0])
-    show_lights(out, report)
+    show_ratings(out, report)
     for note in report.diagnostics:
         if note.severity == "note":
             out.say(note)
@@ -78,8 +78,8 @@ def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswers") -> N
         if len(report.plans) > 1:
             title = difference_title(report, model)
             out.table(*answer_table(report, model, outcome.name, differences=True), title=title, keys=1, together=pair)
-    if model.goes_on:
-        title = f"no {' or '.join(model.goes_on.names)} so far, by {model.heading}"
+    if model.survival_forecast:
+        title = f"no {' or '.join(model.survival_forecast.names)} so far, by {model.heading}"
         out.table(*survival_table(report, model), title=title, keys=1)
 
 
@@ -125,30 +125,30 @@ def _rmse(rows: Rows) -> float | None:
     return math.sqrt(sum(error**2 for error in errors) / len(errors)) if errors else None
 
 
-def show_lights(out: Output, report: "WhatIfReport") -> None:
+def show_ratings(out: Output, report: "WhatIfReport") -> None:
     """Print the lights of each model's plans; nothing where no model has any."""
-    from costar_cli.questions.tables import light_reasons
+    from costar_cli.questions.tables import rating_reasons
 
     several = len(report.models) > 1
     for model in report.models:
-        if model.plan_lights is None:
+        if model.plan_ratings is None:
             continue
         horizon = max(map(len, report.plans))
         steps = [str(report.history.origin + h) for h in range(horizon)]
         title = "do the data support the plans?" + (f" ({model.heading})" if several else "")
         rows = [
-            [plan.name if first else None, f"{100 * lights.like_practice:.0f} %" if first else None, name, *marks]
-            for plan, lights in zip(report.plans, model.plan_lights, strict=True)
-            for first, name, marks in _light_lines(lights, horizon)
+            [plan.name if first else None, f"{100 * ratings.like_practice:.0f} %" if first else None, name, *marks]
+            for plan, ratings in zip(report.plans, model.plan_ratings, strict=True)
+            for first, name, marks in _rating_lines(ratings, horizon)
         ]
         out.table(["plan", "like practice", "light", *steps], rows, title=title, keys=3)
-        out.text(*light_reasons(report, model))
+        out.text(*rating_reasons(report, model))
 
 
-def _light_lines(lights: "PlanRatings", horizon: int) -> Iterator[tuple[bool, str, list[str | None]]]:
+def _rating_lines(ratings: "PlanRatings", horizon: int) -> Iterator[tuple[bool, str, list[str | None]]]:
     """Yield the two lights of a plan and what they come to, the worst over outcomes."""
-    precision = ["-" if light is None else light for light in lights.worst_precision]
-    for name, marks in (("precision", precision), ("practice", lights.practice), ("support", lights.worst)):
+    precision = ["-" if rating is None else rating for rating in ratings.worst_precision]
+    for name, marks in (("precision", precision), ("practice", ratings.practice), ("support", ratings.worst)):
         yield name == "precision", name, [*marks, *[None] * (horizon - len(marks))]
 
 
@@ -176,7 +176,7 @@ def show_cohort(out: Output, result: Mapping[str, Any], *, most: int | None = No
         decimals = {outcome: decimals_of(values) for outcome, values in ends.items()}
         lines = [
             [row["plan"], row["outcome"], _lengths(row), number_text(row["mean_at_end"], decimals[row["outcome"]]),
-             row["unit"], *(f"{row['support'][light]:,}" if row["support"] else None for light in ("amber", "red"))]
+             row["unit"], *(f"{row['support'][rating]:,}" if row["support"] else None for rating in ("amber", "red"))]
             for row in rows
         ]  # fmt: skip
         headers = ["plan", "outcome", steps_axis(result["step_unit"]), "mean at the end", "unit", "amber", "red"]

@@ -60,10 +60,10 @@ def show_average_sweep(
 def _at_dose(effects: "AverageEffects", sweep: "Sweep", row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the dose of a row, and how many answers of its group have which light, where the model knows."""
     told: dict[str, Any] = {"dose": sweep.doses[row["plan"]]}
-    if effects.lights_GPL is None:
+    if effects.ratings_GPL is None:
         return told
     names = [plan.name for plan in effects.plans]
-    _, amber, red = effects.lights_GPL[effects.groups.index(row["group"]), names.index(row["plan"])].tolist()
+    _, amber, red = effects.ratings_GPL[effects.groups.index(row["group"]), names.index(row["plan"])].tolist()
     return told | {"amber": amber, "red": red}
 
 
@@ -108,13 +108,13 @@ def _show_doses(
     from costar_cli.questions.tables import decimals_of, estimate_text, number_text
 
     decimals, lines = decimals_of(row["estimate"] for row in rows), dict[tuple[object, ...], list[str | None]]()
-    truth, lights, steps = "truth" in rows[0], "red" in rows[0], sorted({row["step"] for row in rows})
+    truth, ratings, steps = "truth" in rows[0], "red" in rows[0], sorted({row["step"] for row in rows})
     for row in rows:
-        key = (row["group"], f"{row['dose']:.6g}", *((row["amber"], row["red"]) if lights else ()))
+        key = (row["group"], f"{row['dose']:.6g}", *((row["amber"], row["red"]) if ratings else ()))
         cells = [estimate_text(row, decimals), *([number_text(row["truth"], decimals)] if truth else [])]
         lines.setdefault(key, []).extend(cells)
     heads = [head for step in steps for head in (f"after {steps_of(step, effects.schema.step)}", *["truth"] * truth)]
-    headers = ["group", dose, *(["amber", "red"] if lights else []), *heads]
+    headers = ["group", dose, *(["amber", "red"] if ratings else []), *heads]
     table = [[*key, *cells] for key, cells in lines.items()]
     session.out.table(headers, table, title=_title(effects, rows[0], quantity), keys=2, together=1 + truth)
 

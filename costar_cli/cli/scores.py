@@ -165,7 +165,7 @@ def show_periods(out: Output, report: "EvaluationReport") -> None:
 def show_light_scores(out: Output, report: "EvaluationReport") -> None:
     """Print errors and coverage by light for every model that has lights; nothing where there are none."""
     from costar_cli.evaluation.sums import RATINGS
-    from costar_cli.inference import LIGHTS
+    from costar_cli.inference import SUPPORT_LEVELS
 
     scored = [(row, kind, lights) for row in report.rows for kind, lights in row.light_tests]
     if not any(lights for _, _, lights in scored):
@@ -179,9 +179,9 @@ def show_light_scores(out: Output, report: "EvaluationReport") -> None:
     rows = [
         [
             row.setup, kind, row.label, name,
-            " / ".join(percent(one.share[light]) or "-" for light in LIGHTS) if one.answers else "not judged",
-            " / ".join(number(one.rmse_by_light[light]) or "-" for light in LIGHTS),
-            " / ".join(percent(one.coverage[light]) or "-" for light in LIGHTS),
+            " / ".join(percent(one.share[light]) or "-" for light in SUPPORT_LEVELS) if one.answers else "not judged",
+            " / ".join(number(one.rmse_by_light[light]) or "-" for light in SUPPORT_LEVELS),
+            " / ".join(percent(one.coverage[light]) or "-" for light in SUPPORT_LEVELS),
             number(one.rmse), number(one.rmse_without_red),
         ]
         for row, kind, lights in scored

@@ -14,8 +14,8 @@ from costar_cli.evaluation.calibration import add_answers, covered, weights
 from costar_cli.evaluation.dropout import StayWeights
 from costar_cli.evaluation.sums import LEVELS, RATINGS, blank
 from costar_cli.inference import (
-    LIGHTS,
     NOT_JUDGED,
+    SUPPORT_LEVELS,
     Calibration,
     OutcomeFacts,
     PlanSupport,
@@ -151,7 +151,7 @@ class BandTest:
                 bands = calibration.bands(estimates, [RATED_LEVEL])
                 covered_QHY = covered(bands.lower_LQHY[0], bands.upper_LQHY[0], truth_QHY)
             square_QHY = ((truth_QHY - estimates.mean_QHY) / self.denominator_Y) ** 2
-            ratings = self.support.lights(self.panel, queries, estimates)
+            ratings = self.support.ratings(self.panel, queries, estimates)
             own = self.horizon, queries.subject, ratings, square_QHY, covered_QHY, scored_QHY & says_QHY, stay_QH
             add_ratings(self.sums, f"bands/lights/{kind}/sums", *own)
         if calibration is None:
@@ -200,8 +200,8 @@ def add_ratings(
     square_M, covered_M, weight_M = (values[counts_QHY] for values in (square_QHY, covered_QHY, weight_QHY))
     rows = (np.ones(len(weight_M)), weight_M, weight_M * square_M, weight_M * covered_M)
     step_M = np.broadcast_to(np.arange(counts_QHY.shape[1])[:, None], counts_QHY.shape)[counts_QHY]
-    shape = len(LIGHTS), horizon
-    for name, rating_QHY in zip(RATINGS, (ratings.precision_QHY, practice_QHY, ratings.light_QHY), strict=True):
+    shape = len(SUPPORT_LEVELS), horizon
+    for name, rating_QHY in zip(RATINGS, (ratings.precision_QHY, practice_QHY, ratings.rating_QHY), strict=True):
         rating_M = rating_QHY[counts_QHY].astype(np.int64)
         judged_M = rating_M != NOT_JUDGED
         cell_J = (rating_M * horizon + step_M)[judged_M]

@@ -9,7 +9,7 @@ import numpy as np
 from costar_cli.evaluation.calibration import Floats, share_over_subjects, shares
 from costar_cli.evaluation.metrics import PerStep, Truth, average_over_steps, finite
 from costar_cli.evaluation.sums import LEVELS, REPORTED, Sums, columns_of
-from costar_cli.inference import LIGHTS
+from costar_cli.inference import SUPPORT_LEVELS
 
 WINDOWS: Final = "windows"  # factual rolling-origin windows of test subjects, beside counterfactual query sets
 
@@ -184,6 +184,8 @@ def rating_summary(sums: Sums, kind: Kind, factor: float) -> dict[str, LightScor
         with np.errstate(invalid="ignore", divide="ignore"):
             of_rating = weight_C / weight_C.sum(), factor * np.sqrt(square_C / weight_C), covered_C / weight_C
             every, kept = (factor * float(np.sqrt(square_C[:n].sum() / weight_C[:n].sum())) for n in (3, 2))
-        share, rmse, coverage = (dict(zip(LIGHTS, map(finite, of_C.tolist()), strict=True)) for of_C in of_rating)
+        share, rmse, coverage = (
+            dict(zip(SUPPORT_LEVELS, map(finite, of_C.tolist()), strict=True)) for of_C in of_rating
+        )
         found[name] = LightScores(int(column[0].sum()), share, rmse, coverage, finite(every), finite(kept))
     return found

@@ -47,7 +47,7 @@ def predicted_rows(
             answers = ModelAnswers(
                 label, model, Cohort(panel, names, places, row_Q, some.origin.astype(np.int64)), np.arange(len(some)),
                 plans_in_words(model.schema, some), asked, found, (level,), calibration,
-                support.lights(panel, asked, found) if support else None,
+                support.ratings(panel, asked, found) if support else None,
             )  # fmt: skip
             assert some.outcomes is not None and some.scored is not None  # noqa: S101, PT018 - sets that serve have both
             members_RQHY = found.members_RQHY.astype(np.float64)  # as of one member: files hold one type

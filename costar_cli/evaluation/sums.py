@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.inference import LIGHTS
+from costar_cli.inference import SUPPORT_LEVELS
 
 LEVELS: Final = tuple(round(0.05 * i, 2) for i in range(1, 20))
 REPORTED: Final = (0.5, 0.8, 0.9, 0.95)  # each is one of `LEVELS`
@@ -48,7 +48,7 @@ PLACES: Final[Mapping[str, Mapping[str, str]]] = {  # folders of columns, and th
     r"ends/\d+": dict.fromkeys(("step", "predicted", "came", "weight", "time"), "M"),
 }  # fmt: skip
 OPTIONAL: Final = {"cluster", "weight", "time"}
-SIZES: Final = {"K": len(REPORTED), "L": len(LEVELS), "B": BINS, "C": len(LIGHTS), "4": 4}
+SIZES: Final = {"K": len(REPORTED), "L": len(LEVELS), "B": BINS, "C": len(SUPPORT_LEVELS), "4": 4}
 COUNTS: Final = ("count", "absorbed", "cluster", "subject", "unit", "origin", "step")  # whole numbers from 0
 FLAGS: Final = ("seen", "came")
 FINITE: Final = ("members", "ensemble", "weight", "mass", "subjects", "squares", "predicted", "time")

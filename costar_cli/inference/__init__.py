@@ -33,9 +33,9 @@ from costar_cli.inference.reactions import Reactions
 from costar_cli.inference.resolve import COHORT_DRAWS, Resolved, estimate_played, resolve
 from costar_cli.inference.rollout import DRAWS, SEED, SimulatedRule, simulate_on, simulate_rule, simulation_mode
 from costar_cli.inference.support import (
-    LIGHTS,
     NOT_JUDGED,
     RED,
+    SUPPORT_LEVELS,
     PlanSupport,
     SupportRatings,
     learn_support,
@@ -43,7 +43,7 @@ from costar_cli.inference.support import (
     unmeasured,
 )
 from costar_cli.inference.survival import Hazards
-from costar_cli.inference.survival_fit import Survival, SurvivalForecast, goes_on, learn_survival, survival_of
+from costar_cli.inference.survival_fit import Survival, SurvivalForecast, learn_survival, survival_forecast, survival_of
 from costar_cli.methods.base import LEAST_MEMBERS, PredictFn
 
 __all__ = [
@@ -52,12 +52,12 @@ __all__ = [
     "COHORT_DRAWS",
     "DRAWS",
     "LEAST_MEMBERS",
-    "LIGHTS",
     "NOT_JUDGED",
     "NO_LEVEL",
     "RANGE",
     "RED",
     "SEED",
+    "SUPPORT_LEVELS",
     "TOO_FEW",
     "UNMEASURED",
     "Bands",
@@ -83,7 +83,6 @@ __all__ = [
     "estimate",
     "estimate_played",
     "facts_of",
-    "goes_on",
     "halves",
     "has_range",
     "has_spread",
@@ -100,6 +99,7 @@ __all__ = [
     "simulate_rule",
     "simulation_mode",
     "support_of",
+    "survival_forecast",
     "survival_of",
     "unmeasured",
 ]

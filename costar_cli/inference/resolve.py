@@ -14,7 +14,7 @@ from costar_cli.data import Panel, Queries
 from costar_cli.inference.draws import draws
 from costar_cli.inference.estimates import Estimates, encoded_predictor, estimate, facts_of, least_sd, possible
 from costar_cli.inference.rollout import DRAWS, SEED, SimulatedRule, ask, simulate_rule
-from costar_cli.inference.survival_fit import SurvivalForecast, goes_on
+from costar_cli.inference.survival_fit import SurvivalForecast, survival_forecast
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans.plan import AnyPlan, IndexTimes, TreatmentPlan
 from costar_cli.plans.rule import Levels, PlanRule
@@ -44,7 +44,7 @@ class Resolved:
     model: FittedModel
     moments: IndexTimes
     plans_Q: tuple[TreatmentPlan, ...]
-    played_Q: tuple[tuple[SimulatedRule, int] | None, ...]
+    simulated_Q: tuple[tuple[SimulatedRule, int] | None, ...]
     means: dict[int, list[Floats]] = field(default_factory=dict)
 
     @property
@@ -54,37 +54,37 @@ class Resolved:
 
     def undecided(self) -> Iterator[tuple[NDArray[np.intp], SimulatedRule]]:
         """Yield the questions of each rule whose treatments are not known beforehand."""
-        every = {id(went[0]): went[0] for went in self.played_Q if went and went[0].how != "fixed"}
-        for played in every.values():
-            yield np.array([q for q, went in enumerate(self.played_Q) if went and went[0] is played]), played
+        every = {id(went[0]): went[0] for went in self.simulated_Q if went and went[0].how != "fixed"}
+        for simulated in every.values():
+            yield np.array([q for q, went in enumerate(self.simulated_Q) if went and went[0] is simulated]), simulated
 
     def estimated(self, found_Q: Estimates) -> Estimates:
         """Return the estimates of all questions, given those under `plans_Q`."""
-        for at, played in self.undecided():
-            means = self.means.setdefault(id(played), []) if self.model.schema.terminal else None
-            of = estimate_played(self.model, self.moments.take(at), played, self.horizon, means)
+        for at, simulated in self.undecided():
+            means = self.means.setdefault(id(simulated), []) if self.model.schema.terminal else None
+            of = estimate_played(self.model, self.moments.take(at), simulated, self.horizon, means)
             found_Q = found_Q.with_rows(at, of)
         return found_Q
 
-    def going_on(self, queries: Queries, found_Q: Estimates) -> SurvivalForecast | None:
+    def forecast_survival(self, queries: Queries, found_Q: Estimates) -> SurvivalForecast | None:
         """Return how likely series are to go on, None where the model knows of no end (spec SURV-4).
 
         `queries` and `found_Q` ask about `plans_Q` and answer that.
         """
         model, panel = self.model, self.moments.panel
-        of_Q = goes_on(model, panel, queries, found_Q.mean_QHY)
-        for at, played in self.undecided() if of_Q else ():
-            kinds = [played.kinds(place) for place in range(len(at))]
-            moved_KHY = _moved_courses(played, kinds)
-            known = iter(self.means.get(id(played)) or ())
+        of_Q = survival_forecast(model, panel, queries, found_Q.mean_QHY)
+        for at, simulated in self.undecided() if of_Q else ():
+            kinds = [simulated.kinds(place) for place in range(len(at))]
+            moved_KHY = _moved_courses(simulated, kinds)
+            known = iter(self.means.get(id(simulated)) or ())
             for asked in _asked(model, self.moments.take(at), kinds, self.horizon, MOST_QUERIES):
                 if moved_KHY is None:
                     told_KHY = next(known, None)
                     mean_KHY = estimate(model, panel, asked.queries).mean_QHY if told_KHY is None else told_KHY
                 else:
                     mean_KHY = found_Q.mean_QHY[at[asked.moment_K]]
-                    mean_KHY[:, : len(played.rule)] += moved_KHY[asked.own_K]
-                of_K, rows = goes_on(model, panel, asked.queries, mean_KHY), at[asked.moment_K[asked.first_Q]]
+                    mean_KHY[:, : len(simulated.rule)] += moved_KHY[asked.own_K]
+                of_K, rows = survival_forecast(model, panel, asked.queries, mean_KHY), at[asked.moment_K[asked.first_Q]]
                 if of_Q and of_K:
                     of_Q.survival_QH[rows] = asked.mean(of_K.survival_QH)
                     of_Q.ended_QHE[rows] = asked.mean(of_K.ended_QHE)
@@ -92,9 +92,9 @@ class Resolved:
 
     def drawn(self, drawn_SQHY: Floats, *, seed: int = SEED) -> Floats:
         """Return joint draws of all questions, given those under `plans_Q`."""
-        for at, played in self.undecided():
+        for at, simulated in self.undecided():
             own, n = self.moments.take(at), len(drawn_SQHY)
-            drawn_SQHY[:, at] = draw_played(self.model, own, played, self.horizon, n=n, seed=seed)
+            drawn_SQHY[:, at] = draw_played(self.model, own, simulated, self.horizon, n=n, seed=seed)
         return drawn_SQHY
 
 
@@ -118,7 +118,7 @@ def resolve(
     """
     horizon = max(map(len, plans_Q))
     plans: list[AnyPlan] = list(plans_Q)
-    played_Q: list[tuple[SimulatedRule, int] | None] = [None] * len(plans)
+    simulated_Q: list[tuple[SimulatedRule, int] | None] = [None] * len(plans)
     for rule in {id(plan): plan for plan in plans if not isinstance(plan, TreatmentPlan)}.values():
         at = np.array([q for q, plan in enumerate(plans_Q) if plan is rule])
         own = moments.take(at)
@@ -126,13 +126,13 @@ def resolve(
             own = replace(own, panel=given)
         went = simulate_rule(model, own, rule, label=label, horizon=horizon, n=n, seed=seed)
         for place, q in enumerate(at.tolist()):
-            plans[q], played_Q[q] = went.most_common(place), (went, place)
+            plans[q], simulated_Q[q] = went.most_common(place), (went, place)
     fixed = tuple(plan for plan in plans if isinstance(plan, TreatmentPlan))
-    return Resolved(model, moments, fixed, tuple(played_Q))
+    return Resolved(model, moments, fixed, tuple(simulated_Q))
 
 
 def estimate_played(
-    model: FittedModel, moments: IndexTimes, played: SimulatedRule, horizon: int, means: list[Floats] | None = None
+    model: FittedModel, moments: IndexTimes, simulated: SimulatedRule, horizon: int, means: list[Floats] | None = None
 ) -> Estimates:
     """Return the estimates of a rule's outcomes, a query per moment, padded to a horizon (spec PLAN-6).
 
@@ -142,8 +142,8 @@ def estimate_played(
     one; likewise its variance. Otherwise a mixture of the plans that were given, by their shares: a
     rule that gives one plan is estimated as that plan.
     """
-    kinds = [played.kinds(q) for q in range(len(moments))]
-    if played.outcomes_SQHY is not None:  # what is not drawn is that of the most common course
+    kinds = [simulated.kinds(q) for q in range(len(moments))]
+    if simulated.outcomes_SQHY is not None:  # what is not drawn is that of the most common course
         common = [np.bincount(place_S).argmax() for _, place_S in kinds]
         kinds = [(of[k : k + 1], np.zeros(1, dtype=np.intp)) for (of, _), k in zip(kinds, common, strict=True)]
     courses = _asked(model, moments, kinds, horizon, MOST_QUERIES)
@@ -154,12 +154,12 @@ def estimate_played(
         if means is not None:
             means.append(found.mean_QHY)
     mixed = Estimates.joined(parts)
-    if played.outcomes_SQHY is None or played.usual_QHY is None or played.usual_variance_QHY is None:
+    if simulated.outcomes_SQHY is None or simulated.usual_QHY is None or simulated.usual_variance_QHY is None:
         return mixed
-    own, drawn = slice(len(played.rule)), played.outcomes_SQHY
+    own, drawn = slice(len(simulated.rule)), simulated.outcomes_SQHY
     mean_QHY, sd_QHY, members_RQHY = mixed.mean_QHY.copy(), mixed.sd_QHY.copy(), mixed.members_RQHY.astype(np.float64)
-    mean_QHY[:, own] += drawn.mean(axis=0) - played.usual_QHY
-    sd_QHY[:, own] = _moved(sd_QHY[:, own], drawn.var(axis=0, ddof=1), played.usual_variance_QHY)
+    mean_QHY[:, own] += drawn.mean(axis=0) - simulated.usual_QHY
+    sd_QHY[:, own] = _moved(sd_QHY[:, own], drawn.var(axis=0, ddof=1), simulated.usual_variance_QHY)
     sd_QHY = np.maximum(sd_QHY, least_sd(model))
     mean_QHY = np.asarray(possible(facts_of(model), mean_QHY), dtype=np.float64)
     members_RQHY[:, :, own] = mean_QHY[:, own]
@@ -197,28 +197,28 @@ def _asked(
         yield _RolloutBatch(queries, own_K, at_K, weight_K[own_K], np.flatnonzero(np.diff(at_K, prepend=-1)))
 
 
-def _moved_courses(played: SimulatedRule, kinds: Sequence[Kinds]) -> Floats | None:
+def _moved_courses(simulated: SimulatedRule, kinds: Sequence[Kinds]) -> Floats | None:
     """Return how far the draws of each course `[K,H,Y]` are from those of the most common one, None without draws."""
-    if played.outcomes_SQHY is None or played.usual_QHY is None:
+    if simulated.outcomes_SQHY is None or simulated.usual_QHY is None:
         return None
     moved = []
     for q, (_, place_S) in enumerate(kinds):
         order_S, count_K = place_S.argsort(kind="stable"), np.bincount(place_S)
-        total_KHY = np.add.reduceat(played.outcomes_SQHY[order_S, q], count_K.cumsum() - count_K, axis=0)
-        moved.append(total_KHY / count_K[:, None, None] - played.usual_QHY[q])
+        total_KHY = np.add.reduceat(simulated.outcomes_SQHY[order_S, q], count_K.cumsum() - count_K, axis=0)
+        moved.append(total_KHY / count_K[:, None, None] - simulated.usual_QHY[q])
     return np.concatenate(moved)
 
 
 def draw_played(
-    model: FittedModel, moments: IndexTimes, played: SimulatedRule, horizon: int, *, n: int = DRAWS, seed: int = SEED
+    model: FittedModel, moments: IndexTimes, simulated: SimulatedRule, horizon: int, *, n: int = DRAWS, seed: int = SEED
 ) -> Floats:
     """Return joint draws `[S,Q,H,Y]` of outcomes under a rule, with the chance of those under plans."""
     panel = moments.panel
-    if played.outcomes_SQHY is not None and len(played.outcomes_SQHY) == n:
-        return _lasting(played.outcomes_SQHY.reshape(-1, *played.outcomes_SQHY.shape[2:]), horizon).reshape(
+    if simulated.outcomes_SQHY is not None and len(simulated.outcomes_SQHY) == n:
+        return _lasting(simulated.outcomes_SQHY.reshape(-1, *simulated.outcomes_SQHY.shape[2:]), horizon).reshape(
             n, len(moments), horizon, -1
         )
-    values_SQHA = played.values_SQHA[np.arange(n) % len(played.values_SQHA)]
+    values_SQHA = simulated.values_SQHA[np.arange(n) % len(simulated.values_SQHA)]
     if model.draws_courses:
         plan_MHA = model.schema.treatments.encode(values_SQHA.reshape(-1, *values_SQHA.shape[2:]))
         last = plan_MHA.shape[1] - 1
@@ -227,7 +227,7 @@ def draw_played(
             steps=horizon, n=n, seed=seed,
         )  # fmt: skip
     drawn_SQHY, encoded = np.empty((n, len(moments), horizon, len(model.schema.outcomes))), encoded_predictor(panel)
-    repeated = replace(played, values_SQHA=values_SQHA)
+    repeated = replace(simulated, values_SQHA=values_SQHA)
     kinds = [repeated.kinds(q) for q in range(len(moments))]
     for asked in _asked(model, moments, kinds, horizon, MOST_DRAWN // n):
         drawn_SKHY = draws(model, panel, asked.queries, n, seed, ask=encoded, among=moments.subject_Q)

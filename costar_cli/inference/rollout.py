@@ -167,7 +167,7 @@ class _Play:
         self.given_MTA[:, self.window + h] = decided_MA
         return decided_MA
 
-    def played(self, how: How, outcomes_SQHY: Floats | None = None) -> SimulatedRule:
+    def simulated(self, how: How, outcomes_SQHY: Floats | None = None) -> SimulatedRule:
         return SimulatedRule(self.rule, self._by_draw(self.values_MHA), outcomes_SQHY, how)
 
     def _by_draw(self, values: Levels) -> Levels:
@@ -213,7 +213,7 @@ def simulate_rule(
 
     row_Q, origin_Q = moments.subject_Q, moments.origin_Q
     draw = partial(model.draw_courses, moments.panel, row_Q, origin_Q, steps=horizon or len(rule), n=n, seed=seed)
-    drawn = course.played("drawn", draw(decide)[:, :, : len(rule)])
+    drawn = course.simulated("drawn", draw(decide)[:, :, : len(rule)])
     common_QHA = schema.treatments.encode(np.stack([drawn.most_common(q).values for q in range(len(moments))]))
     usual_SQHY = draw(lambda h, _: np.tile(common_QHA[:, min(h, last)], (n, 1)))[:, :, : len(rule)]
     return replace(drawn, usual_QHY=usual_SQHY.mean(axis=0), usual_variance_QHY=usual_SQHY.var(axis=0, ddof=1))
@@ -254,7 +254,7 @@ def simulate_on(
             kinds, place_M = np.unique(asked, axis=0, return_inverse=True)
             values = kinds[:, 1:].reshape(len(kinds), h + 1, -1)
             y_MY = predict(kinds[:, 0].astype(np.int64), values)[place_M.ravel()]
-    return course.played("mean course")
+    return course.simulated("mean course")
 
 
 def _blind(rule: Rule, moments: IndexTimes, schema: PanelSchema, n: int, seed: int) -> SimulatedRule:
@@ -263,7 +263,7 @@ def _blind(rule: Rule, moments: IndexTimes, schema: PanelSchema, n: int, seed: i
     unread_MY = np.full((len(course.row_M), len(schema.outcomes)), np.nan)
     for h in range(len(rule)):
         course.decide(h, unread_MY)
-    return course.played("chance" if rule.has_chance else "fixed")
+    return course.simulated("chance" if rule.has_chance else "fixed")
 
 
 def _mean_course(model: FittedModel, moments: IndexTimes) -> Predict:

@@ -20,7 +20,7 @@ from costar_cli.inference.outcomes import OutcomeFacts
 from costar_cli.inference.propensity import DoseRecord, PropensityModel, decisions_of
 from costar_cli.methods.base import FittedModel
 
-LIGHTS: Final = ("green", "amber", "red")
+SUPPORT_LEVELS: Final = ("green", "amber", "red")
 RED: Final = 2
 NOT_JUDGED: Final = -1  # below green, so that of two lights the other decides
 USUAL: Final = (0.95, 0.99)  # shares of held-out windows that are within the limit to amber, and to red
@@ -34,7 +34,7 @@ Marks = NDArray[np.int8]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SupportRatings:
-    """The lights of Q queries, 0 to 2 as in `LIGHTS`, and what they rest on.
+    """The lights of Q queries, 0 to 2 as in `SUPPORT_LEVELS`, and what they rest on.
 
     Attributes:
         precision_QHY: of the spread of the predictions; `NOT_JUDGED` where a model says nothing of it (spec SUPPORT-5).
@@ -50,7 +50,7 @@ class SupportRatings:
     practice_QH: Marks
     rarest_QH: Marks
     course_QH: Marks
-    light_QHY: Marks
+    rating_QHY: Marks
     spread_QHY: Floats
     probability_QH: Floats
 
@@ -58,7 +58,7 @@ class SupportRatings:
     def unsupported_QHY(self) -> NDArray[np.bool_]:
         """Return which answers are red, and not for their course alone: those that a search leaves out (SEARCH-4)."""
         of_a_step_QHY = np.maximum(self.precision_QHY, self.rarest_QH[..., None])
-        return np.asarray(np.minimum(self.light_QHY, of_a_step_QHY) == RED)
+        return np.asarray(np.minimum(self.rating_QHY, of_a_step_QHY) == RED)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -119,7 +119,7 @@ class PlanSupport:
         """Return whether the model says how far its predictions may be off, of any outcome (spec SUPPORT-5)."""
         return bool(np.isfinite(self.limits.spread_LHY).any())
 
-    def lights(self, panel: Panel, queries: Queries, estimates: Estimates) -> SupportRatings:
+    def ratings(self, panel: Panel, queries: Queries, estimates: Estimates) -> SupportRatings:
         """Return the lights of plans."""
         log_QH = self.practice.log_probability(panel, queries, estimates.mean_QHY)
         limits, spread_QHY = self.limits.lasting(queries.horizon), estimates.sd_QHY / estimates.unit_QY[:, None]
@@ -134,8 +134,8 @@ class PlanSupport:
         course_QH = _beyond(-log_QH.cumsum(axis=1), -limits.course_LH)
         practice_QH = np.maximum(rarest_QH, course_QH)
         warns_QH = np.where(unseen_QH, RED, np.minimum(practice_QH, 1)) if self.precise else practice_QH
-        light_QHY = np.maximum(precision_QHY, warns_QH[..., None])
-        return SupportRatings(precision_QHY, practice_QH, rarest_QH, course_QH, light_QHY, spread_QHY, np.exp(log_QH))
+        rating_QHY = np.maximum(precision_QHY, warns_QH[..., None])
+        return SupportRatings(precision_QHY, practice_QH, rarest_QH, course_QH, rating_QHY, spread_QHY, np.exp(log_QH))
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return the arrays that a model's artifact holds."""

@@ -114,7 +114,9 @@ class SurvivalForecast:
         return {"survival": self.survival_QH} | several
 
 
-def goes_on(model: FittedModel, panel: Panel, queries: Queries, predicted_QHY: Floats) -> SurvivalForecast | None:
+def survival_forecast(
+    model: FittedModel, panel: Panel, queries: Queries, predicted_QHY: Floats
+) -> SurvivalForecast | None:
     """Return how likely the series of queries are to go on, None where a model knows of no terminal end."""
     found = survival_of(model)
     terminal = [e for e, end in enumerate(model.schema.ends) if end.terminal]

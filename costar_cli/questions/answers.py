@@ -147,10 +147,10 @@ class ModelAnswers:
     estimates: Estimates
     levels: tuple[float, ...]
     calibration: Calibration | None = None
-    lights: SupportRatings | None = None
+    ratings: SupportRatings | None = None
     rules: Mapping[str, Rule] = field(default_factory=dict)
-    played_Q: tuple[tuple[SimulatedRule, int] | None, ...] = ()
-    goes_on: SurvivalForecast | None = None
+    simulated_Q: tuple[tuple[SimulatedRule, int] | None, ...] = ()
+    survival_forecast: SurvivalForecast | None = None
     unmeasured_QHY: NDArray[np.bool_] | None = None
     minus_Q: NDArray[np.int64] | None = None
     apart: Estimates | None = None
@@ -195,8 +195,8 @@ class ModelAnswers:
 
     @cached_property
     def worst_Q(self) -> NDArray[np.int8] | None:
-        """Return the worst light of each question's own steps, a place in `LIGHTS`; None where there are none."""
-        return None if self.lights is None else np.where(self.own_QHY, self.lights.light_QHY, 0).max(axis=(1, 2))
+        """Return the worst rating of each question's own steps, a place in `SUPPORT_LEVELS`; None without any."""
+        return None if self.ratings is None else np.where(self.own_QHY, self.ratings.rating_QHY, 0).max(axis=(1, 2))
 
     @cached_property
     def measured_QHY(self) -> Floats:
@@ -212,9 +212,9 @@ class ModelAnswers:
     @property
     def red_QHY(self) -> NDArray[np.bool_]:
         """Return which answers the data do not support."""
-        if self.lights is None:
+        if self.ratings is None:
             return np.zeros(self.estimates.mean_QHY.shape, dtype=bool)
-        return np.asarray(self.lights.light_QHY == RED)
+        return np.asarray(self.ratings.rating_QHY == RED)
 
     @cached_property
     def interval_kind(self) -> str:
@@ -266,14 +266,14 @@ class ModelAnswers:
         return Band(mean_QHY, lower, upper, (kind,) * len(outcomes))
 
     @cached_property
-    def plan_lights(self) -> tuple[PlanRatings, ...] | None:
+    def plan_ratings(self) -> tuple[PlanRatings, ...] | None:
         """Return the lights of each question in words, with reasons; None where the model does not know."""
         return ratings_in_words(self)
 
     @property
-    def played(self) -> tuple[SimulatedRule | None, ...]:
+    def simulated(self) -> tuple[SimulatedRule | None, ...]:
         """Return how the rule of each question went, of a single moment."""
-        return tuple(went and went[0] for went in self.played_Q)
+        return tuple(went and went[0] for went in self.simulated_Q)
 
 
 def answer_cohort(
@@ -330,9 +330,9 @@ def answer_cohort(
                 apart = differences(drawn_SQHY, found, np.arange(len(plans_Q)), minus_Q)
         yield ModelAnswers(
             label, model, chunk, moment_Q, plans_Q, queries, found, tuple(levels), own,
-            lights=support.lights(panel, queries, common) if support else None,
+            ratings=support.ratings(panel, queries, common) if support else None,
             rules={plan.name: plan for plan in every_Q if not isinstance(plan, TreatmentPlan)},
-            played_Q=asked.played_Q, goes_on=asked.going_on(queries, common),
+            simulated_Q=asked.simulated_Q, survival_forecast=asked.forecast_survival(queries, common),
             unmeasured_QHY=unmeasured(model, queries),
             minus_Q=minus_Q, apart=apart, effective=effective,
         )  # fmt: skip

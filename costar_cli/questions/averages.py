@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from costar_cli.data import PanelSchema
 from costar_cli.errors import UsageError
-from costar_cli.inference import LIGHTS, UNMEASURED, draws, facts_of, resolve
+from costar_cli.inference import SUPPORT_LEVELS, UNMEASURED, draws, facts_of, resolve
 from costar_cli.inference.resampling import FEWEST_UNITS, moved_means
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import AnyPlan, PlanRequest
@@ -84,7 +84,7 @@ class AverageEffects:
         interval_kind: what intervals include.
         outcomes: means of outcomes.
         differences: means of differences from the reference plan.
-        lights_GPL: how many answers have which of `LIGHTS` at worst; None where the model does not know.
+        lights_GPL: how many answers have which of `SUPPORT_LEVELS` at worst; None where the model does not know.
         survival: the mean probability `[G,P,H]` of going on through each step, `survival`, and of several terminal ends
             that of each by then, `ended_NAME`; empty where the model knows of no end.
     """
@@ -101,7 +101,7 @@ class AverageEffects:
     interval_kind: str
     outcomes: Averages
     differences: Averages
-    lights_GPL: NDArray[np.int64] | None = None
+    ratings_GPL: NDArray[np.int64] | None = None
     survival: Mapping[str, Floats] = field(default_factory=dict)
 
     def to_rows(self) -> Iterator[Row]:
@@ -192,7 +192,7 @@ class Averager:
         self._done = 0
         self._mean: list[Floats] = []
         self._truth: list[Floats] = []
-        self._light: list[NDArray[np.int8]] = []
+        self._rating: list[NDArray[np.int8]] = []
         self._survival: dict[str, list[Floats]] = {}
 
     def add(self, answers: ModelAnswers, truth_QHY: Floats | None = None) -> None:
@@ -200,8 +200,8 @@ class Averager:
         shape = (len(answers.cohort), len(self._plans), *answers.estimates.mean_QHY.shape[1:])
         self._mean.append(np.where(answers.own_QHY, answers.measured_QHY, np.nan).reshape(shape))
         if answers.worst_Q is not None:
-            self._light.append(answers.worst_Q.reshape(shape[:2]))
-        for name, values_QH in answers.goes_on.columns.items() if answers.goes_on else ():
+            self._rating.append(answers.worst_Q.reshape(shape[:2]))
+        for name, values_QH in answers.survival_forecast.columns.items() if answers.survival_forecast else ():
             own_QH = np.where(answers.own_QHY[..., 0], values_QH, np.nan)
             self._survival.setdefault(name, []).append(own_QH.reshape(shape[:3]))
         if truth_QHY is not None:
@@ -225,13 +225,13 @@ class Averager:
             name: np.stack([np.concatenate(parts)[in_M].mean(axis=0) for in_M in self.in_GM])
             for name, parts in self._survival.items()
         }
-        lights_GPL = None
-        if self._light:
-            is_MPL = np.concatenate(self._light)[..., None] == np.arange(len(LIGHTS))
-            lights_GPL = np.stack([is_MPL[in_M].sum(axis=0) for in_M in self.in_GM])
+        ratings_GPL = None
+        if self._rating:
+            is_MPL = np.concatenate(self._rating)[..., None] == np.arange(len(SUPPORT_LEVELS))
+            ratings_GPL = np.stack([is_MPL[in_M].sum(axis=0) for in_M in self.in_GM])
         return AverageEffects(
             label, model.schema, self.groups, self._plans, self._reference, tuple(levels), self.in_GM.sum(axis=1),
-            units_G, unit, kind_of(model), found[0], found[1], lights_GPL, survival,
+            units_G, unit, kind_of(model), found[0], found[1], ratings_GPL, survival,
         )  # fmt: skip
 
     def _averages(

@@ -272,12 +272,14 @@ def _on_values(report: WhatIfReport) -> Iterator[Diagnostic]:
             at = ", ".join(str(history.origin + 1 + h) for h in steps)
             yield Diagnostic.of("no-estimate", outcome.name, unit=unit, steps=at)
     for answer in report.models:
-        if answer.goes_on is None:
+        if answer.survival_forecast is None:
             continue
         yield Diagnostic.of("estimates-of-survivors", answer.label)
-        if few := [f"{name} ({count})" for name, count in answer.goes_on.events.items() if count < FEWEST_EVENTS]:
+        if few := [
+            f"{name} ({count})" for name, count in answer.survival_forecast.events.items() if count < FEWEST_EVENTS
+        ]:
             yield Diagnostic.of("few-ends", answer.label, ends=", ".join(few))
-        if not answer.goes_on.tells:
+        if not answer.survival_forecast.tells:
             yield Diagnostic.of("survival-uninformative", answer.label)
 
 
@@ -335,15 +337,15 @@ def on_widened(label: str, effective: Sequence[float], calibration: Calibration,
 
 def _on_support(report: WhatIfReport) -> Iterator[Diagnostic]:
     """Say what lights mean where there are any but green ones, and which models have none."""
-    lit = [lights for answer in report.models for lights in answer.plan_lights or ()]
-    if any(light != "green" for lights in lit for light in lights.worst):
+    lit = [ratings for answer in report.models for ratings in answer.plan_ratings or ()]
+    if any(rating != "green" for ratings in lit for rating in ratings.worst):
         yield Diagnostic.of("lights-mean")
     for answer in report.models:
-        if answer.plan_lights and not any(lights.judges_precision for lights in answer.plan_lights):
+        if answer.plan_ratings and not any(ratings.judges_precision for ratings in answer.plan_ratings):
             yield Diagnostic.of("precision-not-judged", answer.label)
-    if report.abstain and any(lights.red_HY.any() for lights in lit):
+    if report.abstain and any(ratings.red_HY.any() for ratings in lit):
         yield Diagnostic.of("red-left-out")
-    if dark := [f"`{answer.label}`" for answer in report.models if answer.plan_lights is None]:
+    if dark := [f"`{answer.label}`" for answer in report.models if answer.plan_ratings is None]:
         yield Diagnostic.of("support-unknown", ", ".join(dark))
 
 
@@ -361,7 +363,7 @@ def notes_on_rules(
     `answers` are those about one subject; of many subjects, each has its own.
     """
     codes = {"chance": "rule-on-chance", "mean course": "rule-on-mean-course", "drawn": "rule-on-draws"}
-    share = {(of.label, went.rule.name): went.most_share(0) for of in answers for went in of.played if went}
+    share = {(of.label, went.rule.name): went.most_share(0) for of in answers for went in of.simulated if went}
     rules = [plan for plan in plans if not isinstance(plan, TreatmentPlan)]
     for rule in rules:
         for label, model in models.items():

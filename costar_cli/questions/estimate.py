@@ -125,7 +125,7 @@ def _observed(panel: Panel, origin: int, answers: ModelAnswers) -> tuple[Floats,
     Of rules that holds where their treatments are known beforehand.
     """
     encoding, found = answers.schema.treatments, []
-    for plan, went in zip(answers.plans_Q, answers.played_Q, strict=True):
+    for plan, went in zip(answers.plans_Q, answers.simulated_Q, strict=True):
         observed = np.full((len(plan), panel.outcomes.shape[2]), np.nan)
         if went is None or went[0].how == "fixed":
             steps = min(len(plan), int(panel.length[0]) - 1 - origin)

@@ -113,7 +113,9 @@ class WhatIfReport:
     @property
     def ends(self) -> tuple[str, ...]:
         """Return the columns of survival: `survival`, and where there are several terminal ends `ended_death`."""
-        return tuple(dict.fromkeys(name for m in self.models if m.goes_on for name in m.goes_on.columns))
+        return tuple(
+            dict.fromkeys(name for m in self.models if m.survival_forecast for name in m.survival_forecast.columns)
+        )
 
     @property
     def further(self) -> tuple[str, ...]:
@@ -239,7 +241,9 @@ class WhatIfReport:
         """Return what each rule gave and when, by name, on the courses of a model."""
         origin, unit = self.history.origin, step_word(self.schema.step)
         return {
-            played.rule.name: f"{unit} {played.in_words(0, self.schema, origin)}" for played in model.played if played
+            simulated.rule.name: f"{unit} {simulated.in_words(0, self.schema, origin)}"
+            for simulated in model.simulated
+            if simulated
         }
 
     def model_facts(self) -> dict[str, dict[str, object]]:
@@ -261,20 +265,21 @@ class WhatIfReport:
                 else {name: getattr(model.calibration, name) for name in ("subjects", "domain", "apart", "unit")},
                 "effective_subjects": list(model.effective) if model.effective else None,
                 "like_practice": None
-                if model.plan_lights is None
+                if model.plan_ratings is None
                 else {
-                    plan.name: lights.like_practice for plan, lights in zip(self.plans, model.plan_lights, strict=True)
+                    plan.name: ratings.like_practice
+                    for plan, ratings in zip(self.plans, model.plan_ratings, strict=True)
                 },
-                **({"survival": self._survival(model.goes_on.columns)} if model.goes_on else {}),
+                **({"survival": self._survival(model.survival_forecast.columns)} if model.survival_forecast else {}),
                 "rules": {
-                    played.rule.name: {
-                        "played_on": played.how,
-                        "draws": len(played.values_SQHA),
+                    simulated.rule.name: {
+                        "played_on": simulated.how,
+                        "draws": len(simulated.values_SQHA),
                         "seed": SEED,
-                        "given": played.shares(0, self.schema),
+                        "given": simulated.shares(0, self.schema),
                     }
-                    for played in model.played
-                    if played
+                    for simulated in model.simulated
+                    if simulated
                 },
             }
             for model in self.models

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data.visits import elapsed_dose, visit_dates
-from costar_cli.inference import LIGHTS, RANGE, UNMEASURED, SupportRatings
+from costar_cli.inference import RANGE, SUPPORT_LEVELS, UNMEASURED, SupportRatings
 from costar_cli.questions.answers import ModelAnswers, objects
 
 RESERVED: Final = frozenset(
@@ -85,15 +85,15 @@ def tidy_columns(
             columns["level"] = np.where(np.isnan(lower) | (kinds == RANGE), np.nan, level)
             columns["interval_kind"] = kinds
     worst = q  # the question whose support is shown: of a difference that of the worse supported plan
-    if minus is not None and answers.lights is not None:
-        light = answers.lights.light_QHY
-        worst = np.where(light[minus, h, y] > light[q, h, y], minus, q)
-    columns |= _marks(answers.lights, worst, h, y)
+    if minus is not None and answers.ratings is not None:
+        rating = answers.ratings.rating_QHY
+        worst = np.where(rating[minus, h, y] > rating[q, h, y], minus, q)
+    columns |= _marks(answers.ratings, worst, h, y)
     if words:
-        ratings = answers.plan_lights
+        ratings = answers.plan_ratings
         reasons = [(ratings and ratings[i].reasons[j][k]) or None for i, j, k in zip(worst, h, y, strict=True)]
         columns["reason"] = objects(reasons)
-    for name, values_QH in answers.goes_on.columns.items() if answers.goes_on else ():
+    for name, values_QH in answers.survival_forecast.columns.items() if answers.survival_forecast else ():
         columns[name] = values_QH[q, h] - (0.0 if minus is None else values_QH[minus, h])
     if truth_QHY is not None:
         columns["truth"] = truth_QHY[q, h, y] - (0.0 if minus is None else truth_QHY[minus, h, y])
@@ -168,7 +168,7 @@ def _treatments(answers: ModelAnswers) -> NDArray[np.object_]:
     """Return the treatment of each step `[Q,H]`, of a rule the most common one with its share of the draws."""
     found = np.empty((len(answers), answers.queries.horizon), dtype=object)
     describe = answers.schema.treatments.describe
-    for q, (plan, went) in enumerate(zip(answers.plans_Q, answers.played_Q, strict=True)):
+    for q, (plan, went) in enumerate(zip(answers.plans_Q, answers.simulated_Q, strict=True)):
         cells = [describe(row) for row in plan.values]
         if went:
             first = (next(iter(share.items())) for share in went[0].shares(went[1], answers.schema))
@@ -178,15 +178,15 @@ def _treatments(answers: ModelAnswers) -> NDArray[np.object_]:
 
 
 def _marks(
-    lights: SupportRatings | None, q: NDArray[np.integer], h: NDArray[np.integer], y: NDArray[np.integer]
+    ratings: SupportRatings | None, q: NDArray[np.integer], h: NDArray[np.integer], y: NDArray[np.integer]
 ) -> Columns:
-    if lights is None:
+    if ratings is None:
         return {name: objects([None] * len(q)) for name in ("precision", "practice", "support")}
-    names = objects([*LIGHTS, None])  # the last, at -1, is `NOT_JUDGED`
+    names = objects([*SUPPORT_LEVELS, None])  # the last, at -1, is `NOT_JUDGED`
     return {
-        "precision": names[lights.precision_QHY[q, h, y]],
-        "practice": names[lights.practice_QH[q, h]],
-        "support": names[lights.light_QHY[q, h, y]],
+        "precision": names[ratings.precision_QHY[q, h, y]],
+        "practice": names[ratings.practice_QH[q, h]],
+        "support": names[ratings.rating_QHY[q, h, y]],
     }
 
 

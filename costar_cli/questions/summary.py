@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data.schema import Variable
-from costar_cli.inference import LIGHTS, TOO_FEW
+from costar_cli.inference import SUPPORT_LEVELS, TOO_FEW
 from costar_cli.questions.answers import ModelAnswers
 
 MOST_PLANS: Final = 1_000  # that a summary lists
@@ -37,7 +37,7 @@ class Tally:
     totals: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     ends: dict[str, NDArray[np.float64]] = field(default_factory=dict)
-    lights: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    ratings: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     survival: dict[str, dict[str, NDArray[np.float64]]] = field(default_factory=dict)
     effective: tuple[float, ...] = ()
 
@@ -59,7 +59,7 @@ class Tally:
         plan_Q = np.array([known.get(name, len(listed)) for name in names])  # the others in the last place
         own_QH, plans = answers.own_QHY[..., 0], len(listed) + 1
         sums, counts = np.zeros((plans, self.horizon, len(self.outcomes))), np.zeros((plans, self.horizon), np.int64)
-        marks = np.zeros((plans, len(LIGHTS)), dtype=np.int64)
+        marks = np.zeros((plans, len(SUPPORT_LEVELS)), dtype=np.int64)
         here, last = slice(own_QH.shape[1]), (np.arange(len(answers)), answers.steps_Q - 1)
         at_end = np.zeros((plans, len(self.outcomes)))
         np.add.at(at_end, plan_Q, answers.measured_QHY[last])
@@ -67,7 +67,7 @@ class Tally:
         np.add.at(counts[:, here], plan_Q, own_QH)
         if answers.worst_Q is not None:
             np.add.at(marks, (plan_Q, answers.worst_Q), 1)
-        columns = answers.goes_on.columns if answers.goes_on else {}
+        columns = answers.survival_forecast.columns if answers.survival_forecast else {}
         gone = {column: np.zeros((plans, self.horizon + 1)) for column in columns}
         for column, values_QH in columns.items():
             np.add.at(gone[column][:, here], plan_Q, np.where(own_QH, values_QH, 0.0))
@@ -76,7 +76,7 @@ class Tally:
             before = self.survival.setdefault(name, {})
             before.update({column: before.get(column, 0.0) + sums_PH[i] for column, sums_PH in gone.items()})
             for kept, new in (
-                (self.totals, sums), (self.counts, counts), (self.ends, at_end), (self.lights, marks)
+                (self.totals, sums), (self.counts, counts), (self.ends, at_end), (self.ratings, marks)
             ):  # fmt: skip
                 kept[name] = kept[name] + new[i] if name in kept else new[i]
 
@@ -87,9 +87,9 @@ class Tally:
         where one of them is to a step at which no training subject has the outcome.
         """
         for name in list(self.totals)[:most]:
-            steps, lights = int((self.counts[name] > 0).sum()), self.lights[name]
+            steps, ratings = int((self.counts[name] > 0).sum()), self.ratings[name]
             counts = self.counts[name][:steps]
-            support = dict(zip(LIGHTS, lights.tolist(), strict=True)) if lights.any() else None
+            support = dict(zip(SUPPORT_LEVELS, ratings.tolist(), strict=True)) if ratings.any() else None
             total_YH = np.vstack([self.totals[name].T, *(total[None, :-1] for total in self.survival[name].values())])
             end_Y = [*self.ends[name], *(total[-1] for total in self.survival[name].values())]
             named = [(outcome.name, outcome.unit) for outcome in self.outcomes]

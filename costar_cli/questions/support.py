@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from costar_cli.data import Domain, PanelSchema
 from costar_cli.data.schema import step_word, steps_axis
 from costar_cli.data.support import WITH_OTHERS, Support
-from costar_cli.inference import LIGHTS, NOT_JUDGED, Estimates, SupportRatings, support_of
+from costar_cli.inference import NOT_JUDGED, SUPPORT_LEVELS, Estimates, SupportRatings, support_of
 from costar_cli.plans import TreatmentPlan
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ class PlanRatings:
     @property
     def red_HY(self) -> NDArray[np.bool_]:
         """Return which answers are red."""
-        return np.asarray(np.array(self.support) == LIGHTS[2])
+        return np.asarray(np.array(self.support) == SUPPORT_LEVELS[2])
 
     @property
     def worst_precision(self) -> tuple[str | None, ...]:
         """Return the worst light of precision over outcomes, by step; None where it is not judged."""
-        judged = ([light for light in step if light] for step in self.precision)
-        return tuple(max(step, key=LIGHTS.index, default=None) for step in judged)
+        judged = ([rating for rating in step if rating] for step in self.precision)
+        return tuple(max(step, key=SUPPORT_LEVELS.index, default=None) for step in judged)
 
     @property
     def judges_precision(self) -> bool:
@@ -55,20 +55,20 @@ class PlanRatings:
     @property
     def worst(self) -> tuple[str, ...]:
         """Return the worst light over outcomes, by step."""
-        return tuple(max(step, key=LIGHTS.index) for step in self.support)
+        return tuple(max(step, key=SUPPORT_LEVELS.index) for step in self.support)
 
 
 def ratings_in_words(answers: "ModelAnswers") -> tuple[PlanRatings, ...] | None:
     """Return the lights of each question with their reasons; None where the model has no support to judge by."""
     support = support_of(answers.model)
-    if support is None or answers.lights is None:
+    if support is None or answers.ratings is None:
         return None
     cohort, encoding, found = answers.cohort, answers.schema.treatments, []
     for q, (moment, plan) in enumerate(zip(answers.moment_Q.tolist(), answers.plans_Q, strict=True)):
         subject, origin = int(cohort.subject_M[moment]), int(cohort.origin_M[moment])
         before = (encoding.decode(cohort.panel.treatments[subject, :origin]) != 0).any(axis=0)
         told = _Reasons(
-            answers.schema, cohort.panel.names[subject], before, answers.lights, answers.estimates, support.domain,
+            answers.schema, cohort.panel.names[subject], before, answers.ratings, answers.estimates, support.domain,
             support.given, answers.unmeasured_QHY,
         )  # fmt: skip
         found.append(told.plan(q, plan))
@@ -86,7 +86,7 @@ class _Reasons:
     schema: PanelSchema
     subject: str
     before: NDArray[np.bool_]
-    lights: SupportRatings
+    ratings: SupportRatings
     found: Estimates
     domain: Domain | None = None
     given: Support | None = None
@@ -95,38 +95,38 @@ class _Reasons:
     def plan(self, number: int, plan: TreatmentPlan) -> PlanRatings:
         """Return the lights of a plan, by its number among the questions."""
         steps, outcomes = len(plan), len(self.schema.outcomes)
-        lights = self.lights
+        ratings = self.ratings
         return PlanRatings(
             precision=tuple(
-                tuple(None if mark == NOT_JUDGED else LIGHTS[mark] for mark in row)
-                for row in lights.precision_QHY[number, :steps]
+                tuple(None if mark == NOT_JUDGED else SUPPORT_LEVELS[mark] for mark in row)
+                for row in ratings.precision_QHY[number, :steps]
             ),
-            practice=tuple(LIGHTS[mark] for mark in lights.practice_QH[number, :steps]),
-            support=tuple(tuple(LIGHTS[mark] for mark in row) for row in lights.light_QHY[number, :steps]),
+            practice=tuple(SUPPORT_LEVELS[mark] for mark in ratings.practice_QH[number, :steps]),
+            support=tuple(tuple(SUPPORT_LEVELS[mark] for mark in row) for row in ratings.rating_QHY[number, :steps]),
             reasons=tuple(
                 tuple("; ".join(self._reasons(number, plan, h, k)) for k in range(outcomes)) for h in range(steps)
             ),
-            like_practice=float(lights.probability_QH[number, :steps].mean()),
+            like_practice=float(ratings.probability_QH[number, :steps].mean()),
         )
 
     def _reasons(self, number: int, plan: TreatmentPlan, h: int, k: int) -> Iterator[str]:
-        at, lights = (number, h), self.lights
-        if lights.light_QHY[number, h, k]:
+        at, ratings = (number, h), self.ratings
+        if ratings.rating_QHY[number, h, k]:
             if self.unmeasured_QHY is not None and self.unmeasured_QHY[number, h, k]:
                 name, step = self.schema.outcomes[k].name, step_word(self.schema.step)
                 yield f"no training subject has {name} at this {step} of its series"
-            elif (mark := lights.precision_QHY[number, h, k]) > 0:
-                yield self._precision(number, plan, h, k, LIGHTS[mark])
-            worst = lights.practice_QH[at]
+            elif (mark := ratings.precision_QHY[number, h, k]) > 0:
+                yield self._precision(number, plan, h, k, SUPPORT_LEVELS[mark])
+            worst = ratings.practice_QH[at]
             if lacks := self.given.unseen_in(plan.values[: h + 1], self.schema.treatments) if self.given else ():
                 lack, ways = lacks[0], {"apart": " together"} | dict.fromkeys(WITH_OTHERS, " without other treatments")
                 yield f"no training subject received {lack.what}{ways.get(lack.kind, '')}"
-            elif worst and lights.rarest_QH[at] == worst:
+            elif worst and ratings.rarest_QH[at] == worst:
                 yield self._rarest(number, plan, h)
             elif worst:
-                yield self._course(number, h, LIGHTS[worst])
+                yield self._course(number, h, SUPPORT_LEVELS[worst])
 
-    def _precision(self, number: int, plan: TreatmentPlan, h: int, k: int, light: str) -> str:
+    def _precision(self, number: int, plan: TreatmentPlan, h: int, k: int, rating: str) -> str:
         new = (plan.values[: h + 1] != 0).any(axis=0) & ~self.before & (self.schema.treatments.idle == 0)
         if new.any():
             names = " or ".join(
@@ -135,21 +135,21 @@ class _Reasons:
             respond = "the data cannot tell how it would respond"
             return f"subject {self.subject} never received {names} before, and {respond}"
         sd = f"{self.found.sd_QHY[number, h, k]:.3g} {self.schema.outcomes[k].unit}".strip()
-        return f"the prediction's sd, {sd}, is larger for its level than in {BEYOND[light]} of held-out windows"
+        return f"the prediction's sd, {sd}, is larger for its level than in {BEYOND[rating]} of held-out windows"
 
     def _rarest(self, number: int, plan: TreatmentPlan, h: int) -> str:
-        probability_H = self.lights.probability_QH[number, : h + 1]
+        probability_H = self.ratings.probability_QH[number, : h + 1]
         step = int(probability_H.argmin())
         what = self.schema.treatments.describe(plan.values[step])
         what = "no treatment" if what == "none" else what
         share = f"{_share(probability_H[step])} of {steps_axis(self.schema.step)}"
         return f"in states like this {what} was given in {share}" + f" ({self.domain} subjects)" * bool(self.domain)
 
-    def _course(self, number: int, h: int, light: str) -> str:
+    def _course(self, number: int, h: int, rating: str) -> str:
         with np.errstate(divide="ignore"):  # a step that cannot happen has minus infinity
-            chance = _odds(float(np.log(self.lights.probability_QH[number, : h + 1]).sum()))
+            chance = _odds(float(np.log(self.ratings.probability_QH[number, : h + 1]).sum()))
         return (
-            f"{h + 1} such {steps_axis(self.schema.step)} in a row are rarer ({chance}) than what {BEYOND[light]} of "
+            f"{h + 1} such {steps_axis(self.schema.step)} in a row are rarer ({chance}) than what {BEYOND[rating]} of "
             f"held-out {f'{self.domain} ' if self.domain else ''}subjects received in as many"
         )
 

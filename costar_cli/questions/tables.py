@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from costar_cli.data.schema import step_axis, step_word
-from costar_cli.inference import LIGHTS, RANGE
+from costar_cli.inference import RANGE, SUPPORT_LEVELS
 from costar_cli.questions.answers import ModelAnswers
 from costar_cli.questions.report import WhatIfReport
 
@@ -15,9 +15,9 @@ __all__ = [
     "difference_title",
     "estimate_text",
     "is_probability",
-    "light_reasons",
     "limits_text",
     "number_text",
+    "rating_reasons",
     "survival_table",
 ]
 
@@ -73,7 +73,7 @@ def is_probability(report: WhatIfReport, outcome: str) -> bool:
 
 def survival_table(report: WhatIfReport, model: ModelAnswers) -> tuple[list[str], list[list[object]]]:
     """Return how likely the series is to go on, a column per plan and a row per step; of several ends, each by then."""
-    found, history = model.goes_on, report.history
+    found, history = model.survival_forecast, report.history
     assert found is not None  # noqa: S101 - the table is made where it is known
     lines: list[list[object]] = []
     for h in range(max(map(len, report.plans))):
@@ -120,14 +120,14 @@ def number_text(value: object, decimals: int) -> str | None:
     return f"{value:.{decimals}f}" if isinstance(value, float) else None
 
 
-def light_reasons(report: WhatIfReport, model: ModelAnswers) -> Iterator[str]:
+def rating_reasons(report: WhatIfReport, model: ModelAnswers) -> Iterator[str]:
     """Yield why a plan's support is not green, from when on, by the reason at the last step that is at its worst."""
-    for plan, lights in zip(report.plans, model.plan_lights or (), strict=True):
-        worst = max(lights.worst, key=LIGHTS.index)
-        if worst == LIGHTS[0]:
+    for plan, ratings in zip(report.plans, model.plan_ratings or (), strict=True):
+        worst = max(ratings.worst, key=SUPPORT_LEVELS.index)
+        if worst == SUPPORT_LEVELS[0]:
             continue
-        at = [h for h, light in enumerate(lights.worst) if light == worst]
-        marked = zip(lights.support[at[-1]], lights.reasons[at[-1]], strict=True)
-        reason = next(why for light, why in marked if light == worst)
+        at = [h for h, rating in enumerate(ratings.worst) if rating == worst]
+        marked = zip(ratings.support[at[-1]], ratings.reasons[at[-1]], strict=True)
+        reason = next(why for rating, why in marked if rating == worst)
         when = f"{step_word(report.schema.step)} {report.history.origin + at[0]}"
         yield f"plan {plan.name}, {worst} from {when} on: {reason}"

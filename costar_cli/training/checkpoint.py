@@ -160,8 +160,8 @@ class Checkpoint:
     def complete(self, state: GroupState) -> FinishedGroup:
         """Return what is to be remembered of a complete group."""
         kept = {n: v.cpu() for n, v in state.kept.items()}
-        goes_on = not (state.done or self._why_no_longer())
-        return FinishedGroup(state.members, kept, state.records, SavedGroup.of(state) if goes_on else None)
+        survival_forecast = not (state.done or self._why_no_longer())
+        return FinishedGroup(state.members, kept, state.records, SavedGroup.of(state) if survival_forecast else None)
 
     def finish(self, state: GroupState) -> None:
         """Remember a complete group."""

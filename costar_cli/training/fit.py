@@ -200,7 +200,7 @@ class FitRun:
         return made if transforms is None else made | transforms.to_arrays()
 
     def _train(self, step: Stage | FinalStage) -> TrainedMembers:
-        stage, judge = (step.stage, self._judge(step)) if isinstance(step, FinalStage) else (step, None)
+        stage, calibrated = (step.stage, self._judge(step)) if isinstance(step, FinalStage) else (step, None)
         index = self.first_stage + self.begun
         self.begun += 1
         tell_of_epochs(stage, self.set_aside, self.reporter)
@@ -214,7 +214,7 @@ class FitRun:
             making=self.runtime.making(),
         )
         self.makings += [making for making in run.makings if making not in self.makings]
-        selection = Selection(judge, from_start=self.few_shot)
+        selection = Selection(calibrated, from_start=self.few_shot)
         log = self.log.of_part(self.part) if self.log else no_log
         trained = train_members(stage, self.task.members, self.runtime, run, self.reporter, selection, log)
         self.history = trained.history
@@ -229,12 +229,12 @@ class FitRun:
             return None
         settings = last.settings.model_dump(mode="json") if last.settings else None
 
-        def judge(weights_R: Params, members: Sequence[int]) -> list[float]:
+        def calibrated(weights_R: Params, members: Sequence[int]) -> list[float]:
             with torch.no_grad():
                 score_R = windows.score(self.model(last.complete(weights_R, members), settings))
             return [float(score) for score in score_R]
 
-        return judge
+        return calibrated
 
     def _judging(self) -> ValidationWindows | None:
         """Return the windows on which weights are selected, in the scale that the settings name."""

@@ -39,7 +39,7 @@ class Selection:
     With `from_start` the weights that members start from are a candidate, too.
     """
 
-    judge: CalibratedModel | None = None
+    calibrated: CalibratedModel | None = None
     from_start: bool = False
 
 
@@ -167,7 +167,7 @@ def train_group(
 ) -> None:
     """Run epochs until every member has stopped or all epochs are done."""
     if selection.from_start and state.records[0].start_score is None:
-        score_start(stage, state, runtime, selection.judge)
+        score_start(stage, state, runtime, selection.calibrated)
     pace, passes = pace_of(stage), _Passes(stage, state.members)
     while state.epoch < pace.epochs and not state.done:
         begun, begun_s = pace.before(state.epoch), time.monotonic()
@@ -177,7 +177,7 @@ def train_group(
             state.step += 1
             task.advance(1, **_metrics_so_far(stage, state))
             keeper.save_if_due(state, interrupted=interrupt.agreed)
-        finish_epoch(stage, state, runtime, selection.judge)
+        finish_epoch(stage, state, runtime, selection.calibrated)
         log(stage, state.members, state.records, time.monotonic() - begun_s)
         task.advance(0, **_metrics_of_epoch(stage, state))
         keeper.save_if_due(state, interrupted=interrupt.agreed)
@@ -209,25 +209,27 @@ class _Passes:
         return self._orders_RN[:, batch * size : (batch + 1) * size]
 
 
-def score_start(stage: Stage, state: GroupState, runtime: Runtime, judge: CalibratedModel | None) -> None:
+def score_start(stage: Stage, state: GroupState, runtime: Runtime, calibrated: CalibratedModel | None) -> None:
     """Make the weights that members start from a candidate: they are kept until an epoch is better."""
     with torch.no_grad():
         weights_R = stage.weights(state.learned, state.state)
     score_R = processes.first_says(
-        validate(stage, state, runtime) if judge is None else judge(weights_R, state.members)
+        validate(stage, state, runtime) if calibrated is None else calibrated(weights_R, state.members)
     )
     _require_finite_scores(stage, state, score_R)
     for record, score in zip(state.records, score_R, strict=True):
         record.start_score = score
 
 
-def finish_epoch(stage: Stage, state: GroupState, runtime: Runtime, judge: CalibratedModel | None = None) -> None:
+def finish_epoch(stage: Stage, state: GroupState, runtime: Runtime, calibrated: CalibratedModel | None = None) -> None:
     """Validate, record, keep weights, and begin the next epoch."""
     train_R = (state.loss_sum_R / state.step).tolist()
     validation_R = processes.first_says(validate(stage, state, runtime))
     with torch.no_grad():
         weights_R = stage.weights(state.learned, state.state)
-    score_R: Sequence[float | None] = [None] * len(train_R) if judge is None else judge(weights_R, state.members)
+    score_R: Sequence[float | None] = (
+        [None] * len(train_R) if calibrated is None else calibrated(weights_R, state.members)
+    )
     score_R = processes.first_says(score_R)
     _require_finite_scores(stage, state, validation_R)
     _require_finite_scores(stage, state, score_R)

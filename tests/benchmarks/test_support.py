@@ -33,9 +33,9 @@ def test_a_run_tells_every_light_and_the_summary_reads_it_back(
     assert {row["light"] for row in rows} == {"precision", "rarest step", "course", "practice", "together"}
     for row in rows:
         if row["light"] == "precision":  # a single black box is not judged by its spread
-            assert {row[f"share_{light}"] for light in support.LIGHTS} == {""}
+            assert {row[f"share_{rating}"] for rating in support.SUPPORT_LEVELS} == {""}
             continue
-        assert sum(float(row[f"share_{light}"]) for light in support.LIGHTS) == pytest.approx(1, abs=1e-3)
+        assert sum(float(row[f"share_{rating}"]) for rating in support.SUPPORT_LEVELS) == pytest.approx(1, abs=1e-3)
     first = capsys.readouterr().out
     assert support.main([str(table), "--summary"]) == 0
     assert capsys.readouterr().out == first

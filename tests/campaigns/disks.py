@@ -44,7 +44,7 @@ def run(campaign: Campaign) -> None:
             campaign.document(ended, what)  # with little room it may have none either
             if odd == "input" and path.read_bytes() != before:
                 campaign.fail(f"{what}: the input was replaced")
-        campaign.judge(ended, what, codes=codes)
+        campaign.calibrated(ended, what, codes=codes)
         if found := damaged(place) + left_over(place):
             campaign.fail(f"{what}: {found}")
 

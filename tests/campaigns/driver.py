@@ -57,7 +57,7 @@ class Campaign:
         """Keep a failure, told with its case."""
         self.failures.append(f"case {self.cases}: {what}"[:400])
 
-    def judge(self, ended: Ended, what: str, *, codes: set[int] = CODES, limit_s: float = LONGEST_S) -> None:
+    def calibrated(self, ended: Ended, what: str, *, codes: set[int] = CODES, limit_s: float = LONGEST_S) -> None:
         """See that a case ended as it should: a known code, in time, with little memory, without a traceback."""
         self.slowest, self.largest = max(self.slowest, ended.seconds), max(self.largest, ended.memory_mb)
         if ended.code not in codes or "Traceback" in ended.err:

@@ -43,7 +43,7 @@ def run(campaign: Campaign) -> None:
         touched = Touches()
         if verb not in takes:
             ended = in_child(touched.by(verb_work(verb, copied(source, place))))
-            campaign.judge(ended, f"{verb} alone", codes={0})
+            campaign.calibrated(ended, f"{verb} alone", codes={0})
             takes[verb], touches[verb], whole[verb] = ended.seconds, touched.count(), _outputs(place)
             touched = Touches()
         number = campaign.random.choice(SIGNALS)
@@ -56,7 +56,7 @@ def run(campaign: Campaign) -> None:
             what, stop = f"{verb}, {number.name} after {delay:.2f} s", partial(_after, delay, number)
         copied(source, place)
         ended = in_child(touched.by(verb_work(verb, place)), stop=stop)
-        campaign.judge(ended, what, codes={0, -number if number == signal.SIGKILL else 128 + number})
+        campaign.calibrated(ended, what, codes={0, -number if number == signal.SIGKILL else 128 + number})
         found = damaged(place)
         if number != signal.SIGKILL:
             campaign.document(ended, what)
@@ -64,7 +64,7 @@ def run(campaign: Campaign) -> None:
         if found:
             campaign.fail(f"{what}: {found}")
         again = in_child(verb_work(verb, place))
-        campaign.judge(again, f"{what}, then again", codes={0})
+        campaign.calibrated(again, f"{what}, then again", codes={0})
         if found := left_over(place):
             campaign.fail(f"{what}, then again: {found}")
         if differ := [name for name, data in whole[verb].items() if _outputs(place).get(name) != data]:

@@ -42,7 +42,7 @@ def run(campaign: Campaign) -> None:
         data = sources[name] if kind != "trees" else dense
         what = f"{kind} of {name}: {_change(kind, path, data, blocks[name] if kind != 'trees' else trees, random)}"
         ended = in_child(lambda: _read(path, sealed=kind != "bytes", data=data))  # noqa: B023 - run at once
-        campaign.judge(ended, what, codes={SOUND, REFUSED}, limit_s=25 if kind == "trees" else 5)
+        campaign.calibrated(ended, what, codes={SOUND, REFUSED}, limit_s=25 if kind == "trees" else 5)
 
 
 def _make_parts(folder: Path) -> int:
@@ -67,7 +67,7 @@ def _change_part(campaign: Campaign) -> None:
     again = random.random() < 0.5 and reseal_part(path)
     is_same = is_sealed(path) and not again
     ended = in_child(lambda: _merge(campaign.folder / WHOLE))
-    campaign.judge(ended, f"part of answers, sealed again: {again}, at {at}",
+    campaign.calibrated(ended, f"part of answers, sealed again: {again}, at {at}",
                    codes={SOUND} if is_same else {SOUND, REFUSED, 5} if again else {REFUSED})  # fmt: skip
     path.write_bytes(sound)
     (campaign.folder / WHOLE).unlink(missing_ok=True)

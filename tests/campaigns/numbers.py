@@ -24,7 +24,7 @@ def run(campaign: Campaign) -> None:
         ):
             model = ["--model", f"costar-workspace/model-{method}.h5"] if words[0] == "evaluate" else []
             ended = in_child(costar(*words, *model, cwd=folder))
-            campaign.judge(ended, f"{words[0]} {method}")
+            campaign.calibrated(ended, f"{words[0]} {method}")
             campaign.document(ended, f"{words[0]} {method}")
             if ended.code:
                 break

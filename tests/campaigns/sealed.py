@@ -44,7 +44,7 @@ def run(campaign: Campaign) -> None:
         except (CostarError, ValueError, TypeError):  # costar writes no such file
             continue
         ended = in_child(costar(*words, cwd=place))
-        campaign.judge(ended, what)
+        campaign.calibrated(ended, what)
         campaign.document(ended, what)
 
 

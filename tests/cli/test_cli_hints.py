@@ -73,8 +73,8 @@ def test_every_hint_of_a_pipeline_with_files_of_its_own_works_when_pasted(tmp_pa
     assert other == f"costar finetune --workspace miss --config '{settings}' {first} --preset quick --data cohort.h5"
     assert call(*words(other), *FEW).code == 0
     assert call("finetune", "--method", "last-value", "--data", "cohort.h5", "-o", "naive.h5").code == 0
-    judge = ["evaluate", "-w", "miss", "-c", settings, "--data", "cohort.h5", "-o", "other.h5"]
-    run = call(*judge, "--model", "naive.h5", "--bootstrap", 0, "--no-plots", "--json")
+    calibrated = ["evaluate", "-w", "miss", "-c", settings, "--data", "cohort.h5", "-o", "other.h5"]
+    run = call(*calibrated, "--model", "naive.h5", "--bootstrap", 0, "--no-plots", "--json")
     [whatif] = run.document["next"]
     assert whatif == (
         f"costar whatif --workspace miss --config '{settings}' --subject ID --plan plan.json "

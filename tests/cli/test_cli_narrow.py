@@ -95,12 +95,12 @@ def test_blocks_of_columns_hold_every_cell_under_its_header() -> None:
         "model 0    0.0    0.1    0.2",
     ]
     assert sum("tau=8" in line for line in lines) == 1
-    lights = [
+    ratings = [
         ["watch", "75 %", "precision", "green"],
         ["", "", "practice", "amber"],
         ["both", "6 %", "precision", "red"],
     ]
-    lines = render_table(["plan", "like practice", "light", "30"], lights, width=20, keys=3)
+    lines = render_table(["plan", "like practice", "light", "30"], ratings, width=20, keys=3)
     assert [line.split() for line in lines[1:5]] == [
         ["watch,", "75", "%"],
         ["precision", "green"],

@@ -62,10 +62,10 @@ def test_precision_that_is_not_judged_has_no_light():
     [answers] = answer_cohort("costar", LinearModel(TUMOR), whole(), request_of(PLANS))
     green_QHY = np.zeros(answers.estimates.mean_QHY.shape, dtype=np.int8)
     green_QH = green_QHY[..., 0]
-    lights = SupportRatings(
+    ratings = SupportRatings(
         green_QHY + NOT_JUDGED, green_QH, green_QH, green_QH, green_QHY, green_QHY * 1.0, green_QH * 1.0
     )
-    rows = tidy_columns(replace(answers, lights=lights))
+    rows = tidy_columns(replace(answers, ratings=ratings))
     assert [set(rows[name]) for name in ("precision", "practice", "support")] == [{None}, {"green"}, {"green"}]
 
 
@@ -90,7 +90,7 @@ def test_a_summary_keeps_the_first_plans_and_counts_the_others(monkeypatch):
         tally.add(answers)
         monkeypatch.undo()
         every.add(answers)
-    assert (len(tally.totals), len(tally.counts), len(tally.lights)) == (3, 3, 3)
+    assert (len(tally.totals), len(tally.counts), len(tally.ratings)) == (3, 3, 3)
     assert (len(tally.names), tally.answers) == (8, 96)
     assert list(tally.rows()) == list(every.rows())[:3]
 

@@ -72,7 +72,7 @@ def test_the_page_says_what_was_searched_found_left_out_and_of_which_files(repor
 def test_lights_have_their_marks_explained_where_one_occurs(report: SearchReport) -> None:
     assert "behind a number" not in read_alone(search_page(report, DIGESTS)).text
     [answer] = report.answers
-    amber = replace(answer.best, light_M=np.ones_like(answer.best.light_M), left_out=3)
+    amber = replace(answer.best, rating_M=np.ones_like(answer.best.rating_M), left_out=3)
     text = read_alone(search_page(replace(report, answers=[replace(answer, best=amber)]), DIGESTS)).text
     assert "? behind a number: hardly supported" in text
     assert "! behind a number" not in text

@@ -8,7 +8,7 @@ import pytest
 
 from costar_cli.data import Variable
 from costar_cli.diagnostics import Diagnostic
-from costar_cli.inference import LIGHTS
+from costar_cli.inference import SUPPORT_LEVELS
 from costar_cli.plans import TreatmentPlan, parse_plans
 from costar_cli.questions import ModelAnswers, WhatIfReport, estimate_outcomes
 from costar_cli.questions.support import PlanRatings
@@ -31,13 +31,13 @@ def report() -> WhatIfReport:
     return estimate_outcomes(data, {"ridge": model}, request, subject=subject)
 
 
-def lit(model: ModelAnswers, lights: tuple[PlanRatings, ...]) -> ModelAnswers:
+def lit(model: ModelAnswers, ratings: tuple[PlanRatings, ...]) -> ModelAnswers:
     """Return answers with these lights, in words and as marks."""
-    marks = model.lights.light_QHY.copy()
-    for q, one in enumerate(lights):
-        marks[q, : len(one.support)] = [[LIGHTS.index(light) for light in step] for step in one.support]
-    made = replace(model, lights=replace(model.lights, light_QHY=marks))
-    vars(made)["plan_lights"] = lights
+    marks = model.ratings.rating_QHY.copy()
+    for q, one in enumerate(ratings):
+        marks[q, : len(one.support)] = [[SUPPORT_LEVELS.index(rating) for rating in step] for step in one.support]
+    made = replace(model, ratings=replace(model.ratings, rating_QHY=marks))
+    vars(made)["plan_ratings"] = ratings
     return made
 
 
@@ -56,10 +56,10 @@ def test_the_page_says_what_was_asked_answered_and_of_which_files(report: WhatIf
 def test_lights_that_are_not_green_have_their_reason(report: WhatIfReport) -> None:
     [model] = report.models
     red = [("green",), ("red",)], [("",), ("never seen so",)]
-    one = model.plan_lights[0]
+    one = model.plan_ratings[0]
     support, reasons = (*red[0], *one.support[2:]), (*red[1], *one.reasons[2:])
-    lights = tuple(replace(one, support=support, reasons=reasons) for one in model.plan_lights)
-    reader = read_alone(whatif_page(replace(report, models=(lit(model, lights),)), DIGESTS))
+    ratings = tuple(replace(one, support=support, reasons=reasons) for one in model.plan_ratings)
+    reader = read_alone(whatif_page(replace(report, models=(lit(model, ratings),)), DIGESTS))
     assert "never seen so" in reader.text
     assert "red from" in reader.text
 
@@ -69,8 +69,8 @@ def test_lights_of_a_model_whose_precision_is_not_judged_do_not_speak_of_it(repo
     text = read_alone(whatif_page(report, DIGESTS)).text
     assert "precision is not judged. Amber" in text
     assert "the model says how far" not in text
-    lights = tuple(replace(one, precision=(("green",),) * 4) for one in model.plan_lights)
-    judged = replace(report, models=(lit(model, lights),))
+    ratings = tuple(replace(one, precision=(("green",),) * 4) for one in model.plan_ratings)
+    judged = replace(report, models=(lit(model, ratings),))
     assert "Green: the model says how far it may be off" in read_alone(whatif_page(judged, DIGESTS)).text
 
 
@@ -80,9 +80,9 @@ def test_what_bands_mean_is_said_once_and_marks_are_explained_where_they_occur(r
     assert "over the next 4 steps under each" in text
     assert text.count("of new subjects on average") == 1
     assert text.count("calibrated on") == 1
-    green = lit(model, tuple(replace(one, support=(("green",),) * 4) for one in model.plan_lights or ()))
+    green = lit(model, tuple(replace(one, support=(("green",),) * 4) for one in model.plan_ratings or ()))
     assert "behind a number" not in read_alone(whatif_page(replace(report, models=(green,)), DIGESTS)).text
-    amber = lit(model, tuple(replace(one, support=(("amber",),) * 4) for one in model.plan_lights or ()))
+    amber = lit(model, tuple(replace(one, support=(("amber",),) * 4) for one in model.plan_ratings or ()))
     text = read_alone(whatif_page(replace(report, models=(amber,)), DIGESTS)).text
     assert "? behind a number" in text
     assert "! behind a number" not in text
@@ -99,7 +99,7 @@ def test_the_page_tells_what_a_rule_gave() -> None:
 
 
 def test_a_model_without_bands_or_lights_says_so(report: WhatIfReport) -> None:
-    bare = replace(report.models[0], calibration=None, lights=None)
+    bare = replace(report.models[0], calibration=None, ratings=None)
     vars(bare)["interval_kind"] = "none (1)"
     plain = replace(report, models=(bare,))
     text = read_alone(whatif_page(plain, DIGESTS)).text

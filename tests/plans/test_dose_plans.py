@@ -29,7 +29,7 @@ def moments_of(data: Dataset) -> IndexTimes:
     return IndexTimes.of(data.panels[Part("source", "test")], 4)
 
 
-def played(data: Dataset, rule: Rule) -> NDArray[np.float64]:
+def simulated(data: Dataset, rule: Rule) -> NDArray[np.float64]:
     """Return what a rule that reads no outcome gives, `[Q,H,names]`."""
     went = simulate_on(rule, moments_of(data), data.schema, lambda rows, _: np.zeros((len(rows), 1)))
     return np.asarray(went.values_SQHA[0], dtype=np.float64)
@@ -68,14 +68,14 @@ def test_shifts_move_what_was_given_exactly(data: Dataset) -> None:
     (shift,) = read(data, {"a": {"shift": {"dose": "-5 %"}, "times": 3}})
     assert isinstance(shift, PlanShift)
     given = data.schema.treatments.decode(moments_of(data).panel.treatments[:, 4:7])
-    assert np.allclose(played(data, shift), given * 0.95, atol=1e-8)
+    assert np.allclose(simulated(data, shift), given * 0.95, atol=1e-8)
 
 
 def test_a_rule_reads_what_was_given_before(data: Dataset) -> None:
     (rule,) = read(data, {"a": {"rule": "dose = 3.5 if dose in last 2 < 2", "else": {"dose": 0.5}, "times": 3}})
     assert isinstance(rule, PlanRule)
     given = data.schema.treatments.decode(moments_of(data).panel.treatments[:, 2:4])[..., 0]
-    for (first, second), went in zip(given.tolist(), played(data, rule)[..., 0].tolist(), strict=True):
+    for (first, second), went in zip(given.tolist(), simulated(data, rule)[..., 0].tolist(), strict=True):
         course = [first, second]
         for dose in went:
             assert dose == (3.5 if sum(course[-2:]) < 2 else 0.5)
@@ -86,5 +86,5 @@ def test_a_rule_reads_what_was_given_before(data: Dataset) -> None:
 def test_a_shift_to_a_dose_that_cannot_be_is_an_error(data: Dataset, by: object) -> None:
     (shift,) = read(data, {"a": {"shift": {"dose": by}, "times": 3}})
     with pytest.raises(UsageError, match=r"plan 'a' moves dose to .*more than 10 times") as error:
-        played(data, shift)
+        simulated(data, shift)
     assert error.value.fix == "shift it by less"

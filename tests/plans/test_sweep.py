@@ -114,8 +114,8 @@ def test_averages_of_models_of_which_one_knows_no_lights_are_written_with_blanks
     )
     for answers in answer_cohort("new", ridge, cohort, averager.request):
         averager.add(answers)
-    old = replace(averager.finish("old", ridge, (0.9,)), lights_GPL=None)
-    new = replace(old, label="new", lights_GPL=np.array([[[9, 2, 1], [12, 0, 0]]]))
+    old = replace(averager.finish("old", ridge, (0.9,)), ratings_GPL=None)
+    new = replace(old, label="new", ratings_GPL=np.array([[[9, 2, 1], [12, 0, 0]]]))
     out = Output()
     session = Session(out, Workspace(tmp_path), resolve({}), OutputReporter(out))
     for name, found in (("a.csv", [old, new]), ("b.csv", [new, old])):

@@ -167,7 +167,7 @@ def chemo_is_red(monkeypatch):
     """Lights call every plan red that gives chemotherapy more than twice."""
 
     class Support:
-        def lights(self, panel, queries, found):
+        def ratings(self, panel, queries, found):
             chemo_QH = TUMOR.treatments.decode(queries.plan)[..., 0]
             red_QH = (2 * (chemo_QH.cumsum(axis=1) > 2)).astype(np.int8)
             return lights_of(rarest_QH=red_QH, course_QH=0 * red_QH)
@@ -183,8 +183,8 @@ def judged_by(support, monkeypatch):
 def lights_of(rarest_QH, course_QH):
     """Lights of a model whose predictions are precise."""
     practice_QH = np.maximum(rarest_QH, course_QH)
-    light_QHY, none = practice_QH[..., None], 0.0 * practice_QH
-    return SupportRatings(0 * light_QHY, practice_QH, rarest_QH, course_QH, light_QHY, none[..., None], none)
+    rating_QHY, none = practice_QH[..., None], 0.0 * practice_QH
+    return SupportRatings(0 * rating_QHY, practice_QH, rarest_QH, course_QH, rating_QHY, none[..., None], none)
 
 
 @pytest.mark.usefixtures("chemo_is_red")
@@ -193,16 +193,16 @@ def test_plans_that_the_data_do_not_support_are_left_out_unless_asked_for():
     found = next(search("model", model, PANEL, LAST, question(model)))
     assert found.values_MHA[0, :, 0].sum() == 2
     assert found.values_MHA[0, :, 1].sum() == 6
-    assert (found.light_M[:-1] < 2).all()
+    assert (found.rating_M[:-1] < 2).all()
     assert found.left_out > 0
     free = next(search("model", model, PANEL, LAST, question(model, options={"unsupported": True})))
     assert free.values_MHA[0, :, 0].sum() == 6
-    assert (free.light_M[0], free.left_out) == (2, 0)
+    assert (free.rating_M[0], free.left_out) == (2, 0)
 
 
 def test_a_plan_of_usual_steps_is_a_candidate_though_nobody_follows_its_course(monkeypatch):
     class Support:
-        def lights(self, panel, queries, found):
+        def ratings(self, panel, queries, found):
             given_QH = TUMOR.treatments.decode(queries.plan).any(axis=-1)
             red_QH = (2 * (given_QH.cumsum(axis=1) > 4)).astype(np.int8)
             return lights_of(rarest_QH=0 * red_QH, course_QH=red_QH)
@@ -210,7 +210,7 @@ def test_a_plan_of_usual_steps_is_a_candidate_though_nobody_follows_its_course(m
     judged_by(Support(), monkeypatch)
     asked, found = question(), best()[0]
     assert (found.values_MHA[0] == 1).all()
-    assert (found.light_M[0], found.left_out) == (2, 0)
+    assert (found.rating_M[0], found.left_out) == (2, 0)
     answer = SubjectAnswer(1, None, 3, 5, found)
     report = SearchReport("d", TUMOR, "crn", "crn", "", asked, [answer], members=3)
     assert "search-rare-course" in codes(notes_on(report))

@@ -216,12 +216,12 @@ def test_lights_compare_the_rarest_step_so_far_the_whole_course_and_the_spread_w
         cells[None],
         origin_Q=np.zeros(3, np.int64),
     )
-    lights = support.lights(None, queries, found)
-    assert lights.rarest_QH.tolist() == [[2, 2, 2], [0, 0, 0], [0, 0, 0]]  # a rare step stays rare
-    assert lights.course_QH.tolist() == [[1, 1, 1], [0, 1, 1], [0, 0, 0]]  # .2, .04, .036
-    assert lights.precision_QHY[..., 0].tolist() == [[0] * 3, [1] * 3, [2] * 3]  # .1, .3 and .5 of the unit
-    assert lights.light_QHY[..., 0].tolist() == [[2, 2, 2], [1, 1, 1], [2, 2, 2]]
-    np.testing.assert_allclose(lights.probability_QH, np.exp(likely_QH))
+    ratings = support.ratings(None, queries, found)
+    assert ratings.rarest_QH.tolist() == [[2, 2, 2], [0, 0, 0], [0, 0, 0]]  # a rare step stays rare
+    assert ratings.course_QH.tolist() == [[1, 1, 1], [0, 1, 1], [0, 0, 0]]  # .2, .04, .036
+    assert ratings.precision_QHY[..., 0].tolist() == [[0] * 3, [1] * 3, [2] * 3]  # .1, .3 and .5 of the unit
+    assert ratings.rating_QHY[..., 0].tolist() == [[2, 2, 2], [1, 1, 1], [2, 2, 2]]
+    np.testing.assert_allclose(ratings.probability_QH, np.exp(likely_QH))
 
 
 def test_how_likely_subjects_were_to_be_treated_rests_on_those_of_the_other_half() -> None:

@@ -24,5 +24,5 @@ def test_bands_and_lights_of_a_model_of_0_3_0_are_those_that_it_gave() -> None:
     assert found.mean_QHY[0, :, 0] == pytest.approx([-2.80299258, -2.84521222], abs=1e-4)
     assert width_H == pytest.approx([2.13085842, 2.90127827], abs=1e-4)
     assert (calibration.floor, calibration.plans) == (0.05, None)
-    probability_H = support.lights(windows.panel, windows.asked, found).probability_QH[0]
+    probability_H = support.ratings(windows.panel, windows.asked, found).probability_QH[0]
     np.testing.assert_allclose(probability_H, [0.89981933, 0.89890221], atol=1e-4)

@@ -35,7 +35,7 @@ def ridge(tumors: Dataset) -> Trained:
 def lights_of(model: FittedModel, panel: Panel, queries: Queries) -> SupportRatings:
     support = support_of(model)
     assert support is not None
-    return support.lights(panel, queries, estimate(model, panel, queries))
+    return support.ratings(panel, queries, estimate(model, panel, queries))
 
 
 def same_plan(panel: Panel, column: int, *, origin: int, width: int, steps: int) -> Queries:
@@ -56,12 +56,12 @@ def test_six_days_of_chemotherapy_in_a_row_light_up(tumors: Dataset, ridge: Trai
     panel = tumors.panel("source", "test")
     queries = same_plan(panel, CHEMO, origin=12, width=4, steps=6)
     small_Q = panel.outcomes[queries.subject, 12, 0] < 30
-    lights = lights_of(model_of(ridge), panel, queries)
-    assert (lights.light_QHY[small_Q, -1] > 0).mean() > 0.9
-    assert (lights.light_QHY[small_Q, -1] == 2).mean() > 0.75
-    assert (lights.light_QHY[small_Q, 0] == 2).mean() < 0.5, "a single day is not as rare"
+    ratings = lights_of(model_of(ridge), panel, queries)
+    assert (ratings.rating_QHY[small_Q, -1] > 0).mean() > 0.9
+    assert (ratings.rating_QHY[small_Q, -1] == 2).mean() > 0.75
+    assert (ratings.rating_QHY[small_Q, 0] == 2).mean() < 0.5, "a single day is not as rare"
     nothing = lights_of(model_of(ridge), panel, same_plan(panel, 0, origin=12, width=4, steps=6))
-    assert (nothing.light_QHY[small_Q, -1] == 0).mean() > 0.9
+    assert (nothing.rating_QHY[small_Q, -1] == 0).mean() > 0.9
 
 
 @pytest.mark.parametrize("precise", [True, False])
@@ -73,24 +73,24 @@ def test_what_no_training_subject_was_given_is_red_from_then_on(
     assert support.given == model.record.support
     queries.plan[:, 3] = np.eye(4)[CHEMO]
     support = replace(support, precise=precise)
-    usual = support.lights(panel, queries, estimates := estimate(model, panel, queries))
+    usual = support.ratings(panel, queries, estimates := estimate(model, panel, queries))
     never = replace(support.given, seen=frozenset({(0, 0), (1, 1)}))
-    lights = replace(support, given=never).lights(panel, queries, estimates)
-    for found in (lights.light_QHY[..., 0], lights.practice_QH, lights.unsupported_QHY[..., 0] * 2):
+    ratings = replace(support, given=never).ratings(panel, queries, estimates)
+    for found in (ratings.rating_QHY[..., 0], ratings.practice_QH, ratings.unsupported_QHY[..., 0] * 2):
         assert (found[:, 3:] == 2).all()
-    np.testing.assert_array_equal(lights.light_QHY[:, :3], usual.light_QHY[:, :3])
-    assert (usual.light_QHY[:, 3] < 2).any()
+    np.testing.assert_array_equal(ratings.rating_QHY[:, :3], usual.rating_QHY[:, :3])
+    assert (usual.rating_QHY[:, 3] < 2).any()
 
 
 def test_practice_warns_where_a_method_knows_how_precise_it_is(ridge: Trained, tumors: Dataset) -> None:
     model, panel = model_of(ridge), tumors.panel("source", "test")
     queries = same_plan(panel, CHEMO, origin=12, width=4, steps=6)
     support, estimates = support_of(model), estimate(model, panel, queries)
-    lights = replace(support, precise=True).lights(panel, queries, estimates)
-    assert lights.practice_QH.max() == 2
-    assert lights.light_QHY.max() == 1
-    lights = replace(support, precise=False).lights(panel, queries, estimates)
-    np.testing.assert_array_equal(lights.light_QHY[..., 0], lights.practice_QH)
+    ratings = replace(support, precise=True).ratings(panel, queries, estimates)
+    assert ratings.practice_QH.max() == 2
+    assert ratings.rating_QHY.max() == 1
+    ratings = replace(support, precise=False).ratings(panel, queries, estimates)
+    np.testing.assert_array_equal(ratings.rating_QHY[..., 0], ratings.practice_QH)
 
 
 def test_a_single_member_is_not_judged_by_its_spread(ridge: Trained, tumors: Dataset) -> None:
@@ -98,10 +98,10 @@ def test_a_single_member_is_not_judged_by_its_spread(ridge: Trained, tumors: Dat
     support, queries = support_of(model), same_plan(panel, CHEMO, origin=12, width=4, steps=6)
     assert np.isinf(support.limits.spread_LHY).all()
     assert not support.judges_precision
-    lights = support.lights(panel, queries, estimate(model, panel, queries))
-    assert (lights.precision_QHY == NOT_JUDGED).all()
-    assert lights.light_QHY.min() >= 0
-    np.testing.assert_array_equal(lights.light_QHY[..., 0], lights.practice_QH)
+    ratings = support.ratings(panel, queries, estimate(model, panel, queries))
+    assert (ratings.precision_QHY == NOT_JUDGED).all()
+    assert ratings.rating_QHY.min() >= 0
+    np.testing.assert_array_equal(ratings.rating_QHY[..., 0], ratings.practice_QH)
 
 
 @pytest.mark.slow
@@ -120,7 +120,7 @@ def test_a_wider_spread_is_never_a_better_light(tumors: Dataset, ridge: Trained)
     marks = []
     for spread in (0.4, 0.7, 2.0):
         sd_QHY = np.broadcast_to(spread * found.unit_QY[:, None], found.sd_QHY.shape)
-        marks.append(support.lights(windows.panel, windows.asked, replace(found, sd_QHY=sd_QHY)).precision_QHY)
+        marks.append(support.ratings(windows.panel, windows.asked, replace(found, sd_QHY=sd_QHY)).precision_QHY)
     assert [int(mark.min()) for mark in marks] == [int(mark.max()) for mark in marks] == [0, 1, 2]
 
 

@@ -55,12 +55,12 @@ def test_such_steps_are_red_with_the_reason_and_the_others_are_not(data: Dataset
     subject = int(data.panels[Part("source", "test")].subject_id[0])
     request = request_of(PLANS, ORIGIN, LINEAR.schema, STEPS)
     report = estimate_outcomes(data, {"mixed": model}, request, subject=subject)
-    for lights in report.models[0].plan_lights or ():
-        assert [step[0] for step in lights.support].count("red") == lights.red_HY.sum() >= 2
-        reasons = [step[0] for step in lights.reasons]
+    for ratings in report.models[0].plan_ratings or ():
+        assert [step[0] for step in ratings.support].count("red") == ratings.red_HY.sum() >= 2
+        reasons = [step[0] for step in ratings.reasons]
         told = ["no training subject has y at this step of its series" in reason for reason in reasons]
         assert told == [False, True, True, False]
-        assert lights.red_HY[1:3].all()
+        assert ratings.red_HY[1:3].all()
 
 
 def without_practice(model: FittedModel) -> FittedModel:
@@ -68,11 +68,11 @@ def without_practice(model: FittedModel) -> FittedModel:
     return replace(model, record=replace(model.record, practice=None))
 
 
-@pytest.mark.parametrize("lights", [True, False], ids=["with lights", "without lights"])
-def test_such_steps_have_no_numbers_and_say_why(data: Dataset, model: FittedModel, *, lights: bool) -> None:
+@pytest.mark.parametrize("ratings", [True, False], ids=["with lights", "without lights"])
+def test_such_steps_have_no_numbers_and_say_why(data: Dataset, model: FittedModel, *, ratings: bool) -> None:
     subject = int(data.panels[Part("source", "test")].subject_id[0])
     request = request_of(PLANS, ORIGIN, LINEAR.schema, STEPS)
-    asked = model if lights else without_practice(model)
+    asked = model if ratings else without_practice(model)
     report = estimate_outcomes(data, {"mixed": asked}, request, subject=subject, levels=(0.9, 0.5))
     rows = [*report.to_rows(), *report.difference_rows()]
     assert len(rows) == 3 * STEPS
@@ -84,7 +84,7 @@ def test_such_steps_have_no_numbers_and_say_why(data: Dataset, model: FittedMode
         else:
             assert np.isfinite(numbers).all()
             assert row["interval_kind"] == "calibrated"
-        if lights:
+        if ratings:
             assert ("no training subject has y" in str(row["reason"])) == (row["time"] in MISSING)
     expected = "y has no estimate at step 4, 5: no training subject has it there"
     assert said(report.diagnostics, "no-estimate") == expected
@@ -120,8 +120,8 @@ def test_tables_and_means_of_cohorts_have_no_numbers_there(data: Dataset, model:
         assert np.isfinite(columns["estimate"][~missing]).mean() > (0.8 if abstain else 0.999)
         assert set(columns["interval_kind"][missing]) == {UNMEASURED}
         assert set(columns["interval_kind"][~missing]) == {"calibrated"}
-    assert answers.lights is not None
-    assert answers.lights.unsupported_QHY[:, 1:3].all()
+    assert answers.ratings is not None
+    assert answers.ratings.unsupported_QHY[:, 1:3].all()
     tally = Tally(LINEAR.schema.outcomes, STEPS)
     tally.add(answers)
     for row in tally.rows():

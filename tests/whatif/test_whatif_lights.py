@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.cli.answers import show_lights
+from costar_cli.cli.answers import show_ratings
 from costar_cli.data import Dataset
 from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
@@ -78,18 +78,18 @@ def test_a_rare_plan_is_red_in_words_and_keeps_its_numbers(tumors: Dataset, ridg
 def test_a_rule_has_the_lights_of_the_course_that_it_gives_most_and_chance_makes_it_no_less_precise(
     tumors: Dataset, subject: str
 ) -> None:
-    models, lights = {"mixed": model_of(fit(tumors, "mixed"))}, []
+    models, ratings = {"mixed": model_of(fit(tumors, "mixed"))}, []
     coin: object = {"rule": "radiotherapy", "with probability": 0.4, "times": 4}
     for _ in range(2):
         request = parse_plans(json.dumps({"plans": {"p": coin}}), tumors.schema.treatments, horizon=6)
         report = estimate_outcomes(tumors, models, request, subject=subject, origin=12)
-        if not lights:
-            _, place_S = report.models[0].played[0].kinds(0)
+        if not ratings:
+            _, place_S = report.models[0].simulated[0].kinds(0)
             common = f"its most common course of treatment, which {100 * np.bincount(place_S).max() / 1_000:.3g} %"
             assert f"rule `p` by model `mixed` are those of {common}" in said(report.diagnostics, "rule-lights")
-        lights.append([(row["precision"], row["practice"], row["support"]) for row in report.to_rows()])
+        ratings.append([(row["precision"], row["practice"], row["support"]) for row in report.to_rows()])
         coin = [{"radiotherapy": int(given)} for given in report.plans[0].values[:, 1]]
-    assert lights[0] == lights[1]
+    assert ratings[0] == ratings[1]
     assert "rule-lights" not in codes(report.diagnostics)
 
 
@@ -131,7 +131,7 @@ def test_abstaining_leaves_red_answers_out_of_sensitivity_and_of_the_artifact(
 ) -> None:
     report = ask(tumors, ridge, subject, abstain=True)
     [answers] = report.models
-    red_HY = answers.plan_lights[1].red_HY
+    red_HY = answers.plan_ratings[1].red_HY
     assert red_HY.any()
     silent = sensitivity(answers, abstain=True)
     every = sensitivity(answers)
@@ -174,7 +174,7 @@ def test_plans_are_like_practice_by_the_share_of_steps_that_it_would_take(
 def test_the_terminal_has_lights_without_colour_and_the_reason(
     tumors: Dataset, ridge: Trained, subject: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show_lights(Output("whatif"), ask(tumors, ridge, subject))
+    show_ratings(Output("whatif"), ask(tumors, ridge, subject))
     shown = capsys.readouterr().out
     for words in ("like practice", "precision", "practice", "support", "green", "red", "plan chemo, red from day"):
         assert words in shown
@@ -191,7 +191,7 @@ def test_an_older_model_answers_without_lights_and_one_note_says_so(
     assert all(row["estimate"] is not None for row in report.to_rows())
     assert report.model_facts()["ridge"]["like_practice"] is None
     assert said(report.diagnostics, "support-unknown").startswith("`ridge` cannot say whether the data support a plan")
-    show_lights(Output("whatif"), report)
+    show_ratings(Output("whatif"), report)
     assert capsys.readouterr().out == ""
 
 
@@ -217,7 +217,7 @@ def test_a_treatment_that_nobody_received_alone_is_red_for_that_reason(
 ) -> None:
     together = {**ridge.meta["support"], "seen": [[0, 0], [1, 1]]}
     report = ask(tumors, replace(ridge, meta={**ridge.meta, "support": together}), subject, unsupported=True)
-    chemo, both = (report.models[0].plan_lights[i] for i in (1, 2))
+    chemo, both = (report.models[0].plan_ratings[i] for i in (1, 2))
     assert set(chemo.worst) == {"red"}
     assert chemo.reasons[0][0] == "no training subject received chemotherapy without other treatments"
     assert "no training subject" not in str(both.reasons)
@@ -241,7 +241,7 @@ def course_of(tumors: Dataset, step: float) -> str:
     """What is said of six steps that are each so likely."""
     marks, red = np.zeros((1, 6), dtype=np.int8), np.full((1, 6), 2, dtype=np.int8)
     cells = np.zeros((1, 6, 1), dtype=np.int8)
-    lights = SupportRatings(cells, red, marks, red, red[..., None], cells.astype(float), np.full((1, 6), step))
+    ratings = SupportRatings(cells, red, marks, red, red[..., None], cells.astype(float), np.full((1, 6), step))
     request = parse_plans('{"plans": {"watch": [{}, {}, {}, {}, {}, {}]}}', tumors.schema.treatments, horizon=6)
-    told = _Reasons(tumors.schema, "1", np.zeros(2, dtype=bool), lights, None)
+    told = _Reasons(tumors.schema, "1", np.zeros(2, dtype=bool), ratings, None)
     return told.plan(0, request.plans[0]).reasons[5][0]

@@ -13,7 +13,7 @@ from costar_cli.data import Dataset
 from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.errors import UsageError
-from costar_cli.inference import Estimates, Resolved, SimulatedRule, estimate, goes_on
+from costar_cli.inference import Estimates, Resolved, SimulatedRule, estimate, survival_forecast
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import IndexTimes, parse_plans
 from costar_cli.plans.untrusted import Problems
@@ -91,7 +91,7 @@ def test_tables_notes_and_figures_say_it(ends: tuple[Dataset, FittedModel], tmp_
 def test_nobody_whose_series_has_ended_is_asked_about(ends: tuple[Dataset, FittedModel]) -> None:
     with pytest.raises(UsageError, match=r"the series of subject \d+ ended on day \d+: recovery"):
         ask(ends, over=True)
-    assert ask(ends, over=True, origin=1).models[0].goes_on is not None
+    assert ask(ends, over=True, origin=1).models[0].survival_forecast is not None
 
 
 def test_cohorts_leave_ended_series_out_and_have_survival(ends: tuple[Dataset, FittedModel]) -> None:
@@ -115,7 +115,7 @@ COIN = {"rule": "chemotherapy", "with probability": 0.3, "times": 2}
 
 
 def values_of(report: WhatIfReport) -> dict[str, np.ndarray]:
-    found = report.models[0].goes_on
+    found = report.models[0].survival_forecast
     assert found is not None
     both = np.concatenate([found.survival_QH[..., None], found.ended_QHE], axis=-1)
     return {plan.name: both[q, :2] for q, plan in enumerate(report.plans)}
@@ -125,9 +125,9 @@ def test_survival_under_a_rule_of_chance_is_the_mean_over_the_courses_that_it_ga
     ends: tuple[Dataset, FittedModel],
 ) -> None:
     report = ask(ends, text=json.dumps({"plans": EVERY | {"coin": COIN}}))
-    values, played = values_of(report), report.models[0].played[-1]
-    assert played is not None
-    kinds_KHA, place_S = played.kinds(0)
+    values, simulated = values_of(report), report.models[0].simulated[-1]
+    assert simulated is not None
+    kinds_KHA, place_S = simulated.kinds(0)
     names = ["".join(map(str, course_H)) for course_H in kinds_KHA[:, :, 0].tolist()]
     expected = sum(values[name] * share for name, share in zip(names, np.bincount(place_S) / 1_000, strict=True))
     np.testing.assert_allclose(values["coin"], expected)
@@ -141,8 +141,8 @@ def test_cohorts_have_the_survival_of_a_rule_that_each_subject_has_alone(ends: t
     cohort = Cohort.of(panel, panel.names, terminal=tumours.schema.terminal)
     plans = parse_plans(text, tumours.schema, horizon=6)
     (answers,) = answer_cohort("mean", model, cohort, plans)
-    assert answers.goes_on is not None
-    together = np.split(answers.goes_on.survival_QH, len(cohort))
+    assert answers.survival_forecast is not None
+    together = np.split(answers.survival_forecast.survival_QH, len(cohort))
     alone = values_of(ask(ends, text=text))
     np.testing.assert_allclose(together[0][0, :2], alone["00"][:, 0])
     np.testing.assert_allclose(together[0][1, :2], alone["coin"][:, 0], atol=0.01)  # of 200 and of 1,000 draws
@@ -164,10 +164,12 @@ def test_survival_under_a_rule_on_drawn_outcomes_is_along_the_draws_that_took_ea
     usual_HY, never_HY = np.array([[3.0], [3.0]]), volume_SHY[[0, 2]].mean(axis=0)
     values_SQHA = np.stack([plan.values for plan in plans[:2]])[place_S][:, None]
     rows = moments.take([0])
-    played = SimulatedRule(plans[-1], values_SQHA, volume_SHY[:, None], "drawn", usual_HY[None], usual_HY[None])
-    of = Resolved(model, rows, plans[:1], ((played, 0),)).going_on(queries.take([0]), found.take([0]))
-    along = goes_on(model, panel, queries, found.mean_QHY[[0, 0]] + np.stack([never_HY, volume_SHY[1]]) - usual_HY)
-    plain = goes_on(model, panel, queries, found.mean_QHY)
+    simulated = SimulatedRule(plans[-1], values_SQHA, volume_SHY[:, None], "drawn", usual_HY[None], usual_HY[None])
+    of = Resolved(model, rows, plans[:1], ((simulated, 0),)).forecast_survival(queries.take([0]), found.take([0]))
+    along = survival_forecast(
+        model, panel, queries, found.mean_QHY[[0, 0]] + np.stack([never_HY, volume_SHY[1]]) - usual_HY
+    )
+    plain = survival_forecast(model, panel, queries, found.mean_QHY)
     assert of is not None
     assert along is not None
     assert plain is not None
@@ -177,7 +179,7 @@ def test_survival_under_a_rule_on_drawn_outcomes_is_along_the_draws_that_took_ea
     alike = SimulatedRule(
         plans[-1], values_SQHA[[0, 2]], volume_SHY[[0, 2], None], "drawn", never_HY[None], usual_HY[None]
     )
-    same = Resolved(model, rows, plans[:1], ((alike, 0),)).going_on(queries.take([0]), found.take([0]))
+    same = Resolved(model, rows, plans[:1], ((alike, 0),)).forecast_survival(queries.take([0]), found.take([0]))
     assert same is not None
     np.testing.assert_allclose(same.survival_QH, plain.survival_QH[:1])
 
@@ -193,7 +195,7 @@ def test_courses_of_a_rule_are_estimated_once_for_outcomes_and_survival(
 
     monkeypatch.setattr(sys.modules[Resolved.__module__], "estimate", counted)
     report = ask(ends, text=json.dumps({"plans": {"coin": COIN}}))
-    assert report.models[0].goes_on is not None
+    assert report.models[0].survival_forecast is not None
     assert len(asked) == 1
 
 
@@ -243,7 +245,7 @@ def test_searches_say_survival_and_do_not_search_for_it(ends: tuple[Dataset, Fit
     (best,) = search("mean", model, panel.take(row), origin, question)
     assert best.survival_M is not None
     report = ask(ends, text=b'{"plans": {"none": [{}, {}]}}')
-    found = report.models[0].goes_on
+    found = report.models[0].survival_forecast
     assert found is not None
     assert best.survival_M[-1] == pytest.approx(found.survival_QH[0, 1])  # the reference plan is the last
     assert best.first(1).survival_M is not None

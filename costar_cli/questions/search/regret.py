@@ -164,9 +164,9 @@ def _truth(
     seed: int,
 ) -> _Truth | None:
     question = _question(model, request, values_KA)
-    judge, candidates, objective = CalibratedModel.of(label, model), question.candidates, question.objective
+    calibrated, candidates, objective = CalibratedModel.of(label, model), question.candidates, question.objective
     panel = dataset.panels[part]
-    row_N, origin_N = _origins(judge, panel, objective, subjects, seed)
+    row_N, origin_N = _origins(calibrated, panel, objective, subjects, seed)
     plans_PH = candidates.plans_PH
     if not len(row_N) or plans_PH is None:
         return None
@@ -180,13 +180,13 @@ def _truth(
     for n, (row, origin) in enumerate(zip(row_N.tolist(), origin_N.tolist(), strict=True)):
         loss_NP[n] = objective.loss(np.reshape(answer(dataset, part, row, origin, values_KA[plans_PH]), shape), cost_P)
         alone = panel.take(np.array([row])).until(origin + 1)
-        subject = SubjectPlans(judge, question, alone, n, origin, ask, table_KA, cost_K)
+        subject = SubjectPlans(calibrated, question, alone, n, origin, ask, table_KA, cost_K)
         chosen[names[1]][n] = np.lexsort((treated_P, subject.losses(plans_PH)))[0]
         best = best_of(replace(subject, question=replace(question, unsupported=False)))
         if best.found:
             chosen[label][n] = at = _place(best.values_MHA[0], values_KA)
             low, high = np.sort(objective.shown(best.limits_M2[0]))
-            has_level = np.isfinite(high - low) and (judge.joint or objective.single is not None)
+            has_level = np.isfinite(high - low) and (calibrated.joint or objective.single is not None)
             covered_N[n] = low <= loss_NP[n, at] <= high if has_level else np.nan
         chosen[names[2]][n] = _index(_greedy(subject), len(values_KA))
         last = _nearest(subject.before, values_KA, len(model.schema.treatments.names))
@@ -195,15 +195,15 @@ def _truth(
 
 
 def _origins(
-    judge: CalibratedModel, panel: Panel, objective: Objective, subjects: int, seed: int
+    calibrated: CalibratedModel, panel: Panel, objective: Objective, subjects: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return rows of some subjects and an origin of each, which has a step before it and the plan's steps after."""
     step_T = np.arange(panel.n_steps)
     open_NT = (step_T >= 1) & (step_T < panel.length[:, None] - objective.steps) & panel.observed_outcomes.all(axis=-1)
-    if judge.facts is not None:
+    if calibrated.facts is not None:
         outcomes = sorted({outcome for _, outcome in objective.concerns})
         flat_MY = panel.outcomes.reshape(-1, panel.outcomes.shape[2])
-        tells_NT = judge.facts.informative(flat_MY)[:, outcomes].all(axis=1).reshape(open_NT.shape)
+        tells_NT = calibrated.facts.informative(flat_MY)[:, outcomes].all(axis=1).reshape(open_NT.shape)
         open_NT = open_NT & tells_NT
     rng, rows = np.random.default_rng(seed), np.flatnonzero(open_NT.any(axis=1))
     rows = np.sort(rng.permutation(rows)[:subjects])
@@ -246,10 +246,10 @@ def _greedy(subject: SubjectPlans) -> NDArray[np.int64]:
     objective, kinds, places = subject.question.objective, len(subject.table_KA), np.zeros(0, dtype=np.int64)
     for step in range(objective.steps):
         some_KH = np.concatenate([np.tile(places, (kinds, 1)), np.arange(kinds)[:, None]], axis=1)
-        y_RKHY = subject.predicts(subject.judge.model, subject.queries(subject.table_KA[some_KH]))
+        y_RKHY = subject.predicts(subject.calibrated.model, subject.queries(subject.table_KA[some_KH]))
         terms = tuple(replace(term, step=min(term.step, step)) for term in objective.terms)
         ended = replace(objective, terms=terms, steps=step + 1)
-        loss_K = ended.loss(subject.judge.clip(y_RKHY).mean(axis=0), subject.cost_K[some_KH].sum(axis=1))
+        loss_K = ended.loss(subject.calibrated.clip(y_RKHY).mean(axis=0), subject.cost_K[some_KH].sum(axis=1))
         places = some_KH[int(loss_K.argmin())]
     return places
 

@@ -12,7 +12,7 @@ from costar_cli.data import Panel, PanelSchema, Part
 from costar_cli.data.findings import counted
 from costar_cli.diagnostics import Diagnostic, texts_of
 from costar_cli.files.frames import FrameName, make_frame
-from costar_cli.inference import BLACK_BOX, CALIBRATED, LIGHTS, NO_LEVEL, RANGE, RED, TOO_FEW, Calibration
+from costar_cli.inference import BLACK_BOX, CALIBRATED, NO_LEVEL, RANGE, RED, SUPPORT_LEVELS, TOO_FEW, Calibration
 from costar_cli.plans.plan import in_words, steps_by_name
 from costar_cli.questions.search.run import Best
 from costar_cli.questions.search.scoring import SearchQuestion
@@ -150,7 +150,7 @@ class SearchReport:
                 "difference_lower": _number(best.apart_M2[i, 0]),
                 "difference_upper": _number(best.apart_M2[i, 1]),
                 "probability_best": _number(best.probability_P[i]) if i < best.found else None,
-                "support": LIGHTS[best.light_M[i]] if best.light_M[i] >= 0 else None,
+                "support": SUPPORT_LEVELS[best.rating_M[i]] if best.rating_M[i] >= 0 else None,
                 **({} if best.survival_M is None else {"survival": _number(best.survival_M[i])}),
             }
             for i in places
@@ -290,10 +290,10 @@ def notes_on(report: SearchReport) -> Iterator[Diagnostic]:
             plans = counted(left[0], "plan") if len(left) == 1 else f"plans of {who}"
             yield Diagnostic.of("search-left-out", plans=plans, are=are)
         # the best plan is red for its course alone where no other red plan is compared
-        if red := sum(1 for answer in report.answers if answer.best.found and answer.best.light_M[0] == RED):
+        if red := sum(1 for answer in report.answers if answer.best.found and answer.best.rating_M[0] == RED):
             whose = "the best plan is" if len(report.answers) == 1 else f"of {red:,} subjects the best plan is"
             yield Diagnostic.of("search-rare-course", whose=whose)
-    if any((answer.best.light_M < 0).any() for answer in report.answers):
+    if any((answer.best.rating_M < 0).any() for answer in report.answers):
         yield Diagnostic.of("support-unknown", f"`{report.label}`")
     yield from _on_limits(report)
     if not question.objective.linear:

@@ -14,10 +14,10 @@ from costar_cli.inference import (
     draws,
     encoded_predictor,
     estimate,
-    goes_on,
     has_range,
     once,
     range_of,
+    survival_forecast,
 )
 from costar_cli.methods.base import FittedModel
 from costar_cli.questions.search.candidates import Places
@@ -43,7 +43,7 @@ class Best:
         limits_M2: lower and upper limit of it.
         difference_M: from the reference plan.
         apart_M2: limits of the difference.
-        light_M: 0 to 2 as in `LIGHTS`, -1 where the model does not know.
+        light_M: 0 to 2 as in `SUPPORT_LEVELS`, -1 where the model does not know.
         probability_P: of being the best of these plans.
         estimates: of the outcomes, a query per row.
         margin: by how much the best is estimated to be better than the second, and the sd of that.
@@ -65,7 +65,7 @@ class Best:
     limits_M2: Floats
     difference_M: Floats
     apart_M2: Floats
-    light_M: NDArray[np.int8]
+    rating_M: NDArray[np.int8]
     probability_P: Floats
     estimates: Estimates
     margin: tuple[float, float]
@@ -95,7 +95,7 @@ class Best:
             limits_M2=self.limits_M2[rows],
             difference_M=self.difference_M[rows],
             apart_M2=self.apart_M2[rows],
-            light_M=self.light_M[rows],
+            rating_M=self.rating_M[rows],
             probability_P=self.probability_P[:count],
             estimates=self.estimates.take(rows),
             all_P=none,
@@ -128,9 +128,9 @@ def search(
             or for any. What one of many lacks is said in its answer.
         TrainingError: a prediction is not finite.
     """
-    judge, candidates, encoding = CalibratedModel.of(label, model), question.candidates, model.schema.treatments
+    calibrated, candidates, encoding = CalibratedModel.of(label, model), question.candidates, model.schema.treatments
     if question.by != "estimate":
-        _check_limits(judge, question)
+        _check_limits(calibrated, question)
     table_KA, cost_K = (
         as_plans(encoding.encode(candidates.values_KA)),
         question.objective.costs_of(candidates.values_KA),
@@ -139,24 +139,26 @@ def search(
     with (reporter or NullReporter()).task("search", total=panel.n_subjects, unit="subject") as task:
         for row, origin in enumerate(origin_N.tolist()):
             alone = panel.take(np.array([row])).until(origin + 1)
-            yield best_of(SubjectPlans(judge, question, alone, row, origin, ask, table_KA, cost_K))
+            yield best_of(SubjectPlans(calibrated, question, alone, row, origin, ask, table_KA, cost_K))
             task.advance()
 
 
-def _check_limits(judge: CalibratedModel, question: SearchQuestion) -> None:
+def _check_limits(calibrated: CalibratedModel, question: SearchQuestion) -> None:
     """See that limits can decide for anybody.
 
     Raises:
         UsageError: the model has none for any subject.
     """
-    objective, calibration = question.objective, judge.calibration
+    objective, calibration = question.objective, calibrated.calibration
     if calibration is None:
-        raise _no_limits(judge.label, "use a calibrated model")
-    if objective.single is None and not judge.model.tells_differences:
-        raise _no_limits(judge.label, "choose by one outcome `at end` or `at step N`", " of several steps together")
+        raise _no_limits(calibrated.label, "use a calibrated model")
+    if objective.single is None and not calibrated.model.tells_differences:
+        raise _no_limits(
+            calibrated.label, "choose by one outcome `at end` or `at step N`", " of several steps together"
+        )
     reached_HY = calibration.reaches(question.level)
     if not all(reached_HY[step, outcome] for step, outcome in objective.concerns):
-        raise _no_limits_at(judge, question)
+        raise _no_limits_at(calibrated, question)
 
 
 def _no_limits(label: str, fix: str, where: str = "") -> UsageError:
@@ -164,16 +166,16 @@ def _no_limits(label: str, fix: str, where: str = "") -> UsageError:
     return UsageError(problem, where="--by", fix=f"leave it out, or {fix}")
 
 
-def _no_limits_at(judge: CalibratedModel, question: SearchQuestion) -> UsageError:
+def _no_limits_at(calibrated: CalibratedModel, question: SearchQuestion) -> UsageError:
     level = f"{question.level:.0%}"
-    return _no_limits(judge.label, f"ask for less than {level}, or calibrate on more subjects", f" at {level}")
+    return _no_limits(calibrated.label, f"ask for less than {level}, or calibrate on more subjects", f" at {level}")
 
 
 def best_of(subject: SubjectPlans) -> Best:
     """Return the best plans of one subject (spec SEARCH-4 to 7); of many, one may have none, and the reason."""
-    question, judge = subject.question, subject.judge
+    question, calibrated = subject.question, subject.calibrated
     none_PH = np.zeros((0, question.candidates.steps), dtype=np.uint16)
-    if (why := judge.lacks(question.objective, subject.origin)) and not question.many:
+    if (why := calibrated.lacks(question.objective, subject.origin)) and not question.many:
         fix = "choose a step at which it is measured, such as `at step N`, or another --origin"
         raise UsageError(f"{why}, which the objective reads", where=f"subject {subject.alone.names[0]}", fix=fix)
     try:
@@ -196,20 +198,22 @@ def best_of(subject: SubjectPlans) -> Best:
         why = why or UNSUPPORTED
     elif not np.isfinite(compared.key_M[order_P[0]]):  # the first is without, so that all are
         if not question.many:
-            raise _no_limits_at(judge, question)
+            raise _no_limits_at(calibrated, question)
         order_P, why = order_P[:0], f"none of its plans has limits at {question.level:.0%} to choose by"
     told = compared.take(np.append(order_P, len(kept_P)))
-    light_M = np.full(len(values_MHA), UNKNOWN, dtype=np.int8)
-    if judge.support is not None:
-        light_M = _lights(subject, queries, compared.found)[0]
+    rating_M = np.full(len(values_MHA), UNKNOWN, dtype=np.int8)
+    if calibrated.support is not None:
+        rating_M = _ratings(subject, queries, compared.found)[0]
     every = question.objective.shown(loss_P)
-    best = told.best(values_MHA[told.rows_M], light_M[told.rows_M], left_out, every, treated_P)
-    going = goes_on(judge.model, subject.alone, queries.take(told.rows_M), told.found.mean_QHY)  # spec SURV-4
+    best = told.best(values_MHA[told.rows_M], rating_M[told.rows_M], left_out, every, treated_P)
+    going = survival_forecast(
+        calibrated.model, subject.alone, queries.take(told.rows_M), told.found.mean_QHY
+    )  # spec SURV-4
     return replace(best, why=why, survival_M=None if going is None else going.survival_QH[:, -1])
 
 
 def _asked(subject: SubjectPlans, values_MHA: Values) -> Queries:
-    return subject.queries(as_plans(subject.judge.model.schema.treatments.encode(values_MHA)))
+    return subject.queries(as_plans(subject.calibrated.model.schema.treatments.encode(values_MHA)))
 
 
 def _supported(
@@ -218,7 +222,7 @@ def _supported(
     """Return the best plans that the data support, as many as are compared, and how many better ones they do not."""
     question = subject.question
     short = question.short if question.by == "estimate" else max(question.short, CAUTIOUS)
-    if subject.judge.support is None or question.unsupported:
+    if subject.calibrated.support is None or question.unsupported:
         return ranked_P[:short], 0
     kept: list[NDArray[np.intp]] = [ranked_P[:0]]
     count = left_out = first = 0
@@ -227,8 +231,8 @@ def _supported(
         first += len(some)
         queries = subject.queries(subject.table_KA[plans_PH[some]])
         ask = subject.predicts if scored.y_RPHY is None else subject.knows(scored.y_RPHY[:, some])
-        found = estimate(subject.judge.model, subject.alone, queries, subject.judge.facts, ask=ask)
-        fine = np.flatnonzero(~_lights(subject, queries, found)[1])[: short - count]
+        found = estimate(subject.calibrated.model, subject.alone, queries, subject.calibrated.facts, ask=ask)
+        fine = np.flatnonzero(~_ratings(subject, queries, found)[1])[: short - count]
         kept.append(some[fine])
         count += len(fine)
         left_out += (int(fine[-1]) + 1 if count == short else len(some)) - len(fine)
@@ -241,19 +245,19 @@ def _keys(subject: SubjectPlans, values_PHA: Values) -> Floats:
     return np.concatenate([_Compared.of(subject, part, _asked(subject, part)).key_M for part in parts] or [np.zeros(0)])
 
 
-def _lights(subject: SubjectPlans, queries: Queries, found: Estimates) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
+def _ratings(subject: SubjectPlans, queries: Queries, found: Estimates) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
     """Return the worst light of each query and whether the data do not support it.
 
     Both are of the outcomes and up to the last step that the objective reads.
     """
-    support, concerns = subject.judge.support, subject.question.objective.concerns
+    support, concerns = subject.calibrated.support, subject.question.objective.concerns
     assert support is not None  # noqa: S101 - asked where there is one
-    lights = support.lights(subject.alone, queries, found)
+    ratings = support.ratings(subject.alone, queries, found)
     outcomes, last = sorted({outcome for _, outcome in concerns}), max(step for step, _ in concerns)
-    light_QHY, unsupported_QHY = (
-        values[:, : last + 1, outcomes] for values in (lights.light_QHY, lights.unsupported_QHY)
+    rating_QHY, unsupported_QHY = (
+        values[:, : last + 1, outcomes] for values in (ratings.rating_QHY, ratings.unsupported_QHY)
     )
-    return np.asarray(light_QHY.max(axis=(1, 2))), np.asarray(unsupported_QHY.any(axis=(1, 2)))
+    return np.asarray(rating_QHY.max(axis=(1, 2))), np.asarray(unsupported_QHY.any(axis=(1, 2)))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -276,23 +280,23 @@ class _Compared:
     @classmethod
     def of(cls, subject: SubjectPlans, values_MHA: Values, queries: Queries) -> "_Compared":
         """Estimate and draw the objective of plans."""
-        judge, question, objective = subject.judge, subject.question, subject.question.objective
+        calibrated, question, objective = subject.calibrated, subject.question, subject.question.objective
         ask = once(subject.predicts)
-        found = estimate(judge.model, subject.alone, queries, judge.facts, ask=ask)
+        found = estimate(calibrated.model, subject.alone, queries, calibrated.facts, ask=ask)
         cost_M = objective.costs_of(values_MHA.reshape(-1, values_MHA.shape[2]))
         cost_M = cost_M.reshape(values_MHA.shape[:2]).sum(axis=1)
         loss_M, drawn_SM = objective.loss(found.mean_QHY, cost_M), None
-        if judge.model.tells_differences:
-            y_SMHY = draws(judge.model, subject.alone, queries, question.draws, ask=ask)
-            drawn_SM = objective.loss(judge.clip(y_SMHY), cost_M)
+        if calibrated.model.tells_differences:
+            y_SMHY = draws(calibrated.model, subject.alone, queries, question.draws, ask=ask)
+            drawn_SM = objective.loss(calibrated.clip(y_SMHY), cost_M)
             loss_M = loss_M if objective.linear else drawn_SM.mean(axis=0)
         radius_M = np.full(len(loss_M), np.nan)
-        if judge.calibration is not None:
-            upper_MHY = judge.calibration.bands(found, (question.level,), clip=False).upper_LQHY[0]
+        if calibrated.calibration is not None:
+            upper_MHY = calibrated.calibration.bands(found, (question.level,), clip=False).upper_LQHY[0]
             steps, outcomes = np.array(objective.concerns).T
             radius_M = ((upper_MHY - found.mean_QHY) / found.sd_QHY)[:, steps, outcomes].max(axis=1)
             radius_M = np.where(np.isfinite(radius_M), radius_M, np.nan)
-        member_RM = objective.loss(judge.clip(found.members_RQHY), cost_M)
+        member_RM = objective.loss(calibrated.clip(found.members_RQHY), cost_M)
         return cls(subject, np.arange(len(loss_M)), found, loss_M, cost_M, drawn_SM, member_RM, radius_M)
 
     def take(self, rows_M: NDArray[np.intp]) -> "_Compared":
@@ -321,10 +325,10 @@ class _Compared:
 
     def _limits(self, of_M: Floats, drawn_SM: Floats | None, member_RM: Floats) -> Floats:
         """Return limits of sums or differences of outcomes, from joint draws, or else the members' range."""
-        judge = self.subject.judge
-        if judge.calibration is None:
+        calibrated = self.subject.calibrated
+        if calibrated.calibration is None:
             return np.full((len(of_M), 2), np.nan)
-        if not judge.joint or drawn_SM is None:
+        if not calibrated.joint or drawn_SM is None:
             return np.stack(range_of(member_RM, of_M), axis=1)
         half_M = self.radius_M * drawn_SM.std(axis=0, ddof=1)
         return np.stack([of_M - half_M, of_M + half_M], axis=1)
@@ -359,20 +363,22 @@ class _Compared:
     @property
     def _no_level(self) -> bool:
         """Return whether differences are of binary outcomes by joint draws: calibration says nothing of these."""
-        judge, objective = self.subject.judge, self.subject.question.objective
-        return judge.calibration is not None and judge.joint and objective.reads_binary(judge.model.schema)
+        calibrated, objective = self.subject.calibrated, self.subject.question.objective
+        return (
+            calibrated.calibration is not None and calibrated.joint and objective.reads_binary(calibrated.model.schema)
+        )
 
     def best(
         self,
         values_MHA: Values,
-        light_M: NDArray[np.int8],
+        rating_M: NDArray[np.int8],
         left_out: int,
         all_P: Floats,
         treated_P: NDArray[np.int64],
     ) -> Best:
         """Return what is told of these plans, which are in their order."""
         objective, p = self.subject.question.objective, len(self.loss_M) - 1
-        low, high = objective.bounds(self.subject.judge.facts)
+        low, high = objective.bounds(self.subject.calibrated.facts)
         apart_M, apart_M2 = self.against(p)
         limits_M2 = np.clip(self.limits_M2, (low + self.cost_M)[:, None], (high + self.cost_M)[:, None])
         _, to_best_M2 = self.against(0)
@@ -384,7 +390,7 @@ class _Compared:
             limits_M2=np.sort(objective.shown(limits_M2), axis=1),
             difference_M=objective.shown(apart_M),
             apart_M2=np.sort(objective.shown(apart_M2), axis=1),
-            light_M=light_M,
+            rating_M=rating_M,
             probability_P=probability_P,
             estimates=self.found,
             margin=margin,
@@ -394,7 +400,7 @@ class _Compared:
             left_out=left_out,
             all_P=all_P,
             treated_P=treated_P,
-            range_of=len(self.member_RM) if has_range(self.subject.judge.model) else 0,
+            range_of=len(self.member_RM) if has_range(self.subject.calibrated.model) else 0,
             no_level=self._no_level,
         )
 

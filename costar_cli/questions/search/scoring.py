@@ -107,7 +107,7 @@ class SubjectPlans:
     `alone` is the panel of the subject; `table_KA` encodes the treatments to choose from, `cost_K` is their cost.
     """
 
-    judge: CalibratedModel
+    calibrated: CalibratedModel
     question: SearchQuestion
     alone: Panel
     row: int
@@ -120,7 +120,7 @@ class SubjectPlans:
     def before(self) -> Values | None:
         """Return what the subject was given at the step before the origin's, None where there is none."""
         given = self.alone.treatments[0, self.origin - 1] if self.origin else None
-        return None if given is None else self.judge.model.schema.treatments.decode(given)
+        return None if given is None else self.calibrated.model.schema.treatments.decode(given)
 
     def predicts(self, model: FittedModel, queries: Queries) -> NDArray[np.float32]:
         """Predict as the `rollout` of a model or of its part does, on this subject."""
@@ -148,19 +148,20 @@ class SubjectPlans:
         loss_P, objective, y_RPHY = np.empty(len(plans_PH)), self.question.objective, None
         for first in range(0, len(plans_PH), BLOCK):
             some_PH = plans_PH[first : first + BLOCK]
-            y_RPHY = self.predicts(self.judge.model, self.queries(self.table_KA[some_PH]))
-            mean_PHY = self.judge.clip(y_RPHY).mean(axis=0)
+            y_RPHY = self.predicts(self.calibrated.model, self.queries(self.table_KA[some_PH]))
+            mean_PHY = self.calibrated.clip(y_RPHY).mean(axis=0)
             loss_P[first : first + BLOCK] = objective.loss(mean_PHY, self.cost_K[some_PH].sum(axis=1))
         if not np.isfinite(loss_P).all():
             raise TrainingError(
-                f"model `{self.judge.label}` predicts values that are not finite for subject {self.alone.names[0]}",
+                f"model `{self.calibrated.label}` predicts values that are not finite for subject "
+                f"{self.alone.names[0]}",
                 fix="retrain it, with a lower --learning-rate if it diverged",
             )
         return Scored(loss_P, y_RPHY if len(plans_PH) <= BLOCK else None)
 
     def knows(self, y_RQHY: NDArray[np.float32]) -> PredictFn:
         """Return what predicts as `predicts` does, but for the model itself, whose predictions are known."""
-        return lambda model, queries: y_RQHY if model is self.judge.model else self.predicts(model, queries)
+        return lambda model, queries: y_RQHY if model is self.calibrated.model else self.predicts(model, queries)
 
 
 class Scored(NamedTuple):

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from costar_cli.data.schema import labelled, step_word, steps_axis, steps_of
-from costar_cli.inference import LIGHTS
+from costar_cli.inference import SUPPORT_LEVELS
 from costar_cli.plans.doses import Sweep
 from costar_cli.questions import AverageEffects, WhatIfReport
 from costar_cli.questions.answers import ModelAnswers
@@ -104,7 +104,7 @@ class Curve:
     last: Floats
     limits: tuple[Floats, Floats] | None
     truth: Floats | None
-    light: NDArray[np.int8] | None
+    rating: NDArray[np.int8] | None
 
     @classmethod
     def of_answer(cls, report: WhatIfReport, model: ModelAnswers, count: int, outcome: int) -> "Curve":
@@ -112,15 +112,17 @@ class Curve:
         bands = [report.band_of(model, i) for i in range(count)]
         hidden = np.array([report.hidden_of(model, i)[:, outcome] for i in range(count)])
         estimate = np.where(hidden, np.nan, [band.estimate[:, outcome] for band in bands])
-        limits, light = None, None
+        limits, rating = None, None
         if bands[0].lower is not None and bands[0].upper is not None:
             lower, upper = (np.array([getattr(band, side)[0, -1, outcome] for band in bands]) for side in SIDES)
             lower, upper = (np.where(hidden[:, -1], np.nan, values) for values in (lower, upper))
             limits = (lower, upper) if np.isfinite(lower).any() else None
-        if model.plan_lights is not None:
-            light = np.array([LIGHTS.index(own.support[-1][outcome]) for own in model.plan_lights], dtype=np.int8)
+        if model.plan_ratings is not None:
+            rating = np.array(
+                [SUPPORT_LEVELS.index(own.support[-1][outcome]) for own in model.plan_ratings], dtype=np.int8
+            )
         truth = None if report.truth is None else np.array([values[-1, outcome] for values in report.truth])
-        return cls(estimate[:, 0], estimate[:, -1], limits, truth, light)
+        return cls(estimate[:, 0], estimate[:, -1], limits, truth, rating)
 
     @classmethod
     def of_average(cls, effects: AverageEffects, group: int, outcome: int) -> "Curve":
@@ -130,12 +132,12 @@ class Curve:
         low_P, high_P = (limit[0, group, :, -1, outcome] for limit in found.limits_LGPHY)
         limits = None if np.isnan(low_P).all() else (low_P, high_P)
         truth = None if found.truth_GPHY is None else found.truth_GPHY[group, :, -1, outcome]
-        light = None
-        if effects.lights_GPL is not None:
-            share_PL = effects.lights_GPL[group] / max(int(effects.moments_G[group]), 1)
+        rating = None
+        if effects.ratings_GPL is not None:
+            share_PL = effects.ratings_GPL[group] / max(int(effects.moments_G[group]), 1)
             amber_P, red_P = share_PL[:, 1:].sum(axis=1) > HALF, share_PL[:, 2] > HALF
-            light = np.where(red_P, 2, amber_P).astype(np.int8)
-        return cls(mean_PH[:, 0], mean_PH[:, -1], limits, truth, light)
+            rating = np.where(red_P, 2, amber_P).astype(np.int8)
+        return cls(mean_PH[:, 0], mean_PH[:, -1], limits, truth, rating)
 
 
 def plot_sweep(report: WhatIfReport, sweep: Sweep, given: NDArray[np.floating], path: Path) -> Path:
@@ -211,8 +213,8 @@ def _draw_curve(axes: Axes, curve: Curve, sweep: Sweep, given: NDArray[np.floati
         axes.plot(sweep.values, curve.truth, color=BLACK, ls=":", zorder=4)
     axes.plot(sweep.values, curve.first, color=GREY, lw=1.2, ls="--", zorder=2)
     axes.plot(sweep.values, curve.last, color=colour, zorder=3)
-    for light, face in ((1, tint(colour, 0.4)), (2, "white")) if curve.light is not None else ():
-        marked = curve.light == light
+    for rating, face in ((1, tint(colour, 0.4)), (2, "white")) if curve.rating is not None else ():
+        marked = curve.rating == rating
         axes.plot(sweep.values[marked], curve.last[marked], ls="", marker="o", mfc=face, mec=colour, zorder=5)
     inside = given[(given >= axes.get_xlim()[0]) & (given <= axes.get_xlim()[1])]
     some = np.sort(inside)[:: max(1, -(-len(inside) // MOST_TICKS))]
@@ -229,7 +231,7 @@ def _legend(curves: Sequence[Sequence[Curve]], first: str, last: str, band: str,
     made.append(Line2D([], [], color=GREY, ls="--", label=f"estimate {first}"))
     if any(curve.truth is not None for curve in every):
         made.append(Line2D([], [], color=BLACK, ls=":", label=f"the simulator's {last}"))
-    if any(curve.light is not None for curve in every):
+    if any(curve.rating is not None for curve in every):
         made += [Line2D([], [], ls="", marker="o", mec=colour, mfc=face, label=f"{words}{whose}")
                  for words, face in (("rare in practice", tint(colour, 0.4)), ("not supported", "white"))]  # fmt: skip
     return [*made, Patch(color="0.95", label="range given in training"),

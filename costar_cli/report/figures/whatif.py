@@ -216,7 +216,7 @@ def _draw_outcome(axes: Axes, shared: _Shared, m: int, outcome: int) -> None:
             for bound in (lower, upper):
                 mark_cut(axes, times if shared.everywhere else beside, bound, colour)
         estimate = np.append(start, band.estimate[:, outcome])
-        red_H = None if model.plan_lights is None else model.plan_lights[i].red_HY[:, outcome]
+        red_H = None if model.plan_ratings is None else model.plan_ratings[i].red_HY[:, outcome]
         draw_estimate(axes, times, estimate, red_H, (colour, marker))
         if report.truth is not None:
             truth = np.append(start, report.truth[i][:, outcome])

@@ -133,12 +133,12 @@ class SurvivalStrip:
 
     def draw(self, axes: Axes) -> None:
         """Draw the lines, from the least value of any model or a little below 100 %."""
-        found = [answer.goes_on.survival_QH for answer in self.report.models if answer.goes_on]
-        if self.model.goes_on:
+        found = [answer.survival_forecast.survival_QH for answer in self.report.models if answer.survival_forecast]
+        if self.model.survival_forecast:
             for i, plan in enumerate(self.report.plans):
                 colour, marker = plan_style(i)
                 times = self.report.history.origin + np.arange(len(plan) + 1)
-                survival = self.model.goes_on.survival_QH[i, : len(plan)]
+                survival = self.model.survival_forecast.survival_QH[i, : len(plan)]
                 axes.plot(times, [1.0, *survival], color=colour, marker=marker, markersize=3)
         least = min(0.98, *(float(survival_QH.min()) for survival_QH in found))
         axes.set_ylim(least - 0.08 * (1 - least), 1 + 0.08 * (1 - least))
@@ -165,9 +165,9 @@ class LightStrip:
         axes.grid(visible=False)
         plans = len(self.report.plans)
         axes.axhspan(-0.6, plans - 0.4, color="0.96", linewidth=0)
-        for i, lights in enumerate(self.model.plan_lights or ()):
-            for h, light in enumerate(lights.worst):
-                marker, colour, size = SIGNS.get(light) or (*reversed(plan_style(i)), 3.5)
+        for i, ratings in enumerate(self.model.plan_ratings or ()):
+            for h, rating in enumerate(ratings.worst):
+                marker, colour, size = SIGNS.get(rating) or (*reversed(plan_style(i)), 3.5)
                 axes.plot(self.report.history.origin + h, i, marker=marker, color=colour, markersize=size,
                           linestyle="none", markeredgewidth=0.4)  # fmt: skip
         names = [label_text(plan.name, LONGEST_NAME) for plan in self.report.plans]
@@ -182,7 +182,7 @@ Strip = TreatmentStrip | SurvivalStrip | LightStrip
 def model_strips(report: WhatIfReport, model: ModelAnswers) -> list[Strip]:
     """Return a model's rows of axes below the treatments: survival and lights, where any model has them."""
     strips: list[Strip] = [SurvivalStrip(report, model)] if report.ends else []
-    return [*strips, LightStrip(report, model)] if any(answer.plan_lights for answer in report.models) else strips
+    return [*strips, LightStrip(report, model)] if any(answer.plan_ratings for answer in report.models) else strips
 
 
 def draw_estimate(
@@ -210,7 +210,7 @@ def draw_estimate(
 
 def light_handles(report: WhatIfReport) -> list[Line2D]:
     """Return what the legend says of lights: those that occur."""
-    lit = {light for answer in report.models for lights in answer.plan_lights or () for light in lights.worst}
+    lit = {rating for answer in report.models for ratings in answer.plan_ratings or () for rating in ratings.worst}
     handles = []
     if "amber" in lit:
         marker, colour, size = SIGNS["amber"]

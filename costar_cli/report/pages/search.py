@@ -48,7 +48,7 @@ def search_page(report: SearchReport, parents: Mapping[str, str], figure_name: s
     sure = [f"{text[:1].upper()}{text[1:]}." for text in how_sure(report)]
     if answer.best.found and isfinite(answer.best.probability_P[0]):
         sure.append(ABOUT_CHANCES)
-    if (answer.best.light_M >= 0).any():
+    if (answer.best.rating_M >= 0).any():
         sure.append(lights_mean("plan", precision=report.judges_precision))
     sections = [
         Section("Question", texts=list(_question(report))),
@@ -139,7 +139,7 @@ def _question(report: SearchReport) -> Iterator[str]:
 def _ranked(report: SearchReport) -> ReportTable:
     headers, rows = rank_table(report)
     ranked = report.rows(report.answers[0])
-    lights = [row["support"] for row in ranked]
+    ratings = [row["support"] for row in ranked]
     unit = f"Objective in {report.question.objective.unit}." if report.question.objective.unit else ""
     level = f"{100 * report.question.level:g} %"
     why = report.why_no_intervals
@@ -148,9 +148,9 @@ def _ranked(report: SearchReport) -> ReportTable:
     if RANGE in (report.objective_kind, report.difference_kind):
         of = "" if report.objective_kind == RANGE else ", of differences"
         limits = f"{limits} In brackets{of}: the {RANGE}, which has no level.".strip()
-    signs = [meaning for light, meaning in SIGNS.items() if light in lights]
+    signs = [meaning for rating, meaning in SIGNS.items() if rating in ratings]
     note = " ".join([unit, limits, f"Differences are from {report.reference}.", *signs]).strip()
-    lit = tuple((*row, light) for row, light in zip(rows, lights, strict=True))
+    lit = tuple((*row, rating) for row, rating in zip(rows, ratings, strict=True))
     return ReportTable("", note, ("rank", *headers[1:], "light"), lit)
 
 

@@ -6,11 +6,11 @@ from typing import Final
 
 from costar_cli.config import VERSION
 from costar_cli.data.schema import labelled, step_axis, step_word, steps_of
-from costar_cli.inference import LIGHTS, RANGE
+from costar_cli.inference import RANGE, SUPPORT_LEVELS
 from costar_cli.questions.diagnostics import ON_BANDS
 from costar_cli.questions.report import WhatIfReport
 from costar_cli.questions.sensitivity import ASSUMPTIONS, Sensitivity, flip_words
-from costar_cli.questions.tables import answer_table, light_reasons, survival_table
+from costar_cli.questions.tables import answer_table, rating_reasons, survival_table
 from costar_cli.report.figures.whatif import draw_whatif
 from costar_cli.report.pages.page import Item, Page, ReportTable, Section, lights_mean, render, svg, warnings_and_notes
 
@@ -136,34 +136,39 @@ def _answers(report: WhatIfReport) -> Iterator[ReportTable]:
                 signs = [meaning for meaning in SIGNS.values() if f" {meaning[0]}" in ends]
                 note = " ".join([of_range if differences else f"{note}{truth}", *signs]).strip()
                 yield ReportTable(title, note, tuple(headers), tuple(map(tuple, rows)))
-        if model.goes_on:
+        if model.survival_forecast:
             headers, rows = survival_table(report, model)
-            title = f"No {' or '.join(model.goes_on.names)} so far, by {model.heading}"
+            title = f"No {' or '.join(model.survival_forecast.names)} so far, by {model.heading}"
             yield ReportTable(title, ABOUT_SURVIVAL, tuple(headers), tuple(map(tuple, rows)))
 
 
 def _support(report: WhatIfReport) -> Section:
     """Return whether the data support the plans, and why not."""
     title = "Do the data support the plans?"
-    if not any(model.plan_lights for model in report.models):
+    if not any(model.plan_ratings for model in report.models):
         return Section(title, texts=["These models do not know which treatments the data support: fit them again."])
-    precision = any(lights.judges_precision for model in report.models for lights in model.plan_lights or ())
+    precision = any(ratings.judges_precision for model in report.models for ratings in model.plan_ratings or ())
     horizon, origin = max(len(plan) for plan in report.plans), report.history.origin
     word, tables = step_word(report.schema.step), []
     headers = ("plan", "steps like practice", *(f"{word} {origin + h}" for h in range(horizon)))
     for model in report.models:
-        if model.plan_lights:
+        if model.plan_ratings:
             rows = tuple(
-                (plan.name, f"{100 * lights.like_practice:.0f} %", *lights.worst, *[""] * (horizon - len(lights.worst)))
-                for plan, lights in zip(report.plans, model.plan_lights, strict=True)
+                (
+                    plan.name,
+                    f"{100 * ratings.like_practice:.0f} %",
+                    *ratings.worst,
+                    *[""] * (horizon - len(ratings.worst)),
+                )
+                for plan, ratings in zip(report.plans, model.plan_ratings, strict=True)
             )
             tables.append(ReportTable(model.heading if len(report.models) > 1 else "", "", headers, rows))
-    reasons = [line for model in report.models for line in light_reasons(report, model)]
+    reasons = [line for model in report.models for line in rating_reasons(report, model)]
     return Section(
         title,
         texts=[lights_mean("answer, which is an extrapolation", precision=precision)],
         tables=tables,
-        items=[Item(line, "red" if f", {LIGHTS[2]} from " in line else "amber") for line in reasons],
+        items=[Item(line, "red" if f", {SUPPORT_LEVELS[2]} from " in line else "amber") for line in reasons],
     )
 
 
