@@ -19,7 +19,7 @@ demo: .venv/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
 test: lint
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 lint: .venv/.installed-test
 	$(BIN)/ruff check .

@@ -55,6 +55,7 @@ PLANS = {
 VOLATILE = (
     (re.compile(r"\b[0-9a-f]{64}\b"), "<digest>"),
     (re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{8}\b"), "<digest>"),
+    (re.compile(r"(?<=[(]model )[0-9]{8}\b|(?<=[(]encoder )[0-9]{8}\b|(?<=[(]dataset )[0-9]{8}\b"), "<digest>"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+\d\d:\d\d)?"), "<now>"),
     (re.compile(r'("(?:elapsed_s|costar|torch|numpy|polars|h5py|python|scipy|platform)": )[^,}]+'), r"\1<here>"),
     (re.compile(r"(done, .*, )[\d.]+ s\b"), r"\1<time>"),
