@@ -70,7 +70,7 @@ class Subjects:
         if self.subject and self.subjects is not None:
             fix = "give --subject for one, or --subjects for a cohort"
             raise UsageError("both --subject and --subjects are given", fix=fix)
-        who = tuple(self.subject or ()) if self.subjects is None else self.subjects
+        who = tuple(dict.fromkeys(self.subject or ())) if self.subjects is None else self.subjects
         if not who and self.subjects is None and self.plan is not None and self.plan.suffix.lower() == ".csv":
             from costar_cli.plans import read_plan_file
             from costar_cli.questions import subjects_of_plans

@@ -149,11 +149,6 @@ class WhatIfReport:
         """Return which answers `[steps,Y]` of one plan have no numbers: nobody has them, or the report abstains."""
         return model.hidden_QHY(abstain=self.abstain)[plan, : len(self.plans[plan])]
 
-    def difference_of(self, model: ModelAnswers, plan: int) -> Band:
-        """Return the differences between a plan and the reference plan at the steps that both have, with limits."""
-        steps = next(len(one) for one in self.plans if one.name == self.reference)
-        return model.differences.of(plan, min(len(self.plans[plan]), steps))
-
     def to_rows(self) -> list[Row]:
         """Return one row per model, plan, step and outcome, with the columns `COLUMNS`."""
         return [row for model in self.models for row in self._rows[model.label, "outcome"]]

@@ -1,4 +1,8 @@
-"""Settings from flags, environment, file, preset and defaults, in that order, each with its origin."""
+"""Settings from flags, environment, file, preset and defaults, in that order, each with its origin.
+
+Own code, since pydantic-settings names the field of a bad value and not the flag, variable or file that it came from,
+and takes 0.14 s to import.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -74,6 +74,11 @@ def test_a_subject_of_a_cohort_has_the_answers_it_has_alone(trained: Path, plan:
     assert [float(row["estimate"]) for row in rows] == pytest.approx([row["estimate"] for row in expected], rel=1e-4)
 
 
+def test_a_subject_that_is_named_twice_is_asked_about_once(trained: Path, plan: Path, call: Call) -> None:
+    twice = ask(call, trained, plan, "-s", "1", "-s", "1", "--json").document["result"]
+    assert (twice["label"], "cohort" in twice) == ("1", False)
+
+
 @pytest.fixture
 def tumors(tmp_path: Path, repository: Path) -> list[object]:
     """Words that ask the stored mixed model about tumours under three plans."""
