@@ -30,19 +30,6 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.reporting import NullReporter
 from costar_cli.training import RunIdentity, Trained, finetune
 
-__all__ = [
-    "PREDICTION_CHECKS",
-    "TRAINING_CHECKS",
-    "MethodCase",
-    "check_data_source",
-    "check_method",
-    "members_trained_together_equal_members_trained_apart",
-    "padded",
-    "random_dataset",
-    "random_panel",
-    "with_holes",
-]
-
 RTOL: Final = 1e-4  # float32 answers of other batches
 # Adam makes full steps of gradients that are pure rounding error; in float64 such steps vanish.
 EXACT: Final = RuntimeConfig(device="cpu", precision="float64")

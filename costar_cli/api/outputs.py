@@ -10,17 +10,6 @@ from typing import Final
 
 from costar_cli.errors import CostarError, MismatchError, StorageError, UsageError, cut, storage_error
 
-__all__ = [
-    "Files",
-    "check_artifact_name",
-    "check_folder",
-    "check_outputs",
-    "check_page",
-    "check_places",
-    "digest_of",
-    "named",
-]
-
 Files = Iterable[tuple[str, Path | None]]
 """Files by the flag that names an output, or by what an input is, such as `plan`; None where there is none."""
 PAGES: Final = (".html", ".htm")

@@ -16,8 +16,6 @@ from costar_cli.questions.search import SearchReport
 if TYPE_CHECKING:
     from costar_cli.evaluation import EvaluationReport
 
-__all__ = ["html_of", "write_report"]
-
 WHERE: Final = "path="
 
 

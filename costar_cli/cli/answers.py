@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from costar_cli.questions.sensitivity import Sensitivity
     from costar_cli.questions.support import PlanRatings
 
-__all__ = ["show_answers", "show_cohort", "show_ratings", "show_sweep"]
-
 MOST_SHOWN: Final = 20  # plans of a cohort
 
 Rows = Sequence[Mapping[str, object]]

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from costar_cli.data import Dataset
     from costar_cli.data.base import DataSource
 
-__all__ = ["make_dataset", "make_source", "read_inputs"]
-
 
 def read_inputs(
     session: Session, files: Mapping[str, Path], *, form: str | None = None, expected: str | None = None

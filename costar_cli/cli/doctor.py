@@ -22,8 +22,6 @@ from costar_cli.errors import CostarError, ExitCode
 if TYPE_CHECKING:
     from costar_cli.files import Artifact
 
-__all__ = ["Check", "check_all"]
-
 
 def doctor(
     ctx: typer.Context,

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from costar_cli.files import Artifact
     from costar_cli.training import Trained, TrainingLog
 
-__all__ = ["FinetuneFiles", "ModelPlan", "combination", "make_model", "plan_model"]
-
 
 @expanded
 def finetune(

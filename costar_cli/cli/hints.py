@@ -17,19 +17,6 @@ if TYPE_CHECKING:
     from costar_cli.files import Artifact
     from costar_cli.settings.resolve import Settings
 
-__all__ = [
-    "ASKED",
-    "LACKS",
-    "after_loss",
-    "best_other",
-    "instead_of_losers",
-    "next_command",
-    "other_method",
-    "other_than",
-    "train_longer",
-    "traits_of",
-]
-
 LACKS: Final[Mapping[str, tuple[str, ...]]] = {  # of `CARRIED`, what a verb that is suggested does not take
     "ingest table": ("preset", "config"),
     "evaluate": ("preset",),

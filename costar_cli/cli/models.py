@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from costar_cli.files import Artifact
     from costar_cli.methods.base import FittedModel
 
-__all__ = ["ModelChoice", "load_models", "name_models", "to_name"]
-
 MOST_NAMED: Final = 6  # other models in a note
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from costar_cli.files.tables import TableFile
     from costar_cli.questions.search import SearchReport
 
-__all__ = ["search"]
-
 BESIDE = 90  # letters of a line beside a plan in words
 
 

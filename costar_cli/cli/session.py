@@ -28,21 +28,6 @@ if TYPE_CHECKING:
 
     Flags = Mapping[type[Config], Mapping[str, object]]
 
-__all__ = [
-    "CARRIED",
-    "MADE_BY",
-    "RUNTIME",
-    "BuildStep",
-    "RunFlags",
-    "Session",
-    "TrainingFlags",
-    "open_output",
-    "open_session",
-    "open_settings",
-    "read_kind",
-    "repeated_flags",
-]
-
 NOTHING: Final["Flags"] = MappingProxyType({})
 RUNTIME: Final = ("device", "precision", "threads", "group", "max_memory")  # flags of verbs that train
 CARRIED: Final = ("workspace", "preset", "config")  # what a later verb has to be told again

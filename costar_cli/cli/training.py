@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from costar_cli.reporting.output import Output
     from costar_cli.training import Trained, TrainingLog
 
-__all__ = ["make_trained", "on_effects", "show_parts", "show_training"]
-
 
 def make_trained(
     session: Session,

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from costar_cli.questions.rows import Columns
     from costar_cli.questions.sensitivity import Sensitivity
 
-__all__ = ["check_plot", "files_read", "whatif"]
-
 PLOT_FORMATS: Final = (".png", ".svg", ".pdf")
 MOST_KEPT: Final = 5_000_000  # rows of an artifact, which are held in memory: some 1 GB
 MOST_REPORTED: Final = 50  # subjects of one page, or with bounds of sensitivity

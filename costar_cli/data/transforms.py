@@ -15,8 +15,6 @@ from costar_cli.data.panel import Panel
 from costar_cli.data.schema import PanelSchema, Transform, Variable
 from costar_cli.errors import DataError
 
-__all__ = ["TRANSFORM", "OutcomeTransforms"]
-
 SCALED: Final = ("covariates", "outcomes", "statics")
 
 

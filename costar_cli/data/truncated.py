@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from costar_cli.data.panel import Panel
 from costar_cli.data.queries import Queries
 
-__all__ = ["STRETCH", "Stretches", "is_long"]
-
 STRETCH: Final = 128  # steps; the longest series of simulated data sets have 72 by default
 Indices = NDArray[np.int64]
 

@@ -15,8 +15,6 @@ from typing import Final, Self
 
 from costar_cli.errors import ArtifactError, MismatchError, UsageError, cut
 
-__all__ = ["Shard", "check_parts", "check_readable", "find_parts", "unchanged"]
-
 NUMBER: Final = "([1-9][0-9]{0,5})"  # one way to write each, so that no two names are of one part
 NAME: Final = re.compile(f"shard-{NUMBER}-of-{NUMBER}")
 LIKE_ONE: Final = re.compile(r"shard-\d+-of-\d+")

@@ -20,8 +20,6 @@ from costar_cli.reporting import plain
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["BLANK", "SEAL", "is_sealed", "seal"]
-
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet may run
 _SAFE: ContextVar[bool] = ContextVar("safe", default=False)
 TABLE_FORMATS: Final = (".csv", ".parquet", ".jsonl")

@@ -6,8 +6,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FEWEST_UNITS", "moved_means", "weights"]
-
 FEWEST_UNITS: Final = 20  # below this neither intervals nor tests keep their level, however they are made
 CHUNK_WEIGHTS: Final = 400_000  # weights held at once: 3 MB, and as much again per step
 

@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     from costar_cli.files import Artifact
     from costar_cli.methods.base import Estimator, Fit, FitTask, FittedModel
 
-__all__ = [
-    "AUTO",
-    "LAST_VALUE",
-    "LISTS",
-    "METHODS",
-    "REFERENCE",
-    "SHORT_LIST",
-    "THAT_ADJUST",
-    "Adjusts",
-    "Method",
-    "Methods",
-    "named_parts",
-]
-
 REFERENCE: Final = "costar"  # the default, and whom the others are compared with
 STRUCTURED: Final = "structured"  # the decoder that integrates over gaps
 LAST_VALUE: Final = "last-value"  # the naive anchor, which every evaluation scores

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from costar_cli.files import Artifact
     from costar_cli.methods.base import FittedModel
 
-__all__ = ["load_model", "model_of"]
-
 
 def load_model(path: Path, device: str = "cpu") -> "FittedModel":
     """Read a fine-tuned model of any method.

@@ -38,19 +38,6 @@ from costar_cli.questions.request import describe_unseen, possible_plans, unseen
 from costar_cli.questions.subjects import Cohort
 from costar_cli.reporting import warnings_of
 
-__all__ = [
-    "ON_BANDS",
-    "notes_on",
-    "notes_on_rules",
-    "notes_on_transforms",
-    "on_reactions",
-    "on_widened",
-    "trained_on_subject",
-    "validated_on",
-    "warnings_about",
-    "warnings_on_plans",
-]
-
 FEWEST_EVENTS: Final = 20  # of training subjects, below which the probability of an end is hardly known
 ON_BANDS: Final = frozenset(code for code in NOTES if code.startswith(("bands-", "differences-")))
 

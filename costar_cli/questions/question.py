@@ -38,8 +38,6 @@ from costar_cli.questions.subjects import Cohort, check_table, join_places, name
 from costar_cli.questions.truth import true_answers
 from costar_cli.reporting import NullReporter, Reporter
 
-__all__ = ["Places", "Question", "estimate_outcomes"]
-
 Floats = NDArray[np.float64]
 ReadPlans = Callable[[Origin | None, Begin], PlanRequest]
 """Reads plans, given the origin that overrides theirs, and once it is known from which moments they begin."""

@@ -13,8 +13,6 @@ from costar_cli.questions.question import Question
 from costar_cli.questions.report import WhatIfReport, stacked
 from costar_cli.questions.rows import Columns, join_columns
 
-__all__ = ["write_answers", "write_csv", "write_estimates"]
-
 
 def write_csv(path: Path, report: WhatIfReport) -> None:
     """Write one row per quantity, model, plan, step and outcome; differences follow the outcomes.

@@ -9,19 +9,6 @@ from costar_cli.inference import RANGE, SUPPORT_LEVELS
 from costar_cli.questions.answers import ModelAnswers
 from costar_cli.questions.report import WhatIfReport
 
-__all__ = [
-    "answer_table",
-    "decimals_of",
-    "difference_title",
-    "estimate_text",
-    "is_probability",
-    "limits_text",
-    "number_text",
-    "rating_reasons",
-    "survival_table",
-]
-
-
 IN_PERCENT: Final = ("estimate", "lower", "upper", "truth", "observed")  # of a probability
 RANGE_TITLE: Final = " (in brackets: range of the members, no level)"
 

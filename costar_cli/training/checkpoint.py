@@ -25,8 +25,6 @@ from costar_cli.reporting import Reporter
 from costar_cli.training.group import GroupState, MemberRecord
 from costar_cli.training.identity import RunIdentity
 
-__all__ = ["START_OVER", "Checkpoint", "FinishedGroup", "Interrupt", "forget_runs", "stage_checkpoint"]
-
 Arrays = dict[str, NDArray[np.generic]]
 START_OVER: Final = "`--fresh`"  # a benchmark has another flag
 

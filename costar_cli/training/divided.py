@@ -24,8 +24,6 @@ from costar_cli.training.checkpoint import Checkpoint, FinishedGroup, Interrupt,
 from costar_cli.training.group import GroupState, MemberRecord
 from costar_cli.training.log import EpochLog
 
-__all__ = ["Divided", "own_groups"]
-
 MEET_S = 1.0  # at least between two meetings
 
 

@@ -33,8 +33,6 @@ from costar_cli.training.loop import Selection, TrainedMembers, tell_of_epochs, 
 from costar_cli.training.runtime import Runtime
 from costar_cli.training.selection import CalibratedModel, Validation, ValidationWindows
 
-__all__ = ["FitRun", "Selected"]
-
 HISTORY = ("train_loss", "validation_loss", "best_epoch")
 
 

@@ -21,8 +21,6 @@ from costar_cli.training.group import GroupState
 from costar_cli.training.runtime import Runtime
 from costar_cli.training.step import Gradients, Rates, gradients, require_finite, step_streams, training_step, update
 
-__all__ = ["CudaRecorder", "Recorder", "ReplayedSteps"]
-
 Result = TypeVar("Result")
 
 

@@ -12,8 +12,6 @@ from costar_cli.methods.shared.members import Params, stack_members
 from costar_cli.training.optimiser import Adam, Moments
 from costar_cli.training.runtime import Runtime
 
-__all__ = ["GroupState", "MemberRecord"]
-
 
 @dataclass
 class MemberRecord:

@@ -7,8 +7,6 @@ from typing import Any, Self
 from costar_cli.config import VERSION
 from costar_cli.files import fingerprint, flatten
 
-__all__ = ["RunIdentity"]
-
 UNSET = "not set"
 FLAGGED = frozenset({"epochs", "members", "batch_size", "learning_rate", "patience", "seed"})  # flags of their own
 

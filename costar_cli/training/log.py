@@ -23,8 +23,6 @@ from costar_cli.methods.shared.stage import EpochSchedule
 from costar_cli.training.group import MemberRecord
 from costar_cli.training.optimiser import learning_rate
 
-__all__ = ["EpochLog", "TrainingLog", "check_log", "log_file", "no_log"]
-
 COLUMNS: Final = (
     "run", "stage", "member", "epoch", "step", "loss", "validation_loss", "selection_score", "learning_rate", "seconds",
 )  # fmt: skip

@@ -26,8 +26,6 @@ from costar_cli.training.runtime import Runtime
 from costar_cli.training.selection import CalibratedModel
 from costar_cli.training.step import pace_of, stream_of, training_step
 
-__all__ = ["EndedBy", "Selection", "TrainedMembers", "tell_of_epochs", "train_members"]
-
 EndedBy = Literal["patience", "budget"]
 Steps = Callable[[Tensor], Tensor]  # take one optimiser step of every member on rows `[R,B]`; return losses `[R]`
 

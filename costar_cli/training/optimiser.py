@@ -11,8 +11,6 @@ from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.stage import EpochSchedule
 from costar_cli.methods.shared.structured import LOGITS
 
-__all__ = ["Adam", "Moments", "averaging_share", "decay", "learning_rate", "update_averages"]
-
 BETAS: Final = 0.9, 0.999
 EPSILON: Final = 1e-8
 

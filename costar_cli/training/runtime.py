@@ -15,8 +15,6 @@ from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.microbatches import keep_microbatches
 from costar_cli.reporting import Reporter
 
-__all__ = ["Runtime", "keep_freed_memory"]
-
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -2, -3, -8  # malloc.h
 MIB = 2**20
 

@@ -18,18 +18,6 @@ from costar_cli.training.group import GroupState
 from costar_cli.training.optimiser import averaging_share, decay, learning_rate, update_averages
 from costar_cli.training.runtime import Runtime
 
-__all__ = [
-    "Gradients",
-    "Rates",
-    "gradients",
-    "pace_of",
-    "require_finite",
-    "step_streams",
-    "stream_of",
-    "training_step",
-    "update",
-]
-
 
 class Gradients(NamedTuple):
     """Each member's loss, detached, and the squared norm of its gradient, `[R]`."""

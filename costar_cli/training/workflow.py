@@ -51,8 +51,6 @@ from costar_cli.training.loop import tell_of_epochs, train_members
 from costar_cli.training.runtime import Runtime
 from costar_cli.training.selection import ValidationWindows
 
-__all__ = ["Trained", "finetune", "pretrain"]
-
 
 @contextmanager
 def _naming_outliers(dataset: Dataset) -> Iterator[None]:

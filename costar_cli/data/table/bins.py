@@ -21,8 +21,6 @@ from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError
 from costar_cli.reporting import Reporter
 
-__all__ = ["Bins", "step_at", "summary"]
-
 
 def step_at(time: TimeSchema, when: str) -> tuple[pl.Expr, pl.Expr]:
     """Return the number of the step that times of a column are in, and when a `step` begins."""

@@ -13,8 +13,6 @@ from costar_cli.data import Panel, Scaler, TreatmentEncoding
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, usual_size
 
-__all__ = ["DECAYS", "Floats", "Histories", "history_width", "plan_columns"]
-
 Floats = NDArray[np.float64]
 Origins = NDArray[np.int64]
 

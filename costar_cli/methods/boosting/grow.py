@@ -13,8 +13,6 @@ from costar_cli.methods.boosting.features import Floats
 from costar_cli.methods.boosting.settings import BoostingConfig
 from costar_cli.methods.boosting.trees import MISSING, Forest
 
-__all__ = ["Rows", "grow"]
-
 # LightGBM 4.7 erred the same on these rows (tumours .641 and .592 against .645 and .593), two to four times as fast,
 # but is 10 MB more and needs the system's OpenMP. Nothing is unpickled: nodes become arrays, which must agree.
 CHECKED_ROWS: Final = 256  # on which the arrays must answer as the library does

@@ -19,8 +19,6 @@ from costar_cli.methods.boosting.trees import Forest
 from costar_cli.methods.shared.outcome_forms import LIMITS, choose_forms
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
 
-__all__ = ["BOOSTING", "BoostingMethod", "spread_rows"]
-
 HALF: Final = 0.5  # between the values of a binary outcome
 POWER: Final = {"relative": 0.0, "additive": 0.0, "local": 1.0}  # of the unit, by which a row counts
 

@@ -20,8 +20,6 @@ from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.plan_forks import distinct_plans
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel
 
-__all__ = ["BoostingModel", "forest_params"]
-
 NODE_ARRAYS = ("feature", "threshold", "right", "value", "missing_left")
 ARRAYS: Final = {  # type and number of axes, that of members among them
     "base": (torch.float64, 3),

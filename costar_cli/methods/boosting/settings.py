@@ -6,8 +6,6 @@ from pydantic import Field
 
 from costar_cli.config.models import Config
 
-__all__ = ["MOST_LAGS", "BoostingConfig"]
-
 MOST_LAGS: Final = 1_000
 
 

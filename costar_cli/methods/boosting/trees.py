@@ -12,8 +12,6 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MISSING", "MOST_LEAVES", "Forest", "Reached"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Masks = NDArray[np.uint32]

@@ -18,8 +18,6 @@ from costar_cli.methods.shared.relative_attention import RelativeTables
 from costar_cli.methods.transformers.ct_network import CtStreams
 from costar_cli.methods.transformers.settings import TransformerConfig
 
-__all__ = ["StreamEncoder", "VanillaEncoder", "make_encoder"]
-
 
 class VanillaLayer(nn.Module):
     """Causal self-attention with an output projection, then feed-forward, each with a post-norm residual."""

@@ -17,8 +17,6 @@ from costar_cli.methods.costar.scalar_attention import (
 from costar_cli.methods.shared.dropout import Dropout, Masks, MaskShapes
 from costar_cli.methods.shared.relative_attention import one_dtype, relative_causal_attention
 
-__all__ = ["AttentionUnit", "FeatureBlock", "TemporalBlock"]
-
 
 class AttentionUnit(nn.Module):
     """Projections, head split and the post-norm residual that both kinds of attention share (spec NET-7)."""

@@ -11,8 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["attend_to_keys_chunked", "info_nce", "log_n_reference", "spectral_loss"]
-
 # The fused operator has one signature on the CPU alone: across CUDA versions and precisions it has several.
 CHUNK_ELEMENTS = 2**24  # logits held at once by the chunked version, over all pairs
 

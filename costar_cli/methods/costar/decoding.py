@@ -26,8 +26,6 @@ from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
 from costar_cli.methods.shared.structured import Predicted, StructuredDecoder, predict_ahead
 from costar_cli.methods.shared.windows import Windows
 
-__all__ = ["CostarStates", "Decoder", "DecoderInput", "DecoderShape", "make_decoder"]
-
 
 @dataclass(frozen=True)
 class DecoderShape:

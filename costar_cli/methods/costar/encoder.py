@@ -13,8 +13,6 @@ from costar_cli.methods.shared.dropout import Dropout, Masks, MaskShapes
 from costar_cli.methods.shared.members import Dims
 from costar_cli.methods.shared.relative_attention import RelativeTables
 
-__all__ = ["CostarEncoder", "FeatureEncoding", "TokenEmbedding", "TokenLayout"]
-
 
 class TokenLayout:
     """Which token is which: time-varying tokens in order X, A, Y, then statics V (spec COSTAR-1).

@@ -11,8 +11,6 @@ from torch.nn import functional
 from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.shared.dropout import Dropout, Masks, MaskShapes
 
-__all__ = ["FeedForward", "LayerNorm"]
-
 EPSILON = 1e-12
 
 

@@ -10,8 +10,6 @@ from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.shared.members import Dims
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
 
-__all__ = ["EncoderInputs"]
-
 
 @dataclass(frozen=True)
 class EncoderInputs:

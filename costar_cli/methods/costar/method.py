@@ -18,8 +18,6 @@ from costar_cli.methods.shared.outcome_forms import OutcomeForm, choose_forms
 from costar_cli.methods.shared.stage import one_stage
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
 
-__all__ = ["COSTAR", "CostarMethod"]
-
 
 class CostarMethod(ReadsModels):
     """Encoder and outcome predictor trained together on every origin (spec COSTAR-17, COSTAR-18)."""

@@ -29,8 +29,6 @@ from costar_cli.methods.shared.members import member_module, submodule
 from costar_cli.methods.shared.plan_forks import distinct_plans, runs
 from costar_cli.methods.shared.trained import AnswerJob, SeriesModel, read_fields
 
-__all__ = ["CostarModel", "answer_queries"]
-
 CPU_ELEMENTS = 2**19  # hidden units computed at once on a CPU: fewer cost calls, more overflow the caches (measured)
 
 

@@ -12,18 +12,6 @@ from costar_cli.config.models import EncoderConfig
 from costar_cli.data import TreatmentEncoding
 from costar_cli.methods.shared.members import Dims
 
-__all__ = [
-    "DEFAULT_DECODER",
-    "AutoregressivePredictor",
-    "CausalKernel",
-    "OutcomePredictor",
-    "SteppedPredictor",
-    "contrast_predictor",
-    "decoder_for",
-    "known_decoder",
-    "outcome_head",
-]
-
 
 def contrast_predictor(width: int) -> nn.Sequential:
     """Return the MoCo-v3 style predictor `d -> 2d -> relu -> d`, shared by overall and components (spec COSTAR-9)."""

@@ -24,8 +24,6 @@ from costar_cli.methods.shared.stage import PlainStage, initial_params
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import SubjectRows
 
-__all__ = ["PretrainStage", "augment", "augment_with_statics"]
-
 
 def augment(history_BTS: Tensor, config: PretrainConfig, stream: Stream) -> Tensor:
     """Return a randomly scaled, shifted and jittered copy of the series; statics and masks are not touched.

@@ -21,8 +21,6 @@ from costar_cli.methods.shared.microbatches import (
 )
 from costar_cli.methods.shared.streams import Stream
 
-__all__ = ["HistoryEncoder", "Representations", "encode_members", "encode_panel", "microbatch_calls"]
-
 # Of the largest array of a microbatch on a CPU: measured for the tumour encoder (64 rows). Fewer would fit the caches
 # better, but the threads would spend the gain waiting for one another in the interpreter.
 CPU_ELEMENTS = 2_240_000

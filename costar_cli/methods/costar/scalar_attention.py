@@ -26,8 +26,6 @@ from torch.nn import functional
 
 from costar_cli.methods.shared.relative_attention import HIDDEN, apply_to_groups
 
-__all__ = ["near_band", "scalar_attention_summary", "score_coefficients", "summary_weights"]
-
 TILE_ELEMENTS = 2**19  # of a buffer: 2 MiB, of which two stay in a core's caches; more overflow them (measured)
 BLOCK = 32  # queries of a tile: keys beyond the last of them are left out, nearly half of all pairs of long series
 LANES = 16  # rows are padded to a multiple of this: vectorised kernels are slow on what is left over

@@ -23,8 +23,6 @@ from costar_cli.methods.shared.stage import PlainStage, initial_params
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import SubjectRows
 
-__all__ = ["SupervisedStage", "step_weights"]
-
 ENCODER, HEAD = "encoder.", "head."
 
 

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from costar_cli.methods.shared.members import Params
 
-__all__ = ["run_gru"]
-
 
 def run_gru(params_R: Params, inputs_RTBI: Tensor) -> Tensor:
     """Return the states `[R,T,B,D]` of one layer after each step, from zeros on.

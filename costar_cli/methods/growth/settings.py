@@ -26,8 +26,6 @@ from costar_cli.methods.shared.settings import (
     Width,
 )
 
-__all__ = ["GrowthConfig", "GrowthNetworkConfig", "GrowthOptimiserConfig"]
-
 
 class GrowthOptimiserConfig(OptimiserConfig):
     """AdamW with warm-up, cosine, averaged weights and clipped gradients (spec GROWTH-6)."""

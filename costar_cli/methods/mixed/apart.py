@@ -8,8 +8,6 @@ from costar_cli.methods.mixed.directions import Pairs, likeness, nearly_alike
 from costar_cli.methods.mixed.law import Design
 from costar_cli.methods.mixed.likelihood import Effects, maximise
 
-__all__ = ["exchanged", "tell_apart"]
-
 
 def tell_apart(design: Design, found: Effects, *, iterations: int) -> tuple[Effects, Pairs]:
     """Return the likeliest effects where a search may have taken one treatment for another, and who share decays.

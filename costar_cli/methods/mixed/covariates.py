@@ -11,15 +11,6 @@ from torch import Tensor
 from costar_cli.methods.mixed.law import Floats, Series, noise_over
 from costar_cli.methods.mixed.population import inverse_factor
 
-__all__ = [
-    "CovariateEquations",
-    "covariate_columns",
-    "equations_of",
-    "equations_params",
-    "equations_shapes",
-    "fit_covariates",
-]
-
 PENALTY: Final = 1e-4  # per transition, on columns of variance near one: doses and exposures may be the same column
 LEFT: Final = np.exp(-1 / np.append(np.geomspace(1e-3, 1e4, 40), np.inf))  # of a level after a step, to choose from
 

@@ -15,8 +15,6 @@ from costar_cli.methods.mixed.likelihood import Effects
 from costar_cli.methods.shared.doses import dose_names
 from costar_cli.methods.shared.outcome_forms import LEVEL_UNIT
 
-__all__ = ["explain"]
-
 NINETY: Final = 1.645  # sds on each side of the mean that hold 90 % of subjects
 LONGEST: Final = 1_000  # steps of a half-life, beyond which nothing is lost
 SMALL: Final = 0.01  # of an sd, below which a level that only shrinks is not worth an example

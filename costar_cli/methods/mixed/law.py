@@ -12,19 +12,6 @@ from costar_cli.data.visits import elapsed
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.outcome_forms import LEVEL_UNIT, usual_size
 
-__all__ = [
-    "Basis",
-    "Design",
-    "Floats",
-    "GrowthTransition",
-    "Series",
-    "carried",
-    "compounding",
-    "lasting",
-    "noise_over",
-    "remaining",
-]
-
 Floats = NDArray[np.float64]
 Basis = Literal["log", "raw", "both"]
 SubjectsT = TypeVar("SubjectsT", "Series", "Design")

@@ -15,18 +15,6 @@ from costar_cli.methods.mixed.law import NEAR, Design, Floats, GrowthTransition,
 from costar_cli.methods.mixed.logit import fitted_logits, marginal
 from costar_cli.methods.mixed.population import LEAST_NOISE, open_factor, usual_effect
 
-__all__ = [
-    "OPEN",
-    "Effects",
-    "effects_of",
-    "effects_params",
-    "effects_shapes",
-    "log_likelihood",
-    "maximise",
-    "start_values",
-    "usual_effect",
-]
-
 ARRAYS: Final = ("mean", "spread", "decay", "hidden", "bias", "output", "reach")
 OPEN: Final = "open"  # an array that files of version 0.3.0 do not have
 MOST_CORRELATED: Final = 12  # random effects; with more of them, they are independent of each other

@@ -18,8 +18,6 @@ from costar_cli.methods.mixed.law import Design, Floats
 if TYPE_CHECKING:
     from costar_cli.methods.mixed.likelihood import Effects
 
-__all__ = ["LogitPosterior", "fitted_logits", "marginal", "stratified"]
-
 NODES: Final = 9  # around the mode of each subject, in which the likelihood of a series is nearly normal
 NEWTON: Final = 12  # steps to the mode, each of at most `FARTHEST`: the density is log-concave
 FARTHEST: Final = 2.0

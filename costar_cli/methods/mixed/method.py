@@ -25,8 +25,6 @@ from costar_cli.methods.shared.doses import given_names
 from costar_cli.methods.shared.outcome_forms import may_be_relative
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
 
-__all__ = ["MIXED"]
-
 Groups = Sequence[tuple[int, ...]]
 
 CHOOSING_SUBJECTS: Final = 200  # on which laws are compared: four to eight fits, of which one counts

@@ -25,8 +25,6 @@ from costar_cli.methods.registry import Adjusts
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
 
-__all__ = ["Histories", "MixedModel"]
-
 SUBJECTS: Final = 512  # whose histories are summed at once: their cross products take most of the memory
 DISTRIBUTED: Final = 2_048  # queries whose derivatives are held at once
 DRAWS: Final = 256  # courses that probabilities are means over

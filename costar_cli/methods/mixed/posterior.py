@@ -10,8 +10,6 @@ from costar_cli.methods.mixed.law import Floats
 from costar_cli.methods.mixed.likelihood import Effects
 from costar_cli.methods.mixed.logit import LogitPosterior
 
-__all__ = ["Known", "Posterior"]
-
 
 @dataclass(frozen=True)
 class Posterior:

@@ -11,8 +11,6 @@ from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_co
 from costar_cli.methods.mixed.law import Floats, GrowthTransition, compounding, lasting, noise_over, remaining
 from costar_cli.methods.mixed.likelihood import Effects
 
-__all__ = ["Given", "Rollout", "State", "Step"]
-
 
 @dataclass(frozen=True, slots=True)
 class State:

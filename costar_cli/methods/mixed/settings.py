@@ -6,8 +6,6 @@ from pydantic import Field
 
 from costar_cli.config.models import Config
 
-__all__ = ["MixedConfig"]
-
 
 class MixedConfig(Config):
     """The mixed-effects growth model (spec MIXED-1 to 9)."""

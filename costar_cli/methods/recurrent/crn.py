@@ -39,8 +39,6 @@ from costar_cli.methods.shared.stage import AlphaSchedule, NetworkTraining, enco
 from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.windows import Column, Windows
 
-__all__ = ["CRN", "CRN_ERM", "CrnStage", "crn_decoder", "crn_encoder"]
-
 AnyCrnConfig = CrnConfig | CrnErmConfig
 
 

@@ -14,8 +14,6 @@ from torch import Tensor
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.shared.streams import Stream
 
-__all__ = ["Draws", "Residuals", "has_residuals", "known_position", "known_targets", "usable_length"]
-
 GOLDEN = 0x9E3779B97F4A7C15  # the odd constants of splitmix64 (Steele et al. 2014)
 MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 STEPS = 2**20  # more than any horizon

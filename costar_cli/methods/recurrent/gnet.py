@@ -36,8 +36,6 @@ from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.windows import Column, SubjectRows, Windows
 
-__all__ = ["GNET", "ConditionalHead", "GNetModel", "gnet_network"]
-
 SELECTION_SAMPLES = 10  # most futures per query while weights are selected: their noise is alike in every epoch
 
 

@@ -14,8 +14,6 @@ from costar_cli.methods.shared.dropout import MaskShapes, MaskSource, per_kept
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.streams import Stream
 
-__all__ = ["LstmPass", "LstmState", "draw_masks", "variational_lstm"]
-
 Masks = dict[str, Tensor] | None
 
 

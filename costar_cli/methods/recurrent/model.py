@@ -17,8 +17,6 @@ from costar_cli.methods.shared.members import member_module
 from costar_cli.methods.shared.microbatches import microbatch_size
 from costar_cli.methods.shared.trained import AnswerJob, NetworkModel
 
-__all__ = ["Histories", "Networks", "QueryBatch", "RecurrentModel", "state_at"]
-
 CPU_ELEMENTS = 2**20  # gates of the queries that one core answers at once: 4 MiB, what its caches hold
 GPU_ELEMENTS = 2**27  # half of what encoding takes: the states at the origins are gathered beside them
 

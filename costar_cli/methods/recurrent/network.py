@@ -17,8 +17,6 @@ from costar_cli.methods.shared.stage import NetworkStage
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import Column, Windows
 
-__all__ = ["Make", "Passed", "Read", "RecurrentNetwork", "RecurrentStage", "over_members", "over_subjects"]
-
 CPU_ELEMENTS = 2**23  # gates computed at once while a panel is encoded: a loop over steps needs wide ones to pay
 
 

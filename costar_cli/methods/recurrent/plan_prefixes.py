@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from costar_cli.methods.recurrent.lstm import LstmState
 
-__all__ = ["LstmSteps", "PlanPrefixes", "PrefixState"]
-
 
 @dataclass(frozen=True)
 class PlanPrefixes:

@@ -27,8 +27,6 @@ from costar_cli.methods.shared.stage import NetworkTraining, encoder_then_decode
 from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.windows import Column, OriginRows, SubjectRows, Windows
 
-__all__ = ["RMSN", "rmsn_networks"]
-
 
 def rmsn_networks(dims: Dims, config: RmsnConfig) -> dict[str, Make]:
     """Return what makes each of the four networks, by name, in the order of training."""

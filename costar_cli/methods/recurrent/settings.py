@@ -16,17 +16,6 @@ from costar_cli.methods.shared.settings import (
     Width,
 )
 
-__all__ = [
-    "CrnConfig",
-    "CrnDecoderConfig",
-    "CrnEncoderConfig",
-    "CrnErmConfig",
-    "GNetConfig",
-    "GNetNetworkConfig",
-    "RmsnConfig",
-    "RmsnNetworkConfig",
-]
-
 
 class RecurrentConfig(NetworkConfig):
     """A network that reads a sequence with a variational LSTM."""

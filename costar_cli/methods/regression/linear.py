@@ -13,8 +13,6 @@ from costar_cli.data import Panel, Queries, Scaler
 from costar_cli.files import Artifact
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel
 
-__all__ = ["Floats", "HistoryFeatures", "LinearModel", "ScaledSeries", "unpacked_plan"]
-
 Floats = NDArray[np.float64]
 OPTIONAL = ("columns.mean", "columns.sd")  # files of version 0.3.0 do not have them
 

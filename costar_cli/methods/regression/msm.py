@@ -32,8 +32,6 @@ from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.treatment_models import TreatmentModels
 
-__all__ = ["MSM", "MsmMethod", "MsmModel", "low_confidence", "overlap_weights"]
-
 LAG = 1  # steps before the origin whose covariates and outcomes count too
 CHUNK_ROWS = 65_536  # decisions whose probabilities are computed at once
 LEAST_SHARE, LARGEST_WEIGHT = 0.2, 1_000.0  # beyond either of them, overlap is called low

@@ -14,8 +14,6 @@ from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.trained import ReadsModels, TrainedModel, require_horizon
 from costar_cli.reporting import Reporter
 
-__all__ = ["LAST_VALUE", "MEAN", "LastValue", "LastValueMethod", "MeanMethod", "NaiveModel", "RunningMean"]
-
 
 def _no_params() -> Params:
     return {"none": torch.zeros(1, 0)}

@@ -20,8 +20,6 @@ from costar_cli.methods.regression.ridge_moments import Blocks, StepMoments, Win
 from costar_cli.methods.regression.settings import MOST_STEPS, RidgeConfig
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
 
-__all__ = ["PENALTIES", "RIDGE", "RidgeMethod", "RidgeModel", "WindowFeatures"]
-
 PENALTIES = tuple(10.0**power for power in range(-6, 3))  # per row, on standardised columns
 LEAST_SD = 1e-6  # columns that vary less are constant
 

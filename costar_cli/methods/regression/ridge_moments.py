@@ -10,8 +10,6 @@ from costar_cli.data import Panel, Scaler
 from costar_cli.errors import Termination
 from costar_cli.methods.regression.linear import Floats, ScaledSeries
 
-__all__ = ["Blocks", "StepMoments", "WindowFeatures", "step_moments"]
-
 CHUNK_ROWS = 16_384  # origins whose features are held at once
 
 

@@ -14,8 +14,6 @@ from costar_cli.methods.regression.naive import NaiveModel
 from costar_cli.methods.regression.settings import MOST_SEASON, SeasonalNaiveConfig
 from costar_cli.methods.shared.trained import ReadsModels
 
-__all__ = ["SEASONAL_NAIVE", "SeasonalNaive", "SeasonalNaiveMethod", "find_season"]
-
 LONGEST_SEASON: Final = 400  # steps: a year of days
 SEASON_SUBJECTS: Final = 500  # on which seasons are compared
 LEAST_GAIN: Final = 0.05  # of the squared error of the last value; less is what chance gives

@@ -6,8 +6,6 @@ from pydantic import Field
 
 from costar_cli.config.models import Config
 
-__all__ = ["MOST_SEASON", "MOST_STEPS", "MsmConfig", "PlanForm", "RidgeConfig", "SeasonalNaiveConfig"]
-
 PlanForm = Literal["dose", "steps"]
 MOST_STEPS = 1_000  # of a window
 MOST_SEASON = 10_000  # steps

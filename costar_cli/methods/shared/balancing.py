@@ -8,19 +8,6 @@ from torch.nn import functional
 
 from costar_cli.data import TreatmentMode
 
-__all__ = [
-    "LEAST_WEIGHT",
-    "Balanced",
-    "BalancingHead",
-    "masked_mean",
-    "reverse_gradient",
-    "squared_error",
-    "sum_of_observed",
-    "target_weight",
-    "treatment_cross_entropy",
-    "unknown_treatment",
-]
-
 LEAST_WEIGHT = 1e-6  # of what a mean is taken over: less than one outcome of very many
 
 

@@ -15,8 +15,6 @@ from costar_cli.methods.shared.gaps import LEAST_LEFT, lasting
 if TYPE_CHECKING:
     from costar_cli.methods.shared.structured import StructuredDecoder
 
-__all__ = ["SMALL_START", "CovariateCourse", "CovariateTransition", "Rates", "Reach", "reach_of", "reach_of_covariates"]
-
 Reach = tuple[list[float], list[float]]
 
 SMALL_START: Final = 0.1  # weights of the last layer at first: predictions begin near the last value

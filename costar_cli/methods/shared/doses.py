@@ -5,8 +5,6 @@ from numpy.typing import NDArray
 
 from costar_cli.data import TreatmentEncoding
 
-__all__ = ["dose_names", "dose_table", "given_names"]
-
 
 def dose_table(encoding: TreatmentEncoding, *, timeless: bool = False) -> NDArray[np.float64]:
     """Return the factors `[da,L]` of each encoded column: one per level of a treatment but the reference.

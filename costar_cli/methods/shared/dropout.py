@@ -18,8 +18,6 @@ from torch import Tensor
 
 from costar_cli.methods.shared.streams import Stream
 
-__all__ = ["MaskShapes", "MaskSource", "Masks", "kept_bytes", "largest_mask", "masked", "masked_relu", "per_kept"]
-
 Masks = Mapping[str, Tensor] | None
 MaskShapes = dict[str, tuple[int, ...]]
 

@@ -15,8 +15,6 @@ from costar_cli.data import TreatmentEncoding
 if TYPE_CHECKING:
     from costar_cli.methods.shared.covariate_transition import Rates
 
-__all__ = ["LEAST_LEFT", "GapColumn", "Span", "carried_over", "lasting"]
-
 LEAST_LEFT: Final = 0.05  # of a level after a usual gap
 LEAST_RATIO: Final = 1e-12  # of two rates: what decays faster than that is gone at once
 NEAR: Final = 1e-3  # two rates whose ratio is, over a gap, as near to 1: the first terms of the series then suffice

@@ -18,19 +18,6 @@ from torch.nn import functional
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.shared.windows import OriginRows
 
-__all__ = [
-    "QUANTILES",
-    "TRUNCATED",
-    "Clipped",
-    "TreatmentWeights",
-    "clip_to_quantiles",
-    "cumulative_weights",
-    "describe_weights",
-    "effective_share",
-    "log_likelihood",
-    "truncated_share",
-]
-
 LARGEST = 100.0  # logarithm of a weight: beyond any use, and far from where squares of weights overflow
 QUANTILES = (0.01, 0.99)
 CHUNK = 2**20  # windows whose weights are formed at once

@@ -17,8 +17,6 @@ from costar_cli.methods.shared.microbatches import on_cores
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-__all__ = ["LogisticModels", "fit_logistic", "one_thread", "whitening"]
-
 Floats = NDArray[np.float64]
 
 RANK = 1e-10  # of the largest eigenvalue: directions with less variance are no directions

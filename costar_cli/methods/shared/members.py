@@ -8,19 +8,6 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.utils._pytree import tree_map
 
-__all__ = [
-    "Dims",
-    "Params",
-    "call_members",
-    "member_module",
-    "n_members",
-    "named_params",
-    "of_members",
-    "stack_members",
-    "submodule",
-    "with_prefix",
-]
-
 Params = dict[str, Tensor]
 Dims = tuple[int, int, int, int]  # numbers of covariates, treatments, outcomes and statics
 ModuleT = TypeVar("ModuleT", bound=nn.Module)

@@ -23,18 +23,6 @@ from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.dropout import MaskSource
 from costar_cli.methods.shared.members import Params
 
-__all__ = [
-    "Microbatch",
-    "ToMasks",
-    "encode_in_microbatches",
-    "keep_microbatches",
-    "map_microbatches",
-    "microbatch_size",
-    "on_cores",
-    "split_with_masks",
-    "start_microbatches",
-]
-
 Microbatch = Callable[[nn.Module, Params], tuple[Tensor, ...]]
 ToMasks = Callable[[], dict[str, Tensor]]  # draws the masks of a microbatch, the same at every call
 Item = TypeVar("Item")

@@ -17,18 +17,6 @@ from torch import Tensor, nn
 from costar_cli.data import Panel, PanelSchema, Scaler
 from costar_cli.methods.shared.gaps import LEAST_LEFT
 
-__all__ = [
-    "LEAST_ERROR_UNIT",
-    "LEVEL_UNIT",
-    "LIMITS",
-    "FormName",
-    "OutcomeForm",
-    "OutcomeScale",
-    "choose_forms",
-    "may_be_relative",
-    "usual_size",
-]
-
 FormName = Literal["relative", "additive", "local"]
 
 RETURNS: Final = 0.05  # share of zeros that are followed by a positive value, beyond which zeros are no end

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from costar_cli.data import Plans
 
-__all__ = ["Fork", "distinct_plans", "distinct_rows", "forks", "runs"]
-
 Indices = NDArray[np.int64]
 
 

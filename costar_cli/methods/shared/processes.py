@@ -17,22 +17,6 @@ from torch import Tensor, distributed
 from costar_cli.errors import UnforeseenError
 from costar_cli.reporting import launched
 
-__all__ = [
-    "anywhere",
-    "apart",
-    "count",
-    "first_says",
-    "gathered",
-    "here",
-    "join",
-    "rank",
-    "said",
-    "share",
-    "summed",
-    "together",
-    "wait",
-]
-
 Number = TypeVar("Number", float, float | None)
 Item = TypeVar("Item")
 

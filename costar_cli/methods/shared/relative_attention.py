@@ -12,8 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["HIDDEN", "RelativeTables", "apply_to_groups", "band_of", "one_dtype", "relative_causal_attention"]
-
 HIDDEN = -1e9  # added to the score of a key that nobody may see, such as one in the query's future
 
 

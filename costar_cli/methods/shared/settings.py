@@ -7,22 +7,6 @@ from pydantic import Field
 from costar_cli.config.choices import CovariatesName
 from costar_cli.config.models import Config, FinetuneConfig, OptimiserConfig, TrainingConfig
 
-__all__ = [
-    "BatchSize",
-    "CarryOvers",
-    "Covariates",
-    "Dropout",
-    "Hidden",
-    "Layers",
-    "LearningRate",
-    "MaxGradNorm",
-    "NetworkConfig",
-    "OutputsConfig",
-    "Representation",
-    "TunedNetworkConfig",
-    "Width",
-]
-
 BatchSize = Annotated[
     int, Field(ge=1, description="Batch size: rows (subjects, or origins of a decoder) per optimiser step and member")
 ]

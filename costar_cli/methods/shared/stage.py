@@ -18,19 +18,6 @@ from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.trained import NetworkModel
 from costar_cli.methods.shared.windows import OriginRows, Rows, SubjectRows
 
-__all__ = [
-    "AlphaSchedule",
-    "EpochSchedule",
-    "NetworkStage",
-    "NetworkTraining",
-    "PlainStage",
-    "decoder_training",
-    "encoder_then_decoder",
-    "initial_params",
-    "one_stage",
-    "stage_shares",
-]
-
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 

@@ -7,8 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["ReplayedStream", "Stream"]
-
 
 class Stream:
     """The randomness of one member for one purpose at one step.

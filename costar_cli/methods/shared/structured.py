@@ -49,8 +49,6 @@ from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
 from costar_cli.methods.shared.plan_forks import forks
 from costar_cli.methods.shared.windows import Windows
 
-__all__ = ["Predicted", "StructuredDecoder", "predict_ahead"]
-
 FIRST_DECAYS: Final = (0.3, 0.9)  # of what is left of a dose after a step, before anything is learnt
 FIRST_FADING: Final = 0.5
 LOGITS: Final = ("decay_CL", "fading")  # parameters of which the sigmoid is taken: nothing says that one half is usual

@@ -25,20 +25,6 @@ from costar_cli.methods.shared.members import Params, n_members, submodule
 from costar_cli.methods.shared.microbatches import on_cores
 from costar_cli.reporting import NullReporter, Reporter
 
-__all__ = [
-    "PARAMS",
-    "AnswerJob",
-    "EncodingModel",
-    "NetworkModel",
-    "ReadsModels",
-    "SeriesModel",
-    "TrainedModel",
-    "model_arrays",
-    "model_to_start_from",
-    "read_fields",
-    "require_horizon",
-]
-
 StatesT = TypeVar("StatesT")
 ModelT = TypeVar("ModelT", bound=FittedModel)
 PARAMS = "params/"  # prefix of the parameters in an artifact

@@ -17,8 +17,6 @@ from costar_cli.methods.registry import Adjusts
 from costar_cli.methods.shared.trained import TrainedModel
 from costar_cli.reporting import Reporter
 
-__all__ = ["TransformedModel", "inner_task", "load_transformed", "on_transforms"]
-
 LEARNED_AS: Final = {"log": "its logarithm", "log1p": "the logarithm of 1 + its value"}
 
 

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from costar_cli.data import TreatmentEncoding
 from costar_cli.methods.shared.logistic import LogisticModels, fit_logistic, one_thread, whitening
 
-__all__ = ["TreatmentModels"]
-
 Floats = NDArray[np.float64]
 
 LEAST_SD = 1e-3  # of a dose given its features, in units of about one: nothing is foretold better

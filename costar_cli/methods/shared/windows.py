@@ -14,8 +14,6 @@ from costar_cli.data.tensors import PanelTensors
 from costar_cli.errors import DataError
 from costar_cli.methods.shared.balancing import target_weight
 
-__all__ = ["Column", "OriginRows", "Rows", "SubjectRows", "Windows"]
-
 Column = Literal["previous", "covariates", "outcomes", "statics", "treatment"]
 
 

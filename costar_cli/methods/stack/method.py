@@ -22,8 +22,6 @@ from costar_cli.methods.stack.plan_weights import PlanWeights, plan_weights
 from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.methods.stack.weights import Errors, Weighing, error_scales, weigh
 
-__all__ = ["STACK", "StackMethod"]
-
 FAILS: Final = (DataError, TrainingError, ArithmeticError, np.linalg.LinAlgError)
 SOURCE: Final = "source's stack"  # in a leaderboard
 ANCHORS: Final = ("last-value", "mean", "seasonal-naive", "ridge")  # left only for what errs less beyond chance

@@ -18,8 +18,6 @@ from costar_cli.methods.shared.trained import TrainedModel, require_horizon
 from costar_cli.methods.stored import model_of
 from costar_cli.reporting import Reporter
 
-__all__ = ["PARTS", "StackModel", "part_artifacts", "read_stack"]
-
 PARTS = "parts/"  # prefix of the arrays of parts in an artifact
 SHARED = ("schema", "horizon")  # of meta, which all parts have from the stack
 ROUNDING = 1e-6  # of a sum of weights

@@ -20,8 +20,6 @@ from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.ipw import effective_share
 from costar_cli.methods.shared.treatment_models import TreatmentModels
 
-__all__ = ["PlanWeights", "plan_weights", "tempered"]
-
 Floats = NDArray[np.float64]
 
 LAGS: Final = 2  # steps of a history whose values are columns, the last one first

@@ -6,8 +6,6 @@ from pydantic import Field
 
 from costar_cli.config.models import Config
 
-__all__ = ["StackConfig"]
-
 
 class StackConfig(Config):
     """What is combined, and for how long it may be fitted (spec STACK-1 to 7)."""

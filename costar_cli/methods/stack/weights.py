@@ -16,8 +16,6 @@ from costar_cli.data.windows import FactualWindows
 from costar_cli.methods.registry import THAT_ADJUST
 from costar_cli.methods.shared.outcome_forms import LEAST_ERROR_UNIT, may_be_relative
 
-__all__ = ["Errors", "Weighing", "error_scales", "weigh"]
-
 Floats = NDArray[np.float64]
 
 FOLDS: Final = 10

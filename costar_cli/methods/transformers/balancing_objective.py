@@ -27,8 +27,6 @@ from costar_cli.methods.shared.windows import Windows
 from costar_cli.methods.transformers.settings import Balancing
 from costar_cli.methods.transformers.units import BalancedNetwork
 
-__all__ = ["TREATMENT", "Averages", "BalancingObjective", "Predicted", "predict_members"]
-
 TREATMENT = "head.treatment."  # the treatment network, W2 and W3
 MEAN = "mean."
 

@@ -25,8 +25,6 @@ from costar_cli.methods.transformers.settings import CausalTransformerConfig, Ct
 from costar_cli.methods.transformers.stage import Batch, PartName, SeriesStage
 from costar_cli.methods.transformers.units import encode_series
 
-__all__ = ["CT", "CT_ERM", "CtModel", "CtStage", "ct_stage"]
-
 
 @dataclass(frozen=True)
 class CtStates:

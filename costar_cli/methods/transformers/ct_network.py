@@ -10,8 +10,6 @@ from costar_cli.methods.shared.relative_attention import RelativeTables
 from costar_cli.methods.transformers.settings import TransformerConfig
 from costar_cli.methods.transformers.units import Attention, BalancedNetwork, FeedForward
 
-__all__ = ["COVARIATES", "KNOWN", "CtBlock", "CtNetwork", "CtStreams"]
-
 KNOWN = [0, 1]  # numbers of the streams that go on after the origin: treatments and outcomes
 COVARIATES = 2  # number of the covariates' stream
 

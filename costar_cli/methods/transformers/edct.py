@@ -24,8 +24,6 @@ from costar_cli.methods.transformers.settings import EdctConfig
 from costar_cli.methods.transformers.stage import BalancedStage, Batch, MakeObjective, PartName, SeriesStage
 from costar_cli.methods.transformers.units import encode_series
 
-__all__ = ["EDCT", "DecoderStage", "EdctModel"]
-
 
 @dataclass(frozen=True)
 class EdctStates:

@@ -11,8 +11,6 @@ from costar_cli.methods.transformers.plan_attention import look_back, short_caus
 from costar_cli.methods.transformers.settings import EdctDecoderConfig, EdctEncoderConfig
 from costar_cli.methods.transformers.units import Attention, BalancedNetwork, FeedForward
 
-__all__ = ["EdctDecoder", "EdctEncoder"]
-
 SHORT = 512  # products behind the scores of a sample and head, up to which they are taken one by one (measured)
 
 

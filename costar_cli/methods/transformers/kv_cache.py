@@ -11,8 +11,6 @@ from torch import Tensor
 
 from costar_cli.methods.transformers.units import Attention
 
-__all__ = ["KeyValueCache", "Relative", "Units", "attend", "past_and_since"]
-
 Units = slice | list[int]
 
 

@@ -19,8 +19,6 @@ from costar_cli.data import Panel, Plans, Queries
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.shared.trained import AnswerJob, NetworkModel
 
-__all__ = ["MOST_PLANS", "TransformerModel", "Walk", "origin_batches"]
-
 CPU_ELEMENTS = 2**21  # of what one batch keeps of its prefixes: 8 MiB, about what the caches hold
 GPU_ELEMENTS = 2**27
 CHUNK = 16  # batches' worth of prefixes that are kept at once: enough for all cores, 128 MiB in single precision

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from costar_cli.methods.shared.relative_attention import HIDDEN, apply_to_groups, one_dtype
 
-__all__ = ["look_back", "short_causal_attention"]
-
 
 def short_causal_attention(
     q_BJhn: Tensor, k_BJhn: Tensor, v_BJhn: Tensor, key_JJn: Tensor, value_JJn: Tensor, mask_BhJJ: Tensor | None

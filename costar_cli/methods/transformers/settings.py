@@ -15,18 +15,6 @@ from costar_cli.methods.shared.settings import (
     Representation,
 )
 
-__all__ = [
-    "Balancing",
-    "CausalTransformerConfig",
-    "CtConfig",
-    "CtErmConfig",
-    "CtNetworkConfig",
-    "EdctConfig",
-    "EdctDecoderConfig",
-    "EdctEncoderConfig",
-    "TransformerConfig",
-]
-
 Balancing = Literal["reversal", "confusion", "none"]
 
 TokenWidth = Annotated[int, Field(ge=2, le=4096, description="Width of the tokens, a multiple of heads")]

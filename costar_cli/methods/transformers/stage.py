@@ -18,8 +18,6 @@ from costar_cli.methods.shared.windows import Windows
 from costar_cli.methods.transformers.balancing_objective import BalancingObjective, Predicted, predict_members
 from costar_cli.methods.transformers.units import CPU_ELEMENTS, BalancedNetwork, NetworkT
 
-__all__ = ["BalancedStage", "Batch", "MakeObjective", "PartName", "SeriesStage"]
-
 PartName = Literal["train", "validation"]
 Inputs = tuple[Tensor, ...]
 MakeObjective = Callable[[TrainingConfig, int], BalancingObjective]  # of a stage's settings and number of rows

@@ -18,8 +18,6 @@ from costar_cli.methods.shared.dropout import Masks, MaskShapes, largest_mask, m
 from costar_cli.methods.shared.microbatches import encode_in_microbatches, microbatch_size
 from costar_cli.methods.shared.relative_attention import HIDDEN, RelativeTables, relative_causal_attention
 
-__all__ = ["Attention", "BalancedNetwork", "FeedForward", "NetworkT", "Norm", "encode_series"]
-
 EPSILON = 1e-12
 
 
