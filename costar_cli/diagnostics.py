@@ -3,8 +3,10 @@
 Rooms decide what is true and name its code with the facts; `costar_cli/reporting/output.py` shows it.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Final, Literal, NamedTuple, Self
 
 Severity = Literal["error", "warning", "note"]
@@ -52,6 +54,17 @@ class Diagnostic:
         text, helps = (of.format(subject=subject, **facts) for of in (entry.text, entry.fix))
         return cls(code, severity or entry.severity, str(subject), text, helps if fix is None else fix)
 
+    @classmethod
+    def kept(cls, warning: str, subject: str = "") -> Self:
+        """Return a warning that a file keeps as text, under the code whose sentence it is; `recorded` for any other."""
+        plain = cls.of("recorded", subject, warning=warning)
+        for code, sentence in _sentences():
+            if sentence.fullmatch(warning):
+                for text in (plain.text, str(plain)):  # which of the two shows the subject depends on the code
+                    if str(made := replace(plain, code=code, text=text)) == str(plain):
+                        return made
+        return plain
+
     @property
     def _leads(self) -> bool:
         """Return whether the subject stands before the sentence: unless the sentence of the code names it."""
@@ -76,6 +89,19 @@ def texts_of(diagnostics: Iterable[Diagnostic], severity: Severity) -> tuple[str
     return tuple(str(diagnostic) for diagnostic in diagnostics if diagnostic.severity == severity)
 
 
+@cache
+def _sentences() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return what warnings of each code look like, those with the most words of their own first."""
+    found = []
+    for code, text in WARNINGS.items():
+        own = re.split(r"{[^}]*}", text + (f" ({FIXES[code]})" if code in FIXES else ""))
+        if sum(map(len, own)) >= LEAST_WORDS:
+            pattern = re.compile("(?:[^:]*: )?" + ".+?".join(map(re.escape, own)), re.DOTALL)
+            found.append((sum(map(len, own)), code, pattern))
+    return tuple((code, pattern) for _, code, pattern in sorted(found, key=lambda one: (-one[0], one[1])))
+
+
+LEAST_WORDS: Final = 12  # letters of a sentence by which it is known
 WORSE_THAN_LAST_VALUE: Final = "worse than the last value carried forward"
 _UNLISTED: Final = Entry("warning", "")  # a code of an installed package
 

@@ -16,8 +16,9 @@ ABOUT = """\
 
 What a reader of results should know has a code, the same in all versions, and a sentence. On the terminal it is a line
 on stderr. Under `--json` the member `diagnostics` has `code`, `severity`, `subject` (what it is about), `text` and
-`fix` of each, and `warnings` the texts of the warnings alone. In Python, `report.diagnostics` has them, and
-`report.warnings` and `report.notes` their texts.
+`fix` of each, and `warnings` the texts of the warnings alone. In Python, reports of what-ifs and searches have them in
+`report.diagnostics`, and their texts in `report.warnings` and `report.notes`; evaluations have the texts of warnings. A
+warning that a file keeps as text is found again under its code by its words, else it is `recorded`.
 
 This page is made from `costar_cli/diagnostics.py`; names in braces stand for what a line tells of the case.
 """

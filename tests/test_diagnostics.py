@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import costar_cli
-from costar_cli.diagnostics import CATALOGUE, Diagnostic, texts_of
+from costar_cli.diagnostics import CATALOGUE, LEAST_WORDS, Diagnostic, texts_of
 from docs.diagnostics_reference import TARGET, render, sentence
 
 PACKAGE = Path(costar_cli.__path__[0])
@@ -72,3 +72,18 @@ def test_a_package_may_have_codes_of_its_own():
     assert own.to_json() == {
         "code": "garden-dry", "severity": "warning", "subject": "garden", "text": "the soil is dry", "fix": "water it"
     }  # fmt: skip
+
+
+WARNED = [code for code, entry in CATALOGUE.items() if entry.severity == "warning"]
+FREE = {code for code in WARNED if len(re.sub(r"{[^}]*}", "", CATALOGUE[code].text)) < LEAST_WORDS}  # others' sentences
+
+
+@pytest.mark.parametrize("subject", ["", "model `crn`"])
+def test_a_warning_that_a_file_keeps_as_text_has_its_code_again_and_reads_as_before(subject: str):
+    lost = []
+    for code in WARNED:
+        kept = Diagnostic.kept(sentence(code), subject)
+        assert str(kept) == str(Diagnostic.of("recorded", subject, warning=sentence(code)))
+        lost += [code] * (kept.code != code)
+    assert set(lost) <= FREE
+    assert Diagnostic.kept("something else", subject).code == "recorded"

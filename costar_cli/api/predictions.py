@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """Who is arguments about under which plans; `Model.predict` says what each argument is."""
+    """Who is asked about under which plans; `Model.predict` says what each argument is."""
 
     data: "Dataset | Panel | Frame"
     plans: Plans

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, get_args
 
 from costar_cli.api.calls import one_of, reporting, texts
 from costar_cli.api.data import new_dataset
@@ -88,6 +88,26 @@ def request_of(model: "FittedModel", words: SearchWords, *, flags: bool = False)
     return SearchRequest(**read)
 
 
+class SearchArguments(TypedDict, total=False):
+    """The keyword arguments of a search, for those who check types; `Model.search` says what each is."""
+
+    minimise: str | Sequence[str]
+    maximise: str | Sequence[str]
+    cost: str | Sequence[str]
+    at_most: str | Sequence[str]
+    at_least: str | Sequence[str]
+    not_consecutive: str | Sequence[str]
+    not_with: str | Sequence[str]
+    levels: str | Sequence[str]
+    only_from: Plans | None
+    reference: Plans | None
+    steps: int | None
+    beam: int | None
+    by: RankingName
+    level: float
+    unsupported: bool
+
+
 def search_plans(
     model: "Model",
     dataset: Dataset,
@@ -95,7 +115,7 @@ def search_plans(
     subject: int | str,
     origin: int | str = "last",
     progress: "Progress" = False,
-    **words: Any,  # noqa: ANN401 - those of `Model.search`
+    **words: Unpack[SearchArguments],
 ) -> SearchReport:
     """Search the best plan of one subject, as `costar search` does; `Model.search` does so for many, as a frame.
 
@@ -116,7 +136,7 @@ def search_plans(
         MismatchError: a model of other variables, treatments or units than the data set's.
     """
     require_compatible(dataset, model.fitted.schema, model="the model")
-    request, places = request_of(model.fitted, words_of(words)), [dataset.find_subject(subject)]
+    request, places = request_of(model.fitted, words_of(dict(words))), [dataset.find_subject(subject)]
     with reporting(progress) as reporter:
         cohort = cohort_of(dataset, places, origin)
         [report] = search_cohort(model.method, model.fitted, dataset, cohort, request, reporter)

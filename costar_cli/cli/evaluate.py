@@ -1,23 +1,18 @@
 """`costar evaluate`: score the models on held-out subjects, beside a naive anchor and the published numbers."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from costar_cli.cli import options
 from costar_cli.cli.evaluation import run_evaluate, run_part
-from costar_cli.cli.options import FILES, SETTINGS, CostOpt, MaximiseOpt, MinimiseOpt, setting
+from costar_cli.cli.options import FILES, SETTINGS, expanded, setting
 from costar_cli.cli.regret import RegretQuestion
-from costar_cli.cli.session import open_session
+from costar_cli.cli.session import RunFlags
 from costar_cli.cli.views import EvaluationFiles
-from costar_cli.cli.workspace import DEFAULT_WORKSPACE
 from costar_cli.config.choices import SetupName
 from costar_cli.errors import UsageError
-
-if TYPE_CHECKING:
-    from costar_cli.cli.session import Flags
-
 
 FailIfOpt = Annotated[
     list[str] | None,
@@ -54,8 +49,11 @@ def _beside(report: Path, default: Path, *, of_workspace: Path) -> Path:
     return default if report.resolve() == of_workspace.resolve() else report.with_name(f"{report.stem}-{default.name}")
 
 
+@expanded
 def evaluate(
     ctx: typer.Context,
+    question: RegretQuestion,
+    run: RunFlags,
     setup: Annotated[
         SetupName | None, typer.Option("--setup", help="Set-up to score (default: all that apply)")
     ] = None,
@@ -75,33 +73,19 @@ def evaluate(
         bool,
         typer.Option("--search", help="Also score the models' best plans against the simulator's own: regret"),
     ] = False,
-    minimise: MinimiseOpt = None,
-    maximise: MaximiseOpt = None,
-    cost: CostOpt = None,
     shard: options.ShardOpt = None,
     no_plots: options.NoPlotsFlag = False,
     overwrite: options.OverwriteFlag = False,
-    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
-    config: options.ConfigFileOpt = None,
     seed: options.SeedOpt = None,
     level: Annotated[float | None, setting("--level", panel=SETTINGS)] = None,
     bootstrap: Annotated[int | None, setting("--bootstrap", panel=SETTINGS)] = None,
     ipcw: Annotated[bool | None, setting("--ipcw", panel=SETTINGS)] = None,
-    device: options.DeviceOpt = None,
-    threads: options.ThreadsOpt = None,
-    json: options.JsonFlag = False,
-    quiet: options.QuietFlag = False,
 ) -> None:
     """Score the models: RMSE by horizon in the set-ups that apply, with intervals and plots."""
-    from costar_cli.config.models import EvaluateConfig, RuntimeConfig
+    from costar_cli.config.models import EvaluateConfig
     from costar_cli.files.tables import safe_cells
 
-    flags: Flags = {
-        EvaluateConfig: {"level": level, "bootstrap": bootstrap, "seed": seed, "ipcw": ipcw},
-        RuntimeConfig: {"device": device, "threads": threads},
-    }
-    session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, config=config)
-    question = RegretQuestion(tuple(minimise or ()), tuple(maximise or ()), tuple(cost or ()))
+    session = run.open(ctx, {EvaluateConfig: {"level": level, "bootstrap": bootstrap, "seed": seed, "ipcw": ipcw}})
     question.check(asked=search)
     place = session.workspace
     report = out or place.evaluation

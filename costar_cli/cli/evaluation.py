@@ -132,7 +132,7 @@ def run_evaluate(
             report, digest = make_report(session, inputs, setups, step, overwrite=overwrite)
         write_views(session, files, inputs, report, digest, again=current is None)
     for warning in report.warnings if current else ():  # a new report has said them already
-        session.out.say(Diagnostic.of("recorded", warning=warning))
+        session.out.say(Diagnostic.kept(warning))
     show_scores(session.out, report)
     _suggest(session, files, inputs, report)
     result = report.to_json()

@@ -44,7 +44,7 @@ class OneOf:
 def setting(*flags: str, panel: str, metavar: str | None = None) -> OptionInfo:
     """Return the option of a setting, whose help is the setting's own description.
 
-    It is read when help is shown (`commands.verb.described`): no other run pays for the settings of all verbs.
+    It is read when help is shown (`cli.verb.described`): no other run pays for the settings of all verbs.
     """
     option: OptionInfo = typer.Option(*flags, metavar=metavar, rich_help_panel=panel)
     return option
@@ -64,7 +64,8 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
             continue
         of_group = get_type_hints(groups[name], include_extras=True)
         for field in fields(groups[name]):
-            default = Parameter.empty if field.default is MISSING else field.default
+            made = field.default_factory is not MISSING
+            default = None if made else Parameter.empty if field.default is MISSING else field.default
             own, default = _option_of(field.name, of_group[field.name], default)
             parameters.append(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=own))
 
@@ -231,24 +232,3 @@ SubjectsOpt = Annotated[
 SkipUnknownFlag = Annotated[
     bool, typer.Option("--skip-unknown", help="Leave out subjects that are unknown, or too short for the origin")
 ]
-
-# Of an objective, which `search` and `evaluate --search` share
-OBJECTIVE = "Objective"
-MinimiseOpt = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--minimise", "--minimize", help='What to make small: "OUTCOME at end", "at step N", "mean", "maximum", '
-        '"minimum", "time above X" or "time below X"; several are added up', rich_help_panel=OBJECTIVE,
-    ),
-]  # fmt: skip
-MaximiseOpt = Annotated[
-    list[str] | None,
-    typer.Option("--maximise", "--maximize", help="What to make large, likewise", rich_help_panel=OBJECTIVE),
-]
-CostOpt = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--cost", help='What each use of a treatment costs, in units of the objective: "TREATMENT 0.5"; '
-        "may be repeated", rich_help_panel=OBJECTIVE,
-    ),
-]  # fmt: skip

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costar_cli.cli.session import Session
+from costar_cli.config.requests import ObjectiveWords
 from costar_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,12 +17,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RegretQuestion:
-    """The objective of `evaluate --search`, in words; without any, the first outcome at the end is minimised."""
-
-    minimise: tuple[str, ...]
-    maximise: tuple[str, ...]
-    cost: tuple[str, ...]
+class RegretQuestion(ObjectiveWords):
+    """The objective of `evaluate --search`; without any, the first outcome at the end is minimised."""
 
     def check(self, *, asked: bool) -> None:
         """See that an objective is given for a search.

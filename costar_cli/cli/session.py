@@ -132,11 +132,11 @@ class RunFlags:
     json: options.JsonFlag = False
     quiet: options.QuietFlag = False
 
-    def open(self, ctx: typer.Context) -> "Session":
-        """Return the session of the verb."""
+    def open(self, ctx: typer.Context, more: "Flags" = NOTHING) -> "Session":
+        """Return the session of the verb; `more` are flags of its own settings."""
         from costar_cli.config.models import RuntimeConfig
 
-        flags: Flags = {RuntimeConfig: {"device": self.device, "threads": self.threads}}
+        flags: Flags = {**more, RuntimeConfig: {"device": self.device, "threads": self.threads}}
         return open_session(ctx, flags, workspace=self.workspace, json=self.json, quiet=self.quiet, config=self.config)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from costar_cli.questions.sensitivity import Sensitivity
 
 PLOT_FORMATS: Final = (".png", ".svg", ".pdf")
-MOST_KEPT: Final = 5_000_000  # rows of an artifact, which are held in memory: some 1 GB
+MOST_KEPT: Final = 2_000_000  # rows of an artifact, which are held in memory twice: some 1 GB
 MOST_REPORTED: Final = 50  # subjects of one page, or with bounds of sensitivity
 
 
@@ -273,7 +273,7 @@ def _answer_one(session: Session, question: "Question", files: OutputFiles) -> N
         show_answers(out, report)
     bounds = bounds_of([report]) if question.request.sensitivity else []
     if files.csv is not None:
-        write_csv(files.csv, report)
+        write_csv(files.csv, report, sweep)
         out.wrote("csv", files.csv)
     if files.plot is not None:
         if sweep is None:
@@ -361,6 +361,7 @@ def _gather(
 
     request, schema = question.request, question.schema
     count = len(question.models) * len(question) * question.plans.horizon * len(schema.outcomes)
+    count *= 1 + (request.reference is not None)  # differences have rows of their own
     if kept is not None and count > MOST_KEPT:
         problem, fix = (
             f"--out of {count:,} rows; at most {MOST_KEPT:,} at once",

@@ -1,9 +1,11 @@
-"""What models are asked, spelt once: the command line, the Python API and fingerprints read these fields.
+"""What models are asked: a field is a flag of the command line, and what answers depend on is in their fingerprints.
+
+The Python API fills the same fields from arguments of its own, which its signatures spell.
 
 Nothing heavy is imported, so that `--help` stays instant.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -49,13 +51,17 @@ class WhatIfRequest:
     abstain: Annotated[bool, Flag("Leave out the numbers of answers that the data do not support")] = False
     widen: Annotated[bool, Flag("Wider bands, for plans under another policy than the one that was followed")] = False
 
+    @property
+    def identity(self) -> dict[str, object]:
+        """Return what answers depend on, of what is not the default: part of their fingerprint."""
+        shown = ("average", "by", "sensitivity", "origin")  # the same answers, gathered or shown; moments say origins
+        names = [field.name for field in fields(self) if field.name not in shown]
+        return {name: value for name in names if (value := getattr(self, name)) != getattr(WhatIfRequest(), name)}
+
 
 @dataclass(frozen=True)
-class SearchWords:
-    """An objective and constraints in words, such as `tumour_volume at end` and `chemotherapy 2`: what is searched.
-
-    `only_from` and `reference` are plans as the caller has them: files, or what the Python API takes.
-    """
+class ObjectiveWords:
+    """What a plan is to make small or large, and what treatments cost, in words."""
 
     minimise: Annotated[
         tuple[str, ...],
@@ -76,6 +82,15 @@ class SearchWords:
             panel=OBJECTIVE,
         ),
     ] = ()
+
+
+@dataclass(frozen=True)
+class SearchWords(ObjectiveWords):
+    """An objective and constraints in words, such as `tumour_volume at end` and `chemotherapy 2`: what is searched.
+
+    `only_from` and `reference` are plans as the caller has them: files, or what the Python API takes.
+    """
+
     at_most: Annotated[tuple[str, ...], Flag('"TREATMENT 2": steps that may give it', panel=CONSTRAINTS)] = ()
     at_least: Annotated[tuple[str, ...], Flag('"TREATMENT 1": steps that must give it', panel=CONSTRAINTS)] = ()
     not_consecutive: Annotated[

@@ -124,6 +124,8 @@ class Scored:
             raise ValueError("the rows are not the same in all parts")
         if not isinstance(first, Scored):
             return first
+        if len({part.ends for part in scored}) > 1:  # whose sums are added up by number
+            raise ValueError("the ends of series are not the same in all parts")
         complete = [truth for truth in first.query_sets if all(part.errors(truth) for part in scored)]
         lost = [f"errors/{truth}/" for truth in first.query_sets if truth not in complete]
         sums = merged([part.sums for part in scored])

@@ -35,7 +35,7 @@ class Resolved:
 
     Attributes:
         plans_Q: plans, and of rules the most common course of treatment.
-        played_Q: how the rule of a question went, and as which of its moments; None where there is no rule.
+        simulated_Q: how the rule of a question went, and as which of its moments; None where there is no rule.
         horizon: of the longest plan.
         means: outcomes along the courses that each rule gave, in the parts in which they were estimated, by its `id`:
             survival needs them, too.

@@ -41,7 +41,7 @@ class SupportRatings:
         practice_QH: of the plan; the worse of `rarest_QH` and `course_QH`.
         rarest_QH: of the least likely step so far.
         course_QH: of all steps so far.
-        light_QHY: what the two come to.
+        rating_QHY: what the two come to.
         spread_QHY: sd over the unit of errors at the origin.
         probability_QH: of each step's treatments in practice, given the course so far.
     """

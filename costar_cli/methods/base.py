@@ -180,7 +180,9 @@ class Fitted:
     There is at least one tensor, and each leads with the member axis: R is `task.members`, 1 where the fit is in closed
     form. A method that learns nothing returns an empty one, `torch.zeros(1, 0)`. `warnings` are what may make its
     answers wrong, in sentences. `arrays` are what the artifact holds beside them, by name. `moved` says whether a fit
-    that starts from the source's model does better than that, where the fit has compared the two itself.
+    that starts from the source's model does better than that, where the fit has compared the two itself. Facts in
+    `meta` that are called as a field of `ModelRecord` are that field, and are checked as it when the file is read;
+    others come back in `record.facts`.
     """
 
     params: Params

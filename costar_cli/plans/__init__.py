@@ -1,7 +1,7 @@
 """Plans of treatment that somebody asks about, read from files and from Python, and checked against a data set.
 
 Plans and shifts of what was given are series of treatments; rules decide on the way, on the course that a model gives
-them (`costar_cli.inference.play`).
+them (`costar_cli.inference.resolve`).
 """
 
 from costar_cli.plans.plan import (

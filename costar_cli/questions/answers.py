@@ -125,10 +125,10 @@ class ModelAnswers:
         estimates: the answers.
         levels: of the limits.
         calibration: what gives the limits, None where the model has none.
-        lights: whether the data support the answers, None where the model does not know.
+        ratings: whether the data support the answers, None where the model does not know.
         rules: the rules among the plans, by name.
-        played_Q: how a rule went, and as which of its moments; None of plans that are no rules.
-        goes_on: how likely series are to go on, None where the model knows of no end.
+        simulated_Q: how a rule went, and as which of its moments; None of plans that are no rules.
+        survival_forecast: how likely series are to go on, None where the model knows of no end.
         unmeasured_QHY: which answers are to steps at which no training subject has the outcome.
         minus_Q: the question about the reference plan at the same moment; None where no differences are asked for.
         apart: the differences from it, drawn jointly; None where the model has no joint distribution.

@@ -84,7 +84,7 @@ class AverageEffects:
         interval_kind: what intervals include.
         outcomes: means of outcomes.
         differences: means of differences from the reference plan.
-        lights_GPL: how many answers have which of `SUPPORT_LEVELS` at worst; None where the model does not know.
+        ratings_GPL: how many answers have which of `SUPPORT_LEVELS` at worst; None where the model does not know.
         survival: the mean probability `[G,P,H]` of going on through each step, `survival`, and of several terminal ends
             that of each by then, `ended_NAME`; empty where the model knows of no end.
     """

@@ -33,7 +33,7 @@ from costar_cli.questions.estimate import report_on
 from costar_cli.questions.groups import groups_of
 from costar_cli.questions.report import WhatIfReport
 from costar_cli.questions.request import check_request, possible_plans, refuse_unseen, unseen_in_plans
-from costar_cli.questions.rows import Columns, table_columns
+from costar_cli.questions.rows import Columns, in_order, table_columns
 from costar_cli.questions.subjects import Cohort, check_table, join_places, names_of, with_plans
 from costar_cli.questions.truth import true_answers
 from costar_cli.reporting import NullReporter, Reporter
@@ -235,26 +235,27 @@ class Question:
                 answers, self.dataset.name, quantity, truth_QHY=truth_QHY, abstain=self.request.abstain
             )
             if self.sweep is not None:
-                rows["dose"] = self.sweep.doses_of(rows["plan"])
+                rows = in_order(rows | {"dose": self.sweep.doses_of(rows["plan"])}, answers)
             yield rows
 
     @property
     def fingerprint(self) -> str:
         """Return what tells a table of answers from those to other questions; all shards of one have the same."""
-        request, cohort = self.request, self.cohort
+        cohort = self.cohort
         who = "\n".join(f"{cohort.names[i]} {t}" for i, t in zip(cohort.subject_M, cohort.origin_M, strict=True))
-        config: dict[str, object] = {name: getattr(request, name) for name in ("levels", "truth", "abstain")}
-        config |= {"subjects": sha256(who.encode()).hexdigest(), "plan": sha256(self.document).hexdigest()}
-        config |= {name: value for name in ("widen", "reference") if (value := getattr(request, name))}
+        config = self.request.identity | {"subjects": sha256(who.encode()).hexdigest()}
+        config["plan"] = sha256(self.document).hexdigest()
         return fingerprint("answers", parents=self.parents, config=config)
 
     @property
     def mark(self) -> str:
         """Return what tells the estimates of one subject from those of other questions."""
-        names = ("origin", "reference", "levels", "truth", "unsupported", "abstain", "widen")
-        config = {name: getattr(self.request, name) for name in names}
         origin = None if self.request.origin is None else int(self.cohort.origin_M[0])
-        config |= {"subject": self.cohort.panel.names[0], "origin": origin, "plan": self.document.decode()}
+        config = self.request.identity | {
+            "subject": self.cohort.panel.names[0],
+            "origin": origin,
+            "plan": self.document.decode(),
+        }
         return fingerprint("estimates", parents=self.parents, config=config)
 
 

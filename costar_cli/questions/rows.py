@@ -15,6 +15,7 @@ RESERVED: Final = frozenset(
         *("setup", "method", "model", "queries", "kind", "dataset", "part", "domain", "split", "subject", "label"),
         *("origin", "plan", "step", "time", "date", "outcome", "unit", "estimate", "lower", "upper", "level"),
         *("interval_kind", "precision", "practice", "support", "survival", "truth", "members_sd"),
+        *("quantity", "reference", "dose", "treatment", "error", "observed", "reason"),
     ]
 )  # columns of tables of answers, as which those of subjects may not be called
 SHOWN: Final = ("estimate", "lower", "upper", "level")  # what is left out of an answer that the data do not support

@@ -9,22 +9,25 @@ from numpy.typing import NDArray
 
 from costar_cli.files import Artifact, write_artifact
 from costar_cli.files.tables import table_file
+from costar_cli.plans.doses import Sweep
 from costar_cli.questions.question import Question
 from costar_cli.questions.report import WhatIfReport, stacked
-from costar_cli.questions.rows import Columns, join_columns
+from costar_cli.questions.rows import Columns, in_order, join_columns
 
 
-def write_csv(path: Path, report: WhatIfReport) -> None:
+def write_csv(path: Path, report: WhatIfReport, sweep: Sweep | None = None) -> None:
     """Write one row per quantity, model, plan, step and outcome; differences follow the outcomes.
 
-    The ending of the name says what kind of table it is: `.csv`, `.parquet` or `.jsonl`.
+    The ending of the name says what kind of table it is: `.csv`, `.parquet` or `.jsonl`. Plans of a sweep have a column
+    `dose`.
 
     Raises:
         StorageError: the file cannot be written.
     """
     with table_file(path) as table:
         for columns in report.tables():
-            table.write(columns)
+            dose = {} if sweep is None else {"dose": sweep.doses_of(columns["plan"])}
+            table.write(in_order(columns | dose, report.models[0]))
 
 
 def write_estimates(

@@ -101,4 +101,4 @@ class NullReporter:
 
 def warnings_of(what: str, warnings: Iterable[str]) -> list[Diagnostic]:
     """Return the warnings that an artifact keeps of its making, each once and about it, such as "model `model`"."""
-    return [Diagnostic.of("recorded", what, warning=warning) for warning in dict.fromkeys(warnings)]
+    return [Diagnostic.kept(warning, what) for warning in dict.fromkeys(warnings)]

@@ -31,7 +31,7 @@ from costar_cli.training.identity import RunIdentity
 from costar_cli.training.log import TrainingLog, no_log
 from costar_cli.training.loop import Selection, TrainedMembers, tell_of_epochs, train_members
 from costar_cli.training.runtime import Runtime
-from costar_cli.training.selection import CalibratedModel, Validation, ValidationWindows
+from costar_cli.training.selection import Validation, ValidationWindows, WeightScorer
 
 HISTORY = ("train_loss", "validation_loss", "best_epoch")
 
@@ -198,7 +198,7 @@ class FitRun:
         return made if transforms is None else made | transforms.to_arrays()
 
     def _train(self, step: Stage | FinalStage) -> TrainedMembers:
-        stage, calibrated = (step.stage, self._judge(step)) if isinstance(step, FinalStage) else (step, None)
+        stage, scorer = (step.stage, self._scorer(step)) if isinstance(step, FinalStage) else (step, None)
         index = self.first_stage + self.begun
         self.begun += 1
         tell_of_epochs(stage, self.set_aside, self.reporter)
@@ -212,14 +212,14 @@ class FitRun:
             making=self.runtime.making(),
         )
         self.makings += [making for making in run.makings if making not in self.makings]
-        selection = Selection(calibrated, from_start=self.few_shot)
+        selection = Selection(scorer, from_start=self.few_shot)
         log = self.log.of_part(self.part) if self.log else no_log
         trained = train_members(stage, self.task.members, self.runtime, run, self.reporter, selection, log)
         self.history = trained.history
         self.stages.append(trained.record(stage.name))
         return trained
 
-    def _judge(self, last: FinalStage) -> CalibratedModel | None:
+    def _scorer(self, last: FinalStage) -> WeightScorer | None:
         """Return what scores complete models while their last stage is trained; None for its own loss."""
         self.select_on = last.select_on or self.task.config.select_on
         windows = self._judging()
@@ -227,12 +227,12 @@ class FitRun:
             return None
         settings = last.settings.model_dump(mode="json") if last.settings else None
 
-        def calibrated(weights_R: Params, members: Sequence[int]) -> list[float]:
+        def scorer(weights_R: Params, members: Sequence[int]) -> list[float]:
             with torch.no_grad():
                 score_R = windows.score(self.model(last.complete(weights_R, members), settings))
             return [float(score) for score in score_R]
 
-        return calibrated
+        return scorer
 
     def _judging(self) -> ValidationWindows | None:
         """Return the windows on which weights are selected, in the scale that the settings name."""

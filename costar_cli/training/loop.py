@@ -23,7 +23,7 @@ from costar_cli.training.graphs import CudaRecorder, ReplayedSteps
 from costar_cli.training.group import GroupState
 from costar_cli.training.log import EpochLog, no_log
 from costar_cli.training.runtime import Runtime
-from costar_cli.training.selection import CalibratedModel
+from costar_cli.training.selection import WeightScorer
 from costar_cli.training.step import pace_of, stream_of, training_step
 
 EndedBy = Literal["patience", "budget"]
@@ -37,7 +37,7 @@ class Selection:
     With `from_start` the weights that members start from are a candidate, too.
     """
 
-    calibrated: CalibratedModel | None = None
+    scorer: WeightScorer | None = None
     from_start: bool = False
 
 
@@ -165,7 +165,7 @@ def train_group(
 ) -> None:
     """Run epochs until every member has stopped or all epochs are done."""
     if selection.from_start and state.records[0].start_score is None:
-        score_start(stage, state, runtime, selection.calibrated)
+        score_start(stage, state, runtime, selection.scorer)
     pace, passes = pace_of(stage), _Passes(stage, state.members)
     while state.epoch < pace.epochs and not state.done:
         begun, begun_s = pace.before(state.epoch), time.monotonic()
@@ -175,7 +175,7 @@ def train_group(
             state.step += 1
             task.advance(1, **_metrics_so_far(stage, state))
             keeper.save_if_due(state, interrupted=interrupt.agreed)
-        finish_epoch(stage, state, runtime, selection.calibrated)
+        finish_epoch(stage, state, runtime, selection.scorer)
         log(stage, state.members, state.records, time.monotonic() - begun_s)
         task.advance(0, **_metrics_of_epoch(stage, state))
         keeper.save_if_due(state, interrupted=interrupt.agreed)
@@ -207,27 +207,25 @@ class _Passes:
         return self._orders_RN[:, batch * size : (batch + 1) * size]
 
 
-def score_start(stage: Stage, state: GroupState, runtime: Runtime, calibrated: CalibratedModel | None) -> None:
+def score_start(stage: Stage, state: GroupState, runtime: Runtime, scorer: WeightScorer | None) -> None:
     """Make the weights that members start from a candidate: they are kept until an epoch is better."""
     with torch.no_grad():
         weights_R = stage.weights(state.learned, state.state)
     score_R = processes.first_says(
-        validate(stage, state, runtime) if calibrated is None else calibrated(weights_R, state.members)
+        validate(stage, state, runtime) if scorer is None else scorer(weights_R, state.members)
     )
     _require_finite_scores(stage, state, score_R)
     for record, score in zip(state.records, score_R, strict=True):
         record.start_score = score
 
 
-def finish_epoch(stage: Stage, state: GroupState, runtime: Runtime, calibrated: CalibratedModel | None = None) -> None:
+def finish_epoch(stage: Stage, state: GroupState, runtime: Runtime, scorer: WeightScorer | None = None) -> None:
     """Validate, record, keep weights, and begin the next epoch."""
     train_R = (state.loss_sum_R / state.step).tolist()
     validation_R = processes.first_says(validate(stage, state, runtime))
     with torch.no_grad():
         weights_R = stage.weights(state.learned, state.state)
-    score_R: Sequence[float | None] = (
-        [None] * len(train_R) if calibrated is None else calibrated(weights_R, state.members)
-    )
+    score_R: Sequence[float | None] = [None] * len(train_R) if scorer is None else scorer(weights_R, state.members)
     score_R = processes.first_says(score_R)
     _require_finite_scores(stage, state, validation_R)
     _require_finite_scores(stage, state, score_R)

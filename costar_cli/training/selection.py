@@ -21,7 +21,7 @@ from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
 from costar_cli.reporting import both_errors, is_worse
 
 # Returns the selection score of some members, by the weights `[R,..]` of a fit's last stage and the members' numbers.
-CalibratedModel = Callable[[Params, Sequence[int]], list[float]]
+WeightScorer = Callable[[Params, Sequence[int]], list[float]]
 NOT_FINITE = 1e30  # the score of predictions that overflow: worse than any, and a number in JSON
 
 

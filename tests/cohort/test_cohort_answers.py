@@ -28,6 +28,7 @@ from costar_cli.questions import (
 )
 from costar_cli.questions import answers as answers_module
 from costar_cli.questions import summary as summary_module
+from costar_cli.questions.rows import table_columns
 from tests.dose_worlds import linear_doses
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, column, make_dataset, report_of, request_of
 
@@ -190,3 +191,16 @@ def test_each_subject_can_have_plans_of_its_own():
     assert [(str(subject), plan) for subject, plan in zip(rows["subject"], rows["plan"], strict=True)] == asked
     same = {(s, p, h): y for s, p, h, y in zip(*(everybody[n] for n in KEYS), everybody["estimate"], strict=True)}
     assert [same[key] for key in zip(*(rows[n] for n in KEYS), strict=True)] == rows["estimate"].tolist()
+
+
+def test_columns_of_subjects_never_hide_those_of_a_table():
+    """Names of two parts, columns that are called as those of the table: these get a `_` behind them."""
+    cohort, schema = whole(), TUMOR.model_copy(update={"subject": ("quantity", "reference")})
+    labels = np.array([f"{row}/b" for row in range(cohort.panel.n_subjects)], dtype=object)
+    named = replace(cohort, panel=replace(cohort.panel, label=labels))
+    [answers] = answer_cohort("costar", LinearModel(schema), named, request_of(PLANS))
+    rows = table_columns(answers, "tumor", "outcome")
+    assert set(rows["quantity"]) == {"outcome"}
+    assert set(rows["reference"]) == {None}
+    assert (set(rows["reference_"]), rows["quantity_"][0]) == ({"b"}, "0")
+    assert list(rows)[:5] == ["dataset", "subject", "label", "quantity_", "reference_"]

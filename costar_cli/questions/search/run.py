@@ -43,7 +43,7 @@ class Best:
         limits_M2: lower and upper limit of it.
         difference_M: from the reference plan.
         apart_M2: limits of the difference.
-        light_M: 0 to 2 as in `SUPPORT_LEVELS`, -1 where the model does not know.
+        rating_M: 0 to 2 as in `SUPPORT_LEVELS`, -1 where the model does not know.
         probability_P: of being the best of these plans.
         estimates: of the outcomes, a query per row.
         margin: by how much the best is estimated to be better than the second, and the sd of that.
