@@ -4,6 +4,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
@@ -12,6 +13,7 @@ import numpy as np
 
 from costar_cli.config.choices import PresetName
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.data.dataset import Dataset
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import CostarWarning, UsageError
 from costar_cli.reporting import NullReporter, Reporter, Task
@@ -48,8 +50,28 @@ def texts(said: str | Iterable[str], argument: str) -> tuple[str, ...]:
 
 
 def levels_of(level: float | Sequence[float]) -> tuple[float, ...]:
-    """Return one level or several as a tuple."""
-    return tuple(level) if isinstance(level, Sequence) else (level,)
+    """Return one level or several as a tuple.
+
+    Raises:
+        UsageError: one is no number.
+    """
+    given: object = level  # untyped callers give anything
+    levels: tuple[Any, ...] = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+    for one in levels:
+        if isinstance(one, bool) or not isinstance(one, Real):
+            raise UsageError(f"{one!r} is no number", where="level=", fix="give a number between 0 and 1, such as 0.9")
+    return levels
+
+
+def require_data_set(given: object, where: str = "dataset=") -> None:
+    """See that an argument is a data set.
+
+    Raises:
+        UsageError: it is something else, such as the path of one.
+    """
+    if not isinstance(given, Dataset):
+        fix = "give what `costar.simulate`, `costar.read_table` or `costar.read_dataset` returns"
+        raise UsageError(f"{type(given).__name__} is no data set", where=where, fix=fix)
 
 
 def resolved(

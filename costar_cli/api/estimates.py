@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from costar_cli.api.calls import PathLikeText, Progress, levels_of, reporting
+from costar_cli.api.calls import PathLikeText, Progress, levels_of, reporting, require_data_set
 from costar_cli.config.requests import WhatIfRequest
 from costar_cli.data.dataset import Dataset, Domain, Location, Part
 from costar_cli.data.schema import PanelSchema
@@ -71,6 +71,11 @@ def estimate_outcomes(
         UsageError: an unknown subject, plans that do not fit, truth of observed data.
         MismatchError: a model of other variables, treatments or units than the data set's.
     """
+    require_data_set(dataset)
+    for one in model.values() if isinstance(model, Mapping) else [model]:
+        if not hasattr(one, "fitted"):
+            fix = "give what `costar.fit` or `costar.load_model` returns, or a dictionary of them"
+            raise UsageError(f"{type(one).__name__} is no model", where="model=", fix=fix)
     models = model if isinstance(model, Mapping) else {model.method: model}
     fitted = {name: one.fitted for name, one in models.items()}
     if not fitted:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from costar_cli.api.calls import PathLikeText, Progress, reporting, resolved, texts
+from costar_cli.api.calls import PathLikeText, Progress, reporting, require_data_set, resolved, texts
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.data.dataset import Dataset
@@ -45,6 +45,7 @@ def evaluate_models(
         UsageError: an unknown set-up or setting.
         MismatchError: a model of other variables than the data set's, or a set-up that cannot be scored.
     """
+    require_data_set(dataset)
     chosen = resolved(settings, ["evaluate"], preset=None, config=config)[EvaluateConfig]
     fitted = {name: model.fitted for name, model in _named(models).items()}
     with reporting(progress) as reporter:
@@ -123,6 +124,7 @@ def score_search(
     Raises:
         UsageError: no simulator knows the truth, or the objective does not fit.
     """
+    require_data_set(dataset)
     fitted = {name: model.fitted for name, model in _named(models).items()}
     said = {"minimise": minimise, "maximise": maximise, "cost": cost}
     request = regret_request(dataset.schema, **{name: texts(value, name) for name, value in said.items()})

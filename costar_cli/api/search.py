@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, get_args
 
-from costar_cli.api.calls import one_of, reporting, texts
+from costar_cli.api.calls import one_of, reporting, require_data_set, texts
 from costar_cli.api.data import new_dataset
 from costar_cli.api.estimates import Plans, losses_on, plan_request
 from costar_cli.api.predictions import places_of
@@ -135,6 +135,7 @@ def search_plans(
         UsageError: an unknown subject, an objective or constraints that do not fit, all problems at once.
         MismatchError: a model of other variables, treatments or units than the data set's.
     """
+    require_data_set(dataset)
     require_compatible(dataset, model.fitted.schema, model="the model")
     request, places = request_of(model.fitted, words_of(dict(words))), [dataset.find_subject(subject)]
     with reporting(progress) as reporter:

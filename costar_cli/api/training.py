@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from costar_cli.api.calls import PathLikeText, Progress, one_of, reporting, resolved
+from costar_cli.api.calls import PathLikeText, Progress, one_of, reporting, require_data_set, resolved
 from costar_cli.api.fitting import plan_fit, plan_pretraining
 from costar_cli.api.model import Encoder, Model, model_on, of_training
 from costar_cli.config.choices import DomainName, InitName, PresetName
@@ -56,6 +56,7 @@ def pretrain(
         DataError: the data set lacks subjects to learn from or to select on.
         MismatchError: the log exists and is none of this run.
     """
+    require_data_set(dataset)
     given = _with_shared(settings, seed=seed, members=members)
     dataset = with_digest(dataset)
     chosen = resolved(given, ["pretrain", "runtime"], preset=preset, config=config, dataset=dataset.name)
@@ -108,6 +109,7 @@ def fit(
             none of this run.
         TrainingError: training diverged.
     """
+    require_data_set(dataset)
     _check_choices(method, domain, init, start)
     dataset = with_digest(dataset)
     sections = ["finetune", "runtime", method.replace("-", "_")]

@@ -22,7 +22,6 @@ from costar_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from costar_cli.files.shards import Shard
-    from costar_cli.plans import PlanRequest
     from costar_cli.questions import AverageEffects, Question, Tally, WhatIfReport
     from costar_cli.questions.rows import Columns
     from costar_cli.questions.sensitivity import Sensitivity
@@ -192,7 +191,7 @@ def whatif(
     with safe_cells(files.csv_safe):
         question = _read(session, about, who, request, data, choice, alone=alone, compared=bool(files.report))
         question = replace(question, shard=shard) if shard else question
-        _check_reported(request, question.plans, len(question.cohort), page=files.report is not None)
+        _check_reported(request, question, page=files.report is not None)
         if alone:
             _answer_one(session, question, files)
         else:
@@ -242,15 +241,19 @@ def _read(
     return with_losses(replace(question, document=document, sweep=sweep))
 
 
-def _check_reported(request: WhatIfRequest, plans: "PlanRequest", count: int, *, page: bool) -> None:
-    """See that a page, or bounds, are asked for of few subjects, and bounds of plans alone.
+def _check_reported(request: WhatIfRequest, question: "Question", *, page: bool) -> None:
+    """See that a page, or bounds, are asked for of few subjects, and bounds of plans alone, by models that have them.
 
     Raises:
-        UsageError: of too many, or of rules or shifts.
+        UsageError: of too many, of rules or shifts, or of a model that has no calibration.
     """
     from costar_cli.plans import TreatmentPlan
+    from costar_cli.questions.sensitivity import require_sensitivity
 
-    rules = [repr(plan.name) for plan in plans.plans if not isinstance(plan, TreatmentPlan)]
+    count = len(question.cohort)
+    for label, model in question.models.items() if request.sensitivity else ():
+        require_sensitivity(label, model)
+    rules = [repr(plan.name) for plan in question.plans.plans if not isinstance(plan, TreatmentPlan)]
     if request.sensitivity and rules:
         problem = f"--sensitivity is about plans, and {', '.join(rules)} depend on the course"
         raise UsageError(problem, where="--sensitivity", fix="leave rules and shifts out, or write their steps")

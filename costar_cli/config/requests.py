@@ -51,6 +51,10 @@ class WhatIfRequest:
     abstain: Annotated[bool, Flag("Leave out the numbers of answers that the data do not support")] = False
     widen: Annotated[bool, Flag("Wider bands, for plans under another policy than the one that was followed")] = False
 
+    def __post_init__(self) -> None:
+        """Keep each level once."""
+        object.__setattr__(self, "levels", tuple(dict.fromkeys(self.levels)))
+
     @property
     def identity(self) -> dict[str, object]:
         """Return what answers depend on, of what is not the default: part of their fingerprint."""

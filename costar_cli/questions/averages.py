@@ -34,6 +34,7 @@ NONE_OF_MEMBERS: Final = (
     "not show)"
 )
 NONE_OF_ONE: Final = "none (a network shrinks effects, by how much nothing that it says shows)"
+FEW_UNITS: Final = f"none (fewer than {FEWEST_UNITS} units)"  # of a group
 NONE: Final = "none (the model says nothing of what its training leaves open)"
 
 Floats = NDArray[np.float64]
@@ -141,6 +142,7 @@ class AverageEffects:
     ) -> Row:
         """Return the row of a mean at a group, plan and step, without numbers where they are unknown."""
         g, p, h = at
+        few = FEW_UNITS if self.units_G[g] < FEWEST_UNITS and not self.interval_kind.startswith("none") else None
         row: Row = {
             "quantity": quantity,
             "model": self.label,
@@ -158,7 +160,7 @@ class AverageEffects:
             if not i:
                 row["level"] = level if known else None
         return row | {
-            "interval_kind": UNMEASURED if np.isnan(estimate) else self.interval_kind,
+            "interval_kind": UNMEASURED if np.isnan(estimate) else self.interval_kind if few is None else few,
             "moments": int(self.moments_G[g]),
             "units": int(self.units_G[g]),
         }

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import UsageError
-from costar_cli.inference import support_of
+from costar_cli.inference import Calibration, PlanSupport, calibration_of, support_of
 from costar_cli.inference.sensitivity import GAMMAS, MOST, Confounded, largest_gamma
+from costar_cli.methods.base import FittedModel
 from costar_cli.questions.answers import ModelAnswers
 
 ASSUMPTIONS: Final = (
@@ -116,6 +117,23 @@ def _limits(gamma: float, lower: float | None = None, upper: float | None = None
     return {"gamma": gamma, "lower": lower, "upper": upper}
 
 
+def require_sensitivity(label: str, model: FittedModel) -> tuple[Calibration, PlanSupport]:
+    """Return what bounds of a model's estimates rest on.
+
+    Raises:
+        UsageError: the model has no calibration, or knows nothing of practice.
+    """
+    calibration, support = calibration_of(model), support_of(model)
+    if calibration is None or support is None:
+        what = "has no calibrated distribution of errors" if calibration is None else "knows nothing of practice"
+        raise UsageError(
+            f"model `{label}` {what}: nothing follows about hidden confounding",
+            where="--sensitivity",
+            fix="train it again with this version, and at least 3 members where it is a network",
+        )
+    return calibration, support
+
+
 def sensitivity(answers: ModelAnswers, *, abstain: bool = False) -> Sensitivity:
     """Return the bounds of a model's estimates of one subject under plans.
 
@@ -126,14 +144,7 @@ def sensitivity(answers: ModelAnswers, *, abstain: bool = False) -> Sensitivity:
     Raises:
         UsageError: the model has no calibration, or knows nothing of practice.
     """
-    calibration, support = answers.calibration, support_of(answers.model)
-    if calibration is None or support is None:
-        what = "has no calibrated distribution of errors" if calibration is None else "knows nothing of practice"
-        raise UsageError(
-            f"model `{answers.label}` {what}: nothing follows about hidden confounding",
-            where="--sensitivity",
-            fix="train it again with this version, and at least 3 members where it is a network",
-        )
+    calibration, support = require_sensitivity(answers.label, answers.model)
     assert answers.minus_Q is not None  # noqa: S101 - reports compare plans
     panel, found = answers.cohort.known(), answers.estimates
     return Sensitivity(

@@ -108,7 +108,7 @@ def number_text(value: object, decimals: int) -> str | None:
 
 
 def rating_reasons(report: WhatIfReport, model: ModelAnswers) -> Iterator[str]:
-    """Yield why a plan's support is not green, from when on, by the reason at the last step that is at its worst."""
+    """Yield why a plan's support is not green, and when first, by the reason at the last step that is at its worst."""
     for plan, ratings in zip(report.plans, model.plan_ratings or (), strict=True):
         worst = max(ratings.worst, key=SUPPORT_LEVELS.index)
         if worst == SUPPORT_LEVELS[0]:
@@ -116,5 +116,12 @@ def rating_reasons(report: WhatIfReport, model: ModelAnswers) -> Iterator[str]:
         at = [h for h, rating in enumerate(ratings.worst) if rating == worst]
         marked = zip(ratings.support[at[-1]], ratings.reasons[at[-1]], strict=True)
         reason = next(why for rating, why in marked if rating == worst)
-        when = f"{step_word(report.schema.step)} {report.history.origin + at[0]}"
-        yield f"plan {plan.name}, {worst} from {when} on: {reason}"
+        unit, origin = step_word(report.schema.step), report.history.origin
+        when = f"from {unit} {origin + at[0]} on"  # to the end of the plan, without a better one between
+        if len(plan) - at[0] != len(at):
+            spans = [
+                [h for h in at if h - at.index(h) == first] for first in dict.fromkeys(h - at.index(h) for h in at)
+            ]
+            days = [f"{origin + own[0]}" + f" to {origin + own[-1]}" * (len(own) > 1) for own in spans]
+            when = f"on {unit}{'s' * (len(at) > 1)} {', '.join(days)}"
+        yield f"plan {plan.name}, {worst} {when}: {reason}"

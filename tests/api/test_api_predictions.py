@@ -291,6 +291,10 @@ def test_a_question_that_does_not_fit_is_refused(dataset, model):
         (lambda: model.predict(frame, PLANS, subject="patient", truth=True), "known of simulated data sets alone"),
         (lambda: model.predict(frame, PLANS, part="target/test"), "`part` chooses from a data set"),
         (lambda: costar.estimate_outcomes({}, dataset, PLANS, subject=1), "no model given"),
+        (lambda: costar.estimate_outcomes("m.h5", dataset, PLANS, subject=1), "str is no model"),
+        (lambda: costar.estimate_outcomes(model, "data.h5", PLANS, subject=1), "str is no data set"),
+        (lambda: costar.fit("data.h5", "ridge"), "str is no data set"),
+        (lambda: model.predict(dataset, PLANS, level="0.9"), "'0.9' is no number"),
     ]
     for call, problem in wrong:
         with pytest.raises(UsageError, match=problem):

@@ -370,3 +370,11 @@ def test_a_part_without_a_chunk_has_no_rows(trained: Path, plan: Path, call: Cal
 )
 def test_what_cannot_be_merged_has_no_parts(words: list[str], trained: Path, plan: Path, call: Call) -> None:
     check(ask(call, trained, plan, *words, "--shard", "1/2"), ExitCode.USAGE, "where: --shard")
+
+
+def test_bounds_of_a_model_without_calibration_are_refused_before_anything_is_written(
+    trained: Path, plan: Path, call: Call
+) -> None:
+    run = ask(call, trained, plan, "--subjects", "target/test", "--sensitivity", "--csv", "a.csv", "--out", "a.h5")
+    assert (run.code, "no calibrated distribution of errors" in run.err) == (ExitCode.USAGE, True)
+    assert not list(Path().glob("a.*"))

@@ -117,7 +117,7 @@ def test_few_subjects_and_a_single_black_box_have_no_interval():
     one = averages(cohort_of(panel_of(np.arange(40.0))), LinearModel(TUMOR, coefficients=(-2.0,)))
     for found in (few, one):
         assert {row["lower"] for row in found.to_rows()} == {None}
-    assert few.interval_kind == "subjects and training (posterior)"
+    assert {row["interval_kind"] for row in few.to_rows()} == {"none (fewer than 20 units)"}
     assert one.interval_kind == "none (a network shrinks effects, by how much nothing that it says shows)"
 
 
