@@ -85,6 +85,18 @@ def contents() -> dict[str, dict[str, Any]]:
             "meta": {"plans": ["watch"], "models": [{"label": "zero-shot"}], "schema": SCHEMA, "fingerprint": "f"},
             "parents": parents,
         },
+        "answers": {
+            "arrays": {"column/0": np.array([0, 1], np.int32), "column/1": ramp(2, dtype="float64")},
+            "meta": {
+                "columns": ["plan", "estimate"],
+                "categories": {"plan": ["watch", "chemo"]},
+                "rows": 2,
+                "models": {"model": {"method": "mixed", "members": 1}},
+                "levels": [0.9],
+                "fingerprint": "f",
+            },
+            "parents": parents,
+        },
         "evaluation-part": {
             "arrays": {"rows/000/errors/factual/members": ramp(1, 3, 6, 1, dtype="float64")},
             "meta": {

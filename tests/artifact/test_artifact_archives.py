@@ -8,6 +8,7 @@ from costar_cli.files.spec import KINDS
 from tests.artifact.make_archives import ARCHIVES, contents
 
 V1_0_DIGESTS = {
+    "answers": "20bdf98b5e41647a7314de42d870e3142f960ffe4c0fb6258b2701b55b3cc118",
     "dataset": "3e601dcecf0564922fce357248f05e59394ec794c202d8d364fb599adfd1bbab",
     "encoder": "33e6ad70b0722330b9f8c1325dea6155727fb81fbb8c9934798999aff2ab6ddd",
     "estimates": "8effd0c067e39ee7bc613518cd34c685f8b263c016315a2a7ab19a9717efb3df",

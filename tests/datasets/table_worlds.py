@@ -68,6 +68,9 @@ class Listener(NullReporter):
         super().__init__()
         self.notes: list[str] = []
 
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
     def say(self, diagnostic: Diagnostic) -> None:
         super().say(diagnostic)
         if diagnostic.severity == "note":

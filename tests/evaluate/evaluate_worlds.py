@@ -180,7 +180,8 @@ def candidate(model, domain="source", *, digest="d" * 64, init="pretrained", tra
         {"source/train": 10, "source/val": 10} | ({"target/train": 3} if domain == "target" else {})
     )
     meta = {"method": model.method, "init": init, "domain": domain, "trained_on": trained_on}
-    return Candidate(replace(model, meta=meta, parents={"dataset": digest}, digest="m" * 64), name=name)
+    facts = {"meta": meta} if hasattr(model, "meta") else {"record": ModelRecord.read(meta)}  # of fakes, or of models
+    return Candidate(replace(model, **facts, parents={"dataset": digest}, digest="m" * 64), name=name)
 
 
 def without(queries, **changes):

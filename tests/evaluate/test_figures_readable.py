@@ -13,7 +13,7 @@ from costar_cli.cli.benchmarking import figures
 from costar_cli.cli.benchmarking.figures import plot_differences, plot_horizons
 from costar_cli.cli.benchmarking.methods import ABLATIONS
 from costar_cli.config.models import EvaluateConfig
-from costar_cli.data.record import ModelRecord
+from costar_cli.data.record import ModelRecord, StageRecord
 from costar_cli.errors import DataError
 from costar_cli.evaluation import run_evaluation
 from costar_cli.evaluation.metrics import PerStep
@@ -227,8 +227,8 @@ def history(epochs):
 
 
 def test_every_stage_has_its_learning_curve_and_a_single_epoch_is_seen(drawn, tmp_path):
-    stages = [{"name": f"stage {i}", "history": history(1)} for i in range(6)]
-    curves = LearningCurve.of_stages(LONG, {"history": history(1), "stages": stages})
+    stages = tuple(StageRecord(name=f"stage {i}", history=history(1)) for i in range(6))
+    curves = LearningCurve.of_stages(LONG, ModelRecord(history=history(1), stages=stages))
     assert [curve.title.endswith(f"stage {i}") for i, curve in enumerate(curves)] == [True] * 6
     plot_learning(curves, tmp_path / "l.png")
     assert_readable(drawn.last)
@@ -293,7 +293,7 @@ def test_the_scale_of_outcomes_has_no_powers_of_ten_for_thousands(drawn, tmp_pat
 
 def test_models_in_closed_form_have_no_learning_curve(tmp_path):
     empty = {"train_loss": [], "validation_loss": [], "best_epoch": []}
-    assert LearningCurve.of_stages("msm", {"history": empty, "stages": []}) == []
+    assert LearningCurve.of_stages("msm", ModelRecord(history=empty, stages=())) == []
     with pytest.raises(DataError, match="closed form"):
         plot_learning([], tmp_path / "l.png")
 

@@ -7,6 +7,7 @@ import pytest
 
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.data import Panel, Scaler
+from costar_cli.data.record import ModelRecord
 from costar_cli.evaluation import EvaluationReport
 from costar_cli.evaluation.natural import NaturalCourse, course_columns, course_windows, natural_course
 from costar_cli.evaluation.run import run_evaluation
@@ -75,7 +76,7 @@ def test_few_subjects_have_no_limits_and_short_series_no_course():
 
 def test_an_evaluation_keeps_it_and_draws_it(tumor_dataset, reporter, tmp_path):
     scaler = Scaler.fit(tumor_dataset.panel("source", "train"), tumor_dataset.schema)
-    model = LastValue(horizon=6, schema=tumor_dataset.schema, scaler=scaler, meta={"domain": "source"})
+    model = LastValue(horizon=6, schema=tumor_dataset.schema, scaler=scaler, record=ModelRecord(domain="source"))
     report = run_evaluation(tumor_dataset, [Candidate(model)], EvaluateConfig(bootstrap=0), reporter=reporter)
     assert {(found.setup, found.test) for found in report.natural} == {
         ("zero-shot", "target/test"),

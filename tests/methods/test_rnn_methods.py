@@ -116,7 +116,7 @@ def test_without_a_second_step_there_is_no_decoder(method):
 
 
 def test_rmsn_tells_how_far_its_weights_spread(dataset, models):
-    found = models["rmsn"].meta["weights"]
+    found = models["rmsn"].record.facts["weights"]
     assert len(found) == 2
     for member in found:
         assert 0 < member["smallest"] <= member["mean"] <= member["largest"]
