@@ -61,7 +61,7 @@ def test_lights_that_are_not_green_have_their_reason(report: WhatIfReport) -> No
     ratings = tuple(replace(one, support=support, reasons=reasons) for one in model.plan_ratings)
     reader = read_alone(whatif_page(replace(report, models=(lit(model, ratings),)), DIGESTS))
     assert "never seen so" in reader.text
-    assert "red from" in reader.text
+    assert "red on" in reader.text
 
 
 def test_lights_of_a_model_whose_precision_is_not_judged_do_not_speak_of_it(report: WhatIfReport) -> None:

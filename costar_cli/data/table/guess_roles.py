@@ -112,8 +112,9 @@ def _count_of_numbers(column: Facts) -> int:
 
 
 def _may_mean_something(guess: Guess, column: Facts) -> bool:
-    telling = column.words & LAST or is_given(column.words) or _count_of_numbers(column)
-    return _has_many_texts(guess, column) and bool(telling)
+    if not _has_many_texts(guess, column):  # first, as counting numbers is a query of each column
+        return False
+    return bool(column.words & LAST or is_given(column.words) or _count_of_numbers(column))
 
 
 def _reason_of_texts(column: Facts) -> str:
