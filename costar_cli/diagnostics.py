@@ -89,6 +89,23 @@ def texts_of(diagnostics: Iterable[Diagnostic], severity: Severity) -> tuple[str
     return tuple(str(diagnostic) for diagnostic in diagnostics if diagnostic.severity == severity)
 
 
+class Diagnosed:
+    """A result with `diagnostics`, and these as people read them."""
+
+    __slots__ = ()
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what may make the result wrong."""
+        return texts_of(self.diagnostics, "warning")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what else a reader should know."""
+        return texts_of(self.diagnostics, "note")
+
+
 @cache
 def _sentences() -> tuple[tuple[str, re.Pattern[str]], ...]:
     """Return what warnings of each code look like, those with the most words of their own first."""

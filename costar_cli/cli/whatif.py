@@ -363,32 +363,34 @@ def _gather(
     from costar_cli.questions import Tally
 
     request, schema = question.request, question.schema
-    count = len(question.models) * len(question) * question.plans.horizon * len(schema.outcomes)
-    count *= 1 + (request.reference is not None)  # differences have rows of their own
-    if kept is not None and count > MOST_KEPT:
+    count = len(question.models) * len(question)
+    rows = count * question.plans.horizon * len(schema.outcomes)
+    rows *= 1 + (request.reference is not None)  # differences have rows of their own
+    if kept is not None and rows > MOST_KEPT:
         problem, fix = (
-            f"--out of {count:,} rows; at most {MOST_KEPT:,} at once",
+            f"--out of {rows:,} rows; at most {MOST_KEPT:,} at once",
             "write a table: `--csv answers.parquet`",
         )
         raise UsageError(problem, where="--out", fix=fix)
     tallies = {label: Tally(schema.outcomes, model.horizon) for label, model in question.models.items()}
     averagers = {label: question.averager() for label in question.models if request.average}
     csv = None if request.average else files.csv
-    mark = {QUESTION: question.fingerprint} | ({SHARD: files.shard} if files.shard else {})
+    mark = {QUESTION: question.fingerprint} if csv else {}
+    mark |= {SHARD: files.shard} if files.shard else {}
     with (
         table_file(csv, mark) if csv else nullcontext() as table,
-        session.reporter.task("estimate", total=len(question.models) * len(question), unit="answer") as task,
+        session.reporter.task("estimate", total=count, unit="answer") as task,
     ):
         for label, tally in tallies.items():
             for answers, truth in question.answers(label):
                 tally.add(answers)
                 if averagers:
                     averagers[label].add(answers, truth)
-                for rows in question.tables(answers, truth) if table is not None or kept is not None else ():
+                for columns in question.tables(answers, truth) if table is not None or kept is not None else ():
                     if table is not None:
-                        table.write(rows)
+                        table.write(columns)
                     if kept is not None:
-                        kept.append(rows)
+                        kept.append(columns)
                 task.advance(len(answers))
     found = [made.finish(label, question.models[label], request.levels) for label, made in averagers.items()]
     return tallies, found

@@ -33,7 +33,7 @@ from costar_cli.questions.estimate import report_on
 from costar_cli.questions.groups import groups_of
 from costar_cli.questions.report import WhatIfReport
 from costar_cli.questions.request import check_request, possible_plans, refuse_unseen, unseen_in_plans
-from costar_cli.questions.rows import Columns, in_order, table_columns
+from costar_cli.questions.rows import Columns, table_columns, with_doses
 from costar_cli.questions.subjects import Cohort, check_table, join_places, names_of, with_plans
 from costar_cli.questions.truth import true_answers
 from costar_cli.reporting import NullReporter, Reporter
@@ -223,8 +223,12 @@ class Question:
         Raises:
             UsageError: plans that differ between subjects, or unknown groups.
         """
-        groups = groups_of(self.cohort, self.schema, self.request.by)
-        return Averager(self.cohort, self.plans, *groups, self.request.reference)
+        return Averager(self.cohort, self.plans, *self._groups, self.request.reference)
+
+    @cached_property
+    def _groups(self) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
+        """Return the groups of averages, the same for all models."""
+        return groups_of(self.cohort, self.schema, self.request.by)
 
     def tables(self, answers: ModelAnswers, truth_QHY: Floats | None) -> Iterator[Columns]:
         """Yield the columns of a chunk's outcomes, then of differences where a reference plan is named."""
@@ -234,9 +238,7 @@ class Question:
             rows = table_columns(
                 answers, self.dataset.name, quantity, truth_QHY=truth_QHY, abstain=self.request.abstain
             )
-            if self.sweep is not None:
-                rows = in_order(rows | {"dose": self.sweep.doses_of(rows["plan"])}, answers)
-            yield rows
+            yield rows if self.sweep is None else with_doses(rows, answers, self.sweep)
 
     @property
     def fingerprint(self) -> str:

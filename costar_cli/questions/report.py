@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from costar_cli.data import PanelSchema, Part, Values
 from costar_cli.data.schema import step_word
-from costar_cli.diagnostics import Diagnostic, texts_of
+from costar_cli.diagnostics import Diagnosed, Diagnostic
 from costar_cli.files.frames import FrameName, frame_name, make_frame
 from costar_cli.inference import NO_LEVEL, SEED, TOO_FEW
 from costar_cli.plans import Rule, TreatmentPlan
@@ -64,7 +64,7 @@ class SubjectHistory:
 
 
 @dataclass(frozen=True, eq=False)
-class WhatIfReport:
+class WhatIfReport(Diagnosed):
     """Estimates of a subject's outcomes under each plan, and the differences between plans.
 
     `observed[plan]` and `truth[plan]` are `[steps,Y]`: what really happened, NaN from the step on where the plan
@@ -88,16 +88,6 @@ class WhatIfReport:
     rules: Mapping[str, Rule] = field(default_factory=dict)
     parents: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Return what may make the answers wrong, as people read it."""
-        return texts_of(self.diagnostics, "warning")
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return what else a reader should know, as people read it."""
-        return texts_of(self.diagnostics, "note")
 
     @property
     def level(self) -> float:

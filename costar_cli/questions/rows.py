@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from costar_cli.data.visits import elapsed_dose, visit_dates
 from costar_cli.inference import RANGE, SUPPORT_LEVELS, UNMEASURED, SupportRatings
+from costar_cli.plans.doses import Sweep
 from costar_cli.questions.answers import ModelAnswers, objects
 
 RESERVED: Final = frozenset(
@@ -135,6 +136,11 @@ def in_order(rows: Columns, answers: ModelAnswers) -> Columns:
     keys = answers.schema.keys_of(answers.cohort.panel.names, RESERVED)
     first = [name for name in (*WHO, *keys, *WHAT) if name in rows]
     return {name: rows[name] for name in (*first, *(name for name in rows if name not in first))}
+
+
+def with_doses(rows: Columns, answers: ModelAnswers, sweep: Sweep) -> Columns:
+    """Return the columns of a table with the dose of each plan of a sweep, in their order."""
+    return in_order(rows | {"dose": sweep.doses_of(rows["plan"])}, answers)
 
 
 def _who(answers: ModelAnswers, at_M: NDArray[np.integer]) -> Columns:

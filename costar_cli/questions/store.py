@@ -12,7 +12,7 @@ from costar_cli.files.tables import table_file
 from costar_cli.plans.doses import Sweep
 from costar_cli.questions.question import Question
 from costar_cli.questions.report import WhatIfReport, stacked
-from costar_cli.questions.rows import Columns, in_order, join_columns
+from costar_cli.questions.rows import Columns, join_columns, with_doses
 
 
 def write_csv(path: Path, report: WhatIfReport, sweep: Sweep | None = None) -> None:
@@ -26,8 +26,7 @@ def write_csv(path: Path, report: WhatIfReport, sweep: Sweep | None = None) -> N
     """
     with table_file(path) as table:
         for columns in report.tables():
-            dose = {} if sweep is None else {"dose": sweep.doses_of(columns["plan"])}
-            table.write(in_order(columns | dose, report.models[0]))
+            table.write(columns if sweep is None else with_doses(columns, report.models[0], sweep))
 
 
 def write_estimates(

@@ -119,9 +119,9 @@ def rating_reasons(report: WhatIfReport, model: ModelAnswers) -> Iterator[str]:
         unit, origin = step_word(report.schema.step), report.history.origin
         when = f"from {unit} {origin + at[0]} on"  # to the end of the plan, without a better one between
         if len(plan) - at[0] != len(at):
-            spans = [
-                [h for h in at if h - at.index(h) == first] for first in dict.fromkeys(h - at.index(h) for h in at)
-            ]
-            days = [f"{origin + own[0]}" + f" to {origin + own[-1]}" * (len(own) > 1) for own in spans]
+            spans: dict[int, list[int]] = {}  # steps on end: those whose distance from their place is the same
+            for place, h in enumerate(at):
+                spans.setdefault(h - place, []).append(origin + h)
+            days = [f"{own[0]}" + f" to {own[-1]}" * (len(own) > 1) for own in spans.values()]
             when = f"on {unit}{'s' * (len(at) > 1)} {', '.join(days)}"
         yield f"plan {plan.name}, {worst} {when}: {reason}"

@@ -10,7 +10,7 @@ import numpy as np
 
 from costar_cli.data import Panel, PanelSchema, Part
 from costar_cli.data.findings import counted
-from costar_cli.diagnostics import Diagnostic, texts_of
+from costar_cli.diagnostics import Diagnosed, Diagnostic
 from costar_cli.files.frames import FrameName, make_frame
 from costar_cli.inference import BLACK_BOX, CALIBRATED, NO_LEVEL, RANGE, RED, SUPPORT_LEVELS, TOO_FEW, Calibration
 from costar_cli.plans.plan import in_words, steps_by_name
@@ -42,7 +42,7 @@ class SubjectAnswer:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class SearchReport:
+class SearchReport(Diagnosed):
     """The best plans of one subject or of many, by one model.
 
     `panel` is that of a single subject and `calibration` the model's, for figures. `diagnostics` say what may make
@@ -66,16 +66,6 @@ class SearchReport:
     judges_precision: bool = True
     parents: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Return what may make the answer wrong, as people read it."""
-        return texts_of(self.diagnostics, "warning")
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return what else a reader should know, as people read it."""
-        return texts_of(self.diagnostics, "note")
 
     @property
     def reference(self) -> str:
