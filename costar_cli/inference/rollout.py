@@ -160,8 +160,8 @@ class _Play:
                 counted | self.known | own,
                 self.given_MTA[:, : self.window + h],
                 self.usual_QHA[self.row_M, h],
-                self.chance_HMC[h],
                 self.schema.treatments,
+                self.chance_HMC[h],
             )
         )
         self.given_MTA[:, self.window + h] = decided_MA

@@ -15,12 +15,14 @@ from costar_cli.plans.plan import (
     step_of,
 )
 from costar_cli.plans.read import parse_plans, read_plan_file, read_plans
-from costar_cli.plans.rule import PlanRule, PlanShift, Rule
+from costar_cli.plans.rule import Course, Options, PlanRule, PlanShift, Rule
 
 __all__ = [
     "MOST_PAIRS",
     "AnyPlan",
+    "Course",
     "IndexTimes",
+    "Options",
     "Origin",
     "PlanRequest",
     "PlanRule",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
-from typing import Any, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,7 @@ from costar_cli.data import Panel, PanelSchema, Queries, TreatmentEncoding, Valu
 from costar_cli.data.calendar import Date
 from costar_cli.data.schema import step_word
 from costar_cli.errors import UsageError
-from costar_cli.plans.rule import PlanRule, PlanShift
+from costar_cli.plans.rule import Course, Options, PlanRule, PlanShift
 from costar_cli.plans.untrusted import shown
 
 MOST_PAIRS: Final = 1_000_000  # of a subject and a plan, in one request
@@ -26,8 +26,16 @@ class TreatmentPlan:
     name: str
     values: Values
 
+    reads_natural: ClassVar[bool] = False
+    has_chance: ClassVar[bool] = False
+
     def __len__(self) -> int:
         return int(self.values.shape[0])
+
+    def options(self, step: int, course: Course) -> Options:
+        """Return the treatments of a step, from 0, as the one option `[1,M,names]` of M courses."""
+        n = len(course.usual_MA)
+        return np.ones((1, n)), np.tile(self.values[step], (1, n, 1))
 
 
 AnyPlan = TreatmentPlan | PlanRule | PlanShift

@@ -33,6 +33,8 @@ _SPAN: Final = re.compile(
 
 Floats = NDArray[np.float64]
 Levels = Values
+Options = tuple[Floats, Levels]
+"""What a plan may give at a step: chances `[K,M]`, which sum to 1 over the K options, and levels `[K,M,names]`."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -42,16 +44,18 @@ class Course:
     Attributes:
         columns: outcomes, statics and covariates `[M]` by name, and `step` and `plan_step`.
         given_MTA: levels of the treatments at the steps before, the last one last.
-        usual_MA: levels that the data gave at this step, or the last ones given where these have ended.
-        chance_MC: numbers between 0 and 1, one per choice of a rule.
+        usual_MA: the natural treatment: what the data gave at this step, or last where these have ended.
         encoding: of the treatments; conditions count steps with a level, and add doses up.
+        chance_MC: numbers between 0 and 1, one per choice of a rule; only `decide` reads them.
+        probability_MA: of each treatment other than its reference, given the course; only plans of odds read them.
     """
 
     columns: Mapping[str, Floats]
     given_MTA: Levels
     usual_MA: Levels
-    chance_MC: Floats
     encoding: TreatmentEncoding
+    chance_MC: Floats | None = None
+    probability_MA: Floats | None = None
 
     def side(self, value: Side, _: Use) -> Any:  # noqa: ANN401
         """Return what a side of a comparison stands for: a number, or one per course."""
@@ -87,6 +91,11 @@ class PlanRule:
         return self.steps
 
     @property
+    def reads_natural(self) -> bool:
+        """Return whether what is given depends on the natural treatment."""
+        return False
+
+    @property
     def has_chance(self) -> bool:
         """Return whether what is given is left to chance."""
         return any(0 < choice.probability < 1 for choice in self.choices)
@@ -108,17 +117,36 @@ class PlanRule:
         likely = [choice.values for choice in self.choices if choice.probability > 0]
         return np.unique(np.array([*likely, self.otherwise]), axis=0)
 
+    def options(self, step: int, course: Course) -> Options:  # noqa: ARG002 - conditions read it as `plan_step`
+        """Return how likely each choice `[K,M]`, and then what is given otherwise, is, and its levels `[K,M,names]`."""
+        left_M, chance_KM = np.ones(len(course.usual_MA)), []
+        for choice, holds_M in zip(self.choices, self._holding(course), strict=True):
+            chance_KM.append(left_M * choice.probability * holds_M)
+            left_M = left_M * (1 - choice.probability * holds_M)
+        return np.stack([*chance_KM, left_M]), self._values(course)
+
     def decide(self, course: Course) -> Levels:
-        """Return the levels `[M, names]` that courses are given at their step."""
-        left_M = np.ones(len(course.chance_MC), dtype=bool)
-        given_MA = np.tile(np.array(self.otherwise, dtype=course.usual_MA.dtype), (len(left_M), 1))
-        for number, choice in enumerate(self.choices):
-            holds_M = left_M & (course.chance_MC[:, number] < choice.probability)
-            if choice.condition is not None:
-                holds_M &= choice.condition.holds(course.side)
-            given_MA[holds_M] = choice.values
-            left_M &= ~holds_M
-        return given_MA
+        """Return the levels `[M, names]` that courses are given at their step, by the chance that they have."""
+        assert course.chance_MC is not None  # noqa: S101 - whoever plays a rule draws them
+        every_M = np.arange(len(course.usual_MA))
+        taken_KM = [
+            holds_M & (chance_M < choice.probability)
+            for choice, holds_M, chance_M in zip(self.choices, self._holding(course), course.chance_MC.T, strict=True)
+        ]
+        first_M = np.argmax([*taken_KM, np.ones(len(every_M), dtype=bool)], axis=0)
+        decided_MA: Levels = self._values(course)[first_M, every_M]
+        return decided_MA
+
+    def _holding(self, course: Course) -> list[NDArray[np.bool_]]:
+        """Return where the condition of each choice holds `[M]`."""
+        always_M = np.ones(len(course.usual_MA), dtype=bool)
+        return [always_M & (c.condition.holds(course.side) if c.condition else True) for c in self.choices]
+
+    def _values(self, course: Course) -> Levels:
+        """Return the levels `[K,M,names]` of each choice, and what is given otherwise."""
+        rows = [*(choice.values for choice in self.choices), self.otherwise]
+        values_KA = np.array(rows, dtype=course.usual_MA.dtype)
+        return np.repeat(values_KA[:, None], len(course.usual_MA), axis=1)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -138,10 +166,15 @@ class PlanShift:
 
     choices: tuple[Choice, ...] = ()
     has_chance: bool = False
+    reads_natural: bool = True
     window: int = 1
 
     def __len__(self) -> int:
         return self.steps
+
+    def options(self, step: int, course: Course) -> Options:  # noqa: ARG002
+        """Return the shifted levels as the one option `[1,M,names]`; see `decide`."""
+        return np.ones((1, len(course.usual_MA))), self.decide(course)[None]
 
     def reads(self, names: Sequence[str]) -> list[str]:  # noqa: ARG002
         """Return no column: a shift reads none."""

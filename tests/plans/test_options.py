@@ -1,0 +1,61 @@
+"""What a plan may give at a step is a distribution, of which `decide` draws."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costar_cli.plans import AnyPlan, Course, TreatmentPlan, parse_plans
+from tests.whatif.whatif_worlds import TUMOR
+
+DRAWS = 20_000
+
+
+def plan_of(plan: object, schema=TUMOR, horizon=6) -> AnyPlan:
+    [read] = parse_plans(json.dumps({"plans": {"p": plan}}), schema, horizon=horizon).plans
+    return read
+
+
+def course_of(n=DRAWS, *, schema=TUMOR, n_chances=4, seed=0) -> Course:
+    """Half of the courses have a volume of 1, the others one of 5; what they were usually given varies, too."""
+    rng, encoding = np.random.default_rng(seed), schema.treatments
+    usual_MA = rng.integers(0, 2, (n, len(encoding.all_names))).astype(encoding.value_type)
+    columns = {"tumour_volume": np.tile([1.0, 5.0], n // 2), "step": np.full(n, 9.0), "plan_step": np.ones(n)}
+    return Course(columns, usual_MA[:, None], usual_MA, encoding, rng.random((n, n_chances)))
+
+
+CHANCE = st.sampled_from([0, 0.2, 0.7, 1])
+CONDITION = st.sampled_from(["", " if tumour_volume > 3", " if chemotherapy in last 1 > 0"])
+GIVEN = st.sampled_from(["none", "chemotherapy", "radiotherapy", "chemotherapy and radiotherapy"])
+CHOICE = st.builds(
+    lambda what, when, chance: {"rule": what + when, "with probability": chance}, GIVEN, CONDITION, CHANCE
+)
+CHOICES = st.lists(CHOICE, min_size=1, max_size=4)
+RULE = st.builds(lambda rules: {"rule": rules, "else": {"radiotherapy": 1}, "times": 2}, CHOICES)
+
+
+@settings(max_examples=30, deadline=None)
+@given(RULE)
+def test_chances_of_a_rule_sum_to_one_and_are_how_often_it_gives_what_it_may(said):
+    rule, courses = plan_of(said), course_of(n_chances=len(said["rule"]))
+    chance_KM, values_KMA = rule.options(0, courses)
+    np.testing.assert_allclose(chance_KM.sum(axis=0), 1)
+    assert (chance_KM >= 0).all()
+    decided_MA = rule.decide(courses)
+    for kind in ([0, 0], [0, 1], [1, 0], [1, 1]):
+        likely_M = (chance_KM * (values_KMA == kind).all(axis=2)).sum(axis=0)
+        gave_M = (decided_MA == kind).all(axis=1)
+        assert gave_M.mean() == pytest.approx(likely_M.mean(), abs=0.02)
+        assert not gave_M[likely_M == 0].any()
+
+
+def test_a_plan_of_steps_has_one_option_its_step():
+    plan = plan_of([{"chemotherapy": 1}, {"radiotherapy": 1}])
+    assert isinstance(plan, TreatmentPlan)
+    for step, values in enumerate(([1, 0], [0, 1])):
+        chance_KM, values_KMA = plan.options(step, course_of(6))
+        assert chance_KM.tolist() == [[1] * 6]
+        assert values_KMA.tolist() == [[values] * 6]
+    assert not plan.reads_natural
