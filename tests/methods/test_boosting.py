@@ -13,12 +13,11 @@ from costar_cli.data import Dataset, Part, Scaler
 from costar_cli.errors import ArtifactError, DataError
 from costar_cli.files import Artifact
 from costar_cli.methods.boosting.features import DECAYS, Histories, plan_columns
-from costar_cli.methods.boosting.grow import Rows, grow
-from costar_cli.methods.boosting.method import spread_rows
 from costar_cli.methods.boosting.model import BoostingModel
 from costar_cli.methods.boosting.settings import BoostingConfig
-from costar_cli.methods.boosting.trees import Forest
+from costar_cli.methods.shared.grow import Rows, grow, spread_rows
 from costar_cli.methods.shared.outcome_forms import choose_forms
+from costar_cli.methods.shared.trees import Forest
 from costar_cli.methods.stored import model_of as model_of_artifact
 from costar_cli.training import Trained
 from tests.fits import artifact_of

@@ -10,9 +10,9 @@ from scipy.special import expit
 from costar_cli.config.models import Config, FinetuneConfig
 from costar_cli.data import Dataset, Panel, PanelSchema, Part, TreatmentEncoding, Variable
 from costar_cli.data.queries import rolling_origin
-from costar_cli.methods.boosting.grow import Rows, grow
 from costar_cli.methods.boosting.model import BoostingModel
 from costar_cli.methods.boosting.settings import BoostingConfig
+from costar_cli.methods.shared.grow import Rows, grow
 from tests.fits import fit_method, model_of
 
 FEW = BoostingConfig(trees=40)

@@ -5,19 +5,18 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costar_cli.data import Panel, Part
 from costar_cli.data.panel import join_panels
 from costar_cli.errors import DataError, Termination
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.boosting.features import Histories, plan_columns
-from costar_cli.methods.boosting.grow import Rows, grow
-from costar_cli.methods.boosting.model import BoostingModel, forest_params
+from costar_cli.methods.boosting.model import BoostingModel
 from costar_cli.methods.boosting.settings import BoostingConfig
-from costar_cli.methods.boosting.trees import Forest
+from costar_cli.methods.shared.grow import Rows, grow, spread_rows
 from costar_cli.methods.shared.outcome_forms import LIMITS, choose_forms
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
+from costar_cli.methods.shared.trees import Forest, forest_params
 
 HALF: Final = 0.5  # between the values of a binary outcome
 POWER: Final = {"relative": 0.0, "additive": 0.0, "local": 1.0}  # of the unit, by which a row counts
@@ -106,15 +105,3 @@ def _forest(task: FitTask, config: BoostingConfig, sides: Sequence[_Side], h: in
         )
     forest, _ = grow(train, validation, config, seed, logistic=logistic)
     return forest
-
-
-def spread_rows(subject_M: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
-    """Return rows, in order: all, or `most` at random, the same number of each subject as far as it has them."""
-    if len(subject_M) <= most:
-        return np.arange(len(subject_M))
-    key_M = np.random.default_rng(seed).random(len(subject_M))
-    order = np.lexsort((key_M, subject_M))
-    _, first, count = np.unique(subject_M[order], return_index=True, return_counts=True)
-    turn_M = np.empty(len(subject_M))  # whether a row is its subject's first, second, ..; ties in random order
-    turn_M[order] = np.arange(len(order)) - np.repeat(first, count) + key_M[order]
-    return np.sort(np.argsort(turn_M, kind="stable")[:most])

@@ -1,9 +1,9 @@
 """The fitted trees: how they are stored, and how they answer queries (spec BOOST-1 to 5)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -14,41 +14,11 @@ from costar_cli.data import Panel, Queries
 from costar_cli.files import Artifact
 from costar_cli.methods.boosting.features import Floats, Histories, history_width, plan_columns
 from costar_cli.methods.boosting.settings import MOST_LAGS
-from costar_cli.methods.boosting.trees import Forest, Reached
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.plan_forks import distinct_plans
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel
-
-NODE_ARRAYS = ("feature", "threshold", "right", "value", "missing_left")
-ARRAYS: Final = {  # type and number of axes, that of members among them
-    "base": (torch.float64, 3),
-    "trees": (torch.int64, 3),
-    "first": (torch.int64, 2),
-    "feature": (torch.int32, 2),
-    "threshold": (torch.float64, 2),
-    "right": (torch.int32, 2),
-    "value": (torch.float64, 2),
-    "missing_left": (torch.uint8, 2),
-}
-
-
-def forest_params(forests: Sequence[Sequence[Forest]]) -> dict[str, torch.Tensor]:
-    """Return the parameters `[1,...]` of the forests of every step and outcome, `[H][Y]`, behind one another.
-
-    `base [1,H,Y]`; `trees [1,H,Y]`, how many each has; `first`, the node with which each tree begins, and the number of
-    nodes; and the arrays of all nodes.
-    """
-    flat = [forest for row in forests for forest in row]
-    offset = np.cumsum([0, *(forest.first[-1] for forest in flat)])
-    first = np.concatenate([*(f.first[:-1] + start for f, start in zip(flat, offset[:-1], strict=True)), offset[-1:]])
-    arrays: dict[str, NDArray[Any]] = {
-        "base": np.array([[forest.base for forest in row] for row in forests]),
-        "trees": np.array([[forest.n_trees for forest in row] for row in forests]),
-        "first": first,
-        **{name: np.concatenate([getattr(forest, name) for forest in flat]) for name in NODE_ARRAYS},
-    }
-    return {name: torch.from_numpy(values[None]) for name, values in arrays.items()}
+from costar_cli.methods.shared.trees import Forest, Reached, forests_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,10 +54,6 @@ class BoostingModel(EncodingModel[Histories]):
         width = history_width(self.lags, dy, dose_table(self.schema.treatments).shape[1], dx, dv)
         if self.width != width:
             raise ValueError(f"a history has {width} columns, not {self.width}")
-        for name, (kind, n_axes) in ARRAYS.items():
-            value = self.params[name]
-            if value.dtype != kind or value.ndim != n_axes or len(value) != 1:
-                raise ValueError(f"{name} is no array of one member, {n_axes} axes and type {kind}")
 
     @cached_property
     def forms(self) -> tuple[OutcomeForm, ...]:
@@ -107,25 +73,7 @@ class BoostingModel(EncodingModel[Histories]):
     @cached_property
     def forests(self) -> list[list[Forest]]:
         """Return the trees of each step and outcome, `[H][Y]`."""
-        arrays = {name: value[0].numpy() for name, value in self.params.items()}
-        count_HY = arrays["trees"]
-        last_F, n, first = count_HY.cumsum(), len(self.schema.outcomes), arrays["first"]
-        shapes = {count_HY.shape, arrays["base"].shape}
-        if shapes != {(self.horizon, n)} or not count_HY.size or not ((count_HY >= 0) & (count_HY < len(first))).all():
-            raise ValueError("the number of trees is not that of the steps and outcomes")
-        if last_F[-1] != len(first) - 1 or first[0] != 0 or (np.diff(first) < 1).any():
-            raise ValueError("trees and their nodes disagree in number")
-        forests = [
-            self._forest(arrays, int(stop - count), int(stop), float(base))
-            for count, stop, base in zip(count_HY.ravel(), last_F, arrays["base"].ravel(), strict=True)
-        ]
-        return [forests[h * n : (h + 1) * n] for h in range(self.horizon)]
-
-    @staticmethod
-    def _forest(arrays: Mapping[str, NDArray[Any]], start: int, stop: int, base: float) -> Forest:
-        first = arrays["first"][start : stop + 1]
-        nodes = slice(int(first[0]), int(first[-1]))
-        return Forest(base, first=first - first[0], **{name: arrays[name][nodes] for name in NODE_ARRAYS})
+        return forests_of(self.params, (self.horizon, len(self.schema.outcomes)))
 
     @property
     def width(self) -> int:

@@ -7,9 +7,10 @@ missing.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -22,6 +23,17 @@ EVERY: Final = np.uint32(2**MOST_LEAVES - 1)
 # A power of two times this has its logarithm's own 5 bits in front (de Bruijn).
 SEQUENCE: Final = np.uint32(0x077CB531)
 LOWEST_BIT: Final = np.argsort((np.uint64(SEQUENCE) << np.arange(32, dtype=np.uint64)) % 2**32 >> np.uint64(27))
+NODE_ARRAYS: Final = ("feature", "threshold", "right", "value", "missing_left")
+ARRAYS: Final = {  # type and number of axes, that of members among them
+    "base": (torch.float64, 3),
+    "trees": (torch.int64, 3),
+    "first": (torch.int64, 2),
+    "feature": (torch.int32, 2),
+    "threshold": (torch.float64, 2),
+    "right": (torch.int32, 2),
+    "value": (torch.float64, 2),
+    "missing_left": (torch.uint8, 2),
+}
 
 
 class Reached(NamedTuple):
@@ -191,3 +203,47 @@ def _lowest_bit(mask_M: Masks) -> Ints:
     """Return the number of the lowest bit that is set: the leftmost leaf that is possible is where a row ends."""
     lowest_M = mask_M & (~mask_M + np.uint32(1))
     return np.asarray(LOWEST_BIT.take((lowest_M * SEQUENCE) >> np.uint32(27)))
+
+
+def forest_params(forests: Sequence[Sequence[Forest]]) -> dict[str, torch.Tensor]:
+    """Return the parameters `[1,...]` of the forests of every step and outcome, `[H][Y]`, behind one another.
+
+    `base [1,H,Y]`; `trees [1,H,Y]`, how many each has; `first`, the node with which each tree begins, and the number of
+    nodes; and the arrays of all nodes.
+    """
+    flat = [forest for row in forests for forest in row]
+    offset = np.cumsum([0, *(forest.first[-1] for forest in flat)])
+    first = np.concatenate([*(f.first[:-1] + start for f, start in zip(flat, offset[:-1], strict=True)), offset[-1:]])
+    arrays: dict[str, NDArray[Any]] = {
+        "base": np.array([[forest.base for forest in row] for row in forests]),
+        "trees": np.array([[forest.n_trees for forest in row] for row in forests]),
+        "first": first,
+        **{name: np.concatenate([getattr(forest, name) for forest in flat]) for name in NODE_ARRAYS},
+    }
+    return {name: torch.from_numpy(values[None]) for name, values in arrays.items()}
+
+
+def forests_of(params: Mapping[str, torch.Tensor], shape: tuple[int, int]) -> list[list[Forest]]:
+    """Return the forests of so many steps and outcomes, of the parameters that `forest_params` made.
+
+    Raises:
+        ValueError: they are no such arrays.
+    """
+    for name, (kind, n_axes) in ARRAYS.items():
+        value = params[name]
+        if value.dtype != kind or value.ndim != n_axes or len(value) != 1:
+            raise ValueError(f"{name} is no array of one member, {n_axes} axes and type {kind}")
+    arrays = {name: params[name][0].numpy() for name in ARRAYS}
+    count_HY, first = arrays["trees"], arrays["first"]
+    last_F = count_HY.cumsum()
+    shapes = {count_HY.shape, arrays["base"].shape}
+    if shapes != {shape} or not count_HY.size or not ((count_HY >= 0) & (count_HY < len(first))).all():
+        raise ValueError("the number of trees is not that of the steps and outcomes")
+    if last_F[-1] != len(first) - 1 or first[0] != 0 or (np.diff(first) < 1).any():
+        raise ValueError("trees and their nodes disagree in number")
+    forests = []
+    for count, stop, base in zip(count_HY.ravel(), last_F, arrays["base"].ravel(), strict=True):
+        own = first[stop - count : stop + 1]
+        nodes = slice(int(own[0]), int(own[-1]))
+        forests.append(Forest(float(base), first=own - own[0], **{name: arrays[name][nodes] for name in NODE_ARRAYS}))
+    return [forests[h * shape[1] : (h + 1) * shape[1]] for h in range(shape[0])]

@@ -2,22 +2,48 @@
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
 from costar_cli.errors import TrainingError
-from costar_cli.methods.boosting.features import Floats
-from costar_cli.methods.boosting.settings import BoostingConfig
-from costar_cli.methods.boosting.trees import MISSING, Forest
+from costar_cli.methods.shared.trees import MISSING, Floats, Forest
 
 # LightGBM 4.7 erred the same on these rows (tumours .641 and .592 against .645 and .593), two to four times as fast,
 # but is 10 MB more and needs the system's OpenMP. Nothing is unpickled: nodes become arrays, which must agree.
 CHECKED_ROWS: Final = 256  # on which the arrays must answer as the library does
 LEAST_ROWS: Final = 3  # the library bins no fewer
 LARGEST: Final = np.finfo(np.float64).max  # for an infinite threshold, which separates missing values from others
+
+
+class TreeSettings(Protocol):
+    """What a method's settings say of its trees."""
+
+    @property
+    def trees(self) -> int:
+        """Return how many there are at most."""
+
+    @property
+    def leaves(self) -> int:
+        """Return how many leaves each has at most."""
+
+    @property
+    def leaf_rows(self) -> int:
+        """Return how many training rows a leaf has at least."""
+
+    @property
+    def learning_rate(self) -> float:
+        """Return which share of a tree is added."""
+
+    @property
+    def penalty(self) -> float:
+        """Return the L2 penalty on the values of leaves."""
+
+    @property
+    def patience(self) -> int:
+        """Return how many trees without improvement on validation rows are the last."""
 
 
 class Rows(NamedTuple):
@@ -29,7 +55,7 @@ class Rows(NamedTuple):
 
 
 def grow(
-    train: Rows, validation: Rows, config: BoostingConfig, seed: int, *, logistic: bool = False
+    train: Rows, validation: Rows, config: TreeSettings, seed: int, *, logistic: bool = False
 ) -> tuple[Forest, list[float]]:
     """Return the trees with the smallest squared error on validation rows, and that error after each tree.
 
@@ -63,6 +89,18 @@ def grow(
             fix="install the version of constraints.txt: `pip install -c constraints.txt scikit-learn`",
         )
     return forest, losses
+
+
+def spread_rows(subject_M: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
+    """Return rows, in order: all, or `most` at random, the same number of each subject as far as it has them."""
+    if len(subject_M) <= most:
+        return np.arange(len(subject_M))
+    key_M = np.random.default_rng(seed).random(len(subject_M))
+    order = np.lexsort((key_M, subject_M))
+    _, first, count = np.unique(subject_M[order], return_index=True, return_counts=True)
+    turn_M = np.empty(len(subject_M))  # whether a row is its subject's first, second, ..; ties in random order
+    turn_M[order] = np.arange(len(order)) - np.repeat(first, count) + key_M[order]
+    return np.sort(np.argsort(turn_M, kind="stable")[:most])
 
 
 class Bins(NamedTuple):
@@ -107,7 +145,7 @@ def _edges(column_M: Floats, weight_M: Floats) -> Floats:
     return np.unique(np.where(between, (sorted_M[at] + sorted_M[after]) / 2, sorted_M[at]))
 
 
-def _boosted(bins: Bins, train: Rows, validation: Rows, config: BoostingConfig, seed: int, *, logistic: bool) -> Any:  # noqa: ANN401 - untyped library
+def _boosted(bins: Bins, train: Rows, validation: Rows, config: TreeSettings, seed: int, *, logistic: bool) -> Any:  # noqa: ANN401 - untyped library
     from sklearn import ensemble  # noqa: PLC0415  # a second to import, needed here alone
 
     stops = len(validation.answer_M) > 0
