@@ -44,7 +44,7 @@ MOST_TIMES_ONE, MOST_PROTOCOL_S = 1.5, 600.0  # goals on a GPU
 
 def measure(options: argparse.Namespace) -> Measured:
     runtime = Runtime.resolve(
-        RuntimeConfig(device=options.device, precision=options.precision, threads=options.threads)
+        RuntimeConfig(device=options.device, precision=options.precision, threads=options.threads, graphs=False)
     )
     cuda = runtime.device.type == "cuda"
     if options.graphs and not cuda:
@@ -131,7 +131,7 @@ def _timed_verbs(
         "pretrain": ["pretrain", *training],
         "finetune": ["finetune", *training],
         "target": ["finetune", "--domain", "target", *training],
-        "evaluate": ["evaluate", "--device", device],
+        "evaluate": ["evaluate", "--device", device, "--threads", str(options.threads)],
     }
     elapsed_s: dict[str, float] = {}
     said: dict[str, Any] = {}
