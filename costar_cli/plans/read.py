@@ -14,7 +14,8 @@ from costar_cli.data.expression import parse_rule
 from costar_cli.data.visits import elapsed_dose
 from costar_cli.errors import UsageError
 from costar_cli.plans.plan import AnyPlan, Begin, IndexTimes, Origin, PlanRequest, TreatmentPlan
-from costar_cli.plans.rule import Choice, PlanRule, PlanShift, condition_problem, moved_by, readable, shifted_levels
+from costar_cli.plans.rule import Choice, PlanRule, PlanShift, condition_problem, readable
+from costar_cli.plans.shift import moved_by, shifted_levels
 from costar_cli.plans.steps import FEW, StepReader, VisitReader
 from costar_cli.plans.untrusted import MAX_BYTES, MAX_SHOWN, JsonObject, Problems, parse_json, read_bounded, shown
 

@@ -16,7 +16,7 @@ from costar_cli.inference import estimate, estimate_played, simulate_rule
 from costar_cli.inference.rollout import ask
 from costar_cli.methods.registry import METHODS
 from costar_cli.plans import AnyPlan, IndexTimes, PlanRule, TreatmentPlan, parse_plans
-from costar_cli.plans.rule import shifted_levels
+from costar_cli.plans.shift import shifted_levels
 from costar_cli.questions import estimate_outcomes
 from costar_cli.questions.answers import ask_plans, estimate_plans
 from simulators.linear_gaussian import LinearGaussian
