@@ -6,11 +6,12 @@ negation   := "not" negation | "(" condition ")" | value comparison value
 comparison := "<" | "<=" | ">" | ">=" | "=" | "==" | "!="
 value      := number | 'text' | "text" | true | false | column | `any column`
 
-In rules of treatment a column may be counted, and treatments stand before the condition.
+In rules of treatment a column may be counted, or be the natural treatment, and treatments stand before the condition.
 
-rule       := "none" | treatment { "and" treatment }  [ "if" condition ]
-treatment  := column [ "=" constant ]
-column     := name [ "in" "last" number ]
+rule       := "none" | "natural" | treatment { "and" treatment }  [ "if" condition ]
+treatment  := name [ "=" ( constant | natural [ ( "+" | "-" | "*" ) number ] ) ]
+natural    := "natural" name
+column     := name [ "in" "last" number ] | natural
 """
 
 import re
@@ -24,6 +25,7 @@ LONGEST: Final = 1_000
 DEEPEST: Final = 40
 OPERATORS: Final = {"<": lt, "<=": le, ">": gt, ">=": ge, "=": eq, "==": eq, "!=": ne}
 LONGEST_WINDOW: Final = 1_000
+WORDS: Final = ("and", "or", "not", "in", "if")  # that no name of a treatment follows `natural` as
 
 Use = Literal["number", "binary", "text"]
 Constant = bool | float | str
@@ -31,13 +33,27 @@ Constant = bool | float | str
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column by its name, or at how many of the `last` steps it was not 0."""
+    """A column by its name, at how many of the `last` steps it was not 0, or what a treatment would be anyway."""
 
     name: str
     last: int | None = None
+    natural: bool = False
 
 
 Side = Column | Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Natural:
+    """What a treatment would be anyway, times a factor, plus a number."""
+
+    name: str
+    factor: float = 1.0
+    plus: float = 0.0
+
+
+Assigned = Mapping[str, Constant | Natural]
+"""What a rule gives of each treatment that it names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +69,11 @@ class Comparison:
         """Return how the columns are read."""
         constant = next((side for side in (self.left, self.right) if not isinstance(side, Column)), 0.0)
         return "binary" if isinstance(constant, bool) else "text" if isinstance(constant, str) else "number"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the sides that are columns."""
+        return tuple(side for side in (self.left, self.right) if isinstance(side, Column))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,26 +104,32 @@ class Condition:
     def uses(self) -> Mapping[str, set[Use]]:
         """Return how each column is read, in the order of the text; two that are compared are read as numbers."""
         uses: dict[str, set[Use]] = {}
-        for column, use in _columns(self.tree):
-            uses.setdefault(column.name, set()).add(use)
+        for comparison in self.comparisons:
+            for column in comparison.columns:
+                uses.setdefault(column.name, set()).add(comparison.use)
         return uses
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """Return the columns that are named, each once."""
-        return tuple(dict.fromkeys(column for column, _ in _columns(self.tree)))
+        return tuple(dict.fromkeys(column for each in self.comparisons for column in each.columns))
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Return all comparisons, in the order of the text."""
+        return tuple(_comparisons(self.tree))
 
     def holds(self, side: Callable[[Side, Use], Any]) -> Any:  # noqa: ANN401
         """Return where the condition holds; `side` gives what a column or a constant stands for, and what it is."""
         return _holds(self.tree, side)
 
 
-def _columns(tree: Tree) -> Iterator[tuple[Column, Use]]:
+def _comparisons(tree: Tree) -> Iterator[Comparison]:
     if isinstance(tree, Comparison):
-        yield from ((side, tree.use) for side in (tree.left, tree.right) if isinstance(side, Column))
+        yield tree
     else:
         for part in tree.parts if isinstance(tree, Joined) else (tree.inner,):
-            yield from _columns(part)
+            yield from _comparisons(part)
 
 
 def _holds(tree: Tree, side: Callable[[Side, Use], Any]) -> Any:  # noqa: ANN401
@@ -121,6 +148,7 @@ _TOKEN = re.compile(
     | (?P<word>[^\W\d]\w*)
     | (?P<operator><=|>=|==|!=|<|>|=)
     | (?P<bracket>[()])
+    | (?P<sign>[-+*])
     )""",
     re.VERBOSE,
 )
@@ -136,8 +164,10 @@ def parse_condition(text: str) -> Condition:
     return Condition(parser.whole())
 
 
-def parse_rule(text: str) -> tuple[dict[str, Constant], Condition | None]:
+def parse_rule(text: str) -> tuple[Assigned | None, Condition | None]:
     """Return the treatments that a text gives, and the condition under which it does, None for always.
+
+    Treatments are none of all for `none`, and None for `natural`: what would be given anyway.
 
     Raises:
         ValueError: the text is no rule; the message names the place.
@@ -205,10 +235,12 @@ class _Parser:
             raise ValueError(f"`and` or `or` expected before {self.token.shown}")
         return tree
 
-    def treatments(self) -> dict[str, Constant]:
+    def treatments(self) -> Assigned | None:
         if self.take("word", "none"):
             return {}
-        given: dict[str, Constant] = {}
+        if self.take("word", "natural"):
+            return None
+        given: dict[str, Constant | Natural] = {}
         while not given or self.take("word", "and"):
             name = self.name()
             if name is None:
@@ -218,10 +250,28 @@ class _Parser:
             given[name] = 1.0
             if self.take("operator", "="):
                 level = self.value()
-                if isinstance(level, Column):
-                    raise ValueError(f"the level of `{name}` is a number or a text in quotes, not `{level.name}`")
-                given[name] = level
+                if isinstance(level, Column) and not level.natural:
+                    raise ValueError(
+                        f"the level of `{name}` is a number or a text in quotes, not `{level.name}`; what would be "
+                        f"given anyway is `natural {name}`"
+                    )
+                given[name] = self.moved(level.name) if isinstance(level, Column) else level
         return given
+
+    def moved(self, name: str) -> Natural:
+        """Return a natural treatment with the number that is added to it, taken from it, or multiplies it."""
+        sign = self.take("sign")
+        token = self.take("number")
+        if token is None:
+            if sign:
+                raise ValueError(f"a number expected before {self.token.shown}")
+            return Natural(name)
+        number = float(token.text)
+        if sign is None and token.text[0] not in "+-":
+            raise ValueError(f"`+`, `-` or `*` expected before `{token.text}`")
+        if sign and sign.text == "*":
+            return Natural(name, factor=number)
+        return Natural(name, plus=-number if sign and sign.text == "-" else number)
 
     def condition(self, depth: int) -> Tree:
         if depth > DEEPEST:
@@ -266,10 +316,13 @@ class _Parser:
             return token.text[1:-1]
         if token := self.take("word", "true", "false"):
             return token.text.lower() == "true"
+        following = self._tokens[min(self._place + 1, len(self._tokens) - 1)]
+        is_named = following.kind == "quoted" or (following.kind == "word" and following.text.lower() not in WORDS)
+        natural = self._windows and is_named and self.take("word", "natural") is not None
         name = self.name()
         if name is None:
             raise ValueError(f"a column or a constant expected before {self.token.shown}")
-        return Column(name, self.window(name))
+        return Column(name, natural=True) if natural else Column(name, self.window(name))
 
     def name(self) -> str | None:
         if token := self.take("quoted"):

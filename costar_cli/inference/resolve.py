@@ -17,7 +17,7 @@ from costar_cli.inference.rollout import DRAWS, SEED, SimulatedRule, ask, simula
 from costar_cli.inference.survival_fit import SurvivalForecast, survival_forecast
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans.plan import AnyPlan, IndexTimes, TreatmentPlan
-from costar_cli.plans.rule import Levels, PlanRule
+from costar_cli.plans.rule import Levels
 
 COHORT_DRAWS: Final = 200  # of a rule for each of many moments, over which chance averages out
 MOST_QUERIES: Final = 8_192  # estimated at once: their histories and predictions take some hundred MB
@@ -110,8 +110,8 @@ def resolve(
 ) -> Resolved:
     """Play the rules among the plans of questions, each for all its moments at once.
 
-    Models see the panel of the `moments` alone; shifts read what was `given` in its rows beyond the origins, by default
-    in that panel.
+    Models see the panel of the `moments` alone; the natural treatment is what was `given` in its rows beyond the
+    origins, by default in that panel.
 
     Raises:
         UsageError: a rule reads outcomes, and the model predicts no course.
@@ -121,10 +121,7 @@ def resolve(
     simulated_Q: list[tuple[SimulatedRule, int] | None] = [None] * len(plans)
     for rule in {id(plan): plan for plan in plans if not isinstance(plan, TreatmentPlan)}.values():
         at = np.array([q for q, plan in enumerate(plans_Q) if plan is rule])
-        own = moments.take(at)
-        if given is not None and not isinstance(rule, PlanRule):
-            own = replace(own, panel=given)
-        went = simulate_rule(model, own, rule, label=label, horizon=horizon, n=n, seed=seed)
+        went = simulate_rule(model, moments.take(at), rule, label=label, given=given, horizon=horizon, n=n, seed=seed)
         for place, q in enumerate(at.tolist()):
             plans[q], simulated_Q[q] = went.most_common(place), (went, place)
     fixed = tuple(plan for plan in plans if isinstance(plan, TreatmentPlan))

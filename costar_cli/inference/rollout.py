@@ -11,7 +11,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.data import PanelSchema, Queries, TreatmentEncoding, Variable
+from costar_cli.data import Panel, PanelSchema, Queries, TreatmentEncoding, Variable
 from costar_cli.errors import UsageError
 from costar_cli.inference.estimates import encoded_predictor
 from costar_cli.methods.base import FittedModel
@@ -132,15 +132,17 @@ def _possible(schema: PanelSchema, drawn_MC: Floats) -> Floats:
 class _Play:
     """Decides what M = S Q courses of a rule are given, step after step, and keeps it."""
 
-    def __init__(self, rule: Rule, moments: IndexTimes, schema: PanelSchema, n: int, seed: int) -> None:
+    def __init__(
+        self, rule: Rule, moments: IndexTimes, schema: PanelSchema, n: int, seed: int, given: Panel | None = None
+    ) -> None:
         self.rule, self.moments, self.schema, self.n = rule, moments, schema, n
         self.window = rule.window
         self.row_M = np.tile(np.arange(len(moments)), n)
         self.known = {name: values[self.row_M] for name, values in _columns(moments, schema).items()}
         before, size = _before(moments, schema.treatments, self.window)[self.row_M], (len(self.row_M), len(rule), 0)
-        self.usual_QHA = _usual(moments, schema.treatments, len(rule))
+        self.usual_QHA = _usual(replace(moments, panel=given or moments.panel), schema.treatments, len(rule))
         self.given_MTA = np.concatenate([before, np.zeros((*size[:2], before.shape[2]), dtype=before.dtype)], axis=1)
-        self.chance_HMC = np.random.default_rng([seed, 2]).random((len(rule), len(self.row_M), len(rule.choices)))
+        self.chance_HMC = np.random.default_rng([seed, 2]).random((len(rule), len(self.row_M), rule.n_chances))
 
     @property
     def values_MHA(self) -> Levels:
@@ -180,6 +182,7 @@ def simulate_rule(
     rule: Rule,
     *,
     label: str = "",
+    given: Panel | None = None,
     horizon: int | None = None,
     n: int = DRAWS,
     seed: int = SEED,
@@ -191,21 +194,22 @@ def simulate_rule(
         moments: subjects with their histories, at their origins.
         rule: what to play.
         label: what messages call the model.
+        given: has in its rows what was given beyond the origins, too: the natural treatment; by default the panel has.
         horizon: steps of the draws, so that they are those of longer plans; by default the rule's own.
         n: draws.
         seed: of the draws.
 
     Raises:
-        UsageError: the rule reads outcomes, and the model predicts no course.
+        UsageError: the rule reads outcomes, and the model predicts no course; it multiplies odds, or moves a dose too
+            far.
     """
     how, schema = simulation_mode(rule, model, label), model.schema
     if how in ("fixed", "chance"):
-        return _blind(rule, moments, schema, n if rule.has_chance else 1, seed)
+        return _blind(rule, moments, schema, n if rule.has_chance else 1, seed, given)
     if not model.draws_courses:
-        return simulate_on(
-            rule, moments, schema, _mean_course(model, moments), n=n if rule.has_chance else 1, seed=seed
-        )
-    course, last = _Play(rule, moments, schema, n, seed), len(rule) - 1
+        once = n if rule.has_chance else 1
+        return simulate_on(rule, moments, schema, _mean_course(model, moments), given=given, n=once, seed=seed)
+    course, last = _Play(rule, moments, schema, n, seed, given), len(rule) - 1
 
     def decide(h: int, state_MC: Floats) -> NDArray[np.float32]:
         given_MA = course.decide(h, _possible(schema, state_MC)) if h <= last else course.values_MHA[:, -1]
@@ -239,11 +243,12 @@ def simulate_on(
     schema: PanelSchema,
     predict: Predict,
     *,
+    given: Panel | None = None,
     n: int = 1,
     seed: int = SEED,
 ) -> SimulatedRule:
     """Play a rule on courses without spread, of a model's means or of a simulator, each step asked for anew."""
-    course = _Play(rule, moments, schema, n, seed)
+    course = _Play(rule, moments, schema, n, seed, given)
     y_MY = moments.panel.outcomes[moments.subject_Q, moments.origin_Q][course.row_M].astype(np.float64)
     for h in range(len(rule)):
         course.decide(h, y_MY)
@@ -257,9 +262,11 @@ def simulate_on(
     return course.simulated("mean course")
 
 
-def _blind(rule: Rule, moments: IndexTimes, schema: PanelSchema, n: int, seed: int) -> SimulatedRule:
+def _blind(
+    rule: Rule, moments: IndexTimes, schema: PanelSchema, n: int, seed: int, given: Panel | None
+) -> SimulatedRule:
     """Play a rule that reads no outcome: what is given is known beforehand, or left to chance alone."""
-    course = _Play(rule, moments, schema, n, seed)
+    course = _Play(rule, moments, schema, n, seed, given)
     unread_MY = np.full((len(course.row_M), len(schema.outcomes)), np.nan)
     for h in range(len(rule)):
         course.decide(h, unread_MY)

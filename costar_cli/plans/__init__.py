@@ -15,7 +15,7 @@ from costar_cli.plans.plan import (
     step_of,
 )
 from costar_cli.plans.read import parse_plans, read_plan_file, read_plans
-from costar_cli.plans.rule import Course, Options, PlanRule, PlanShift, Rule
+from costar_cli.plans.rule import Course, Options, PlanOdds, PlanRule, PlanShift, Rule
 
 __all__ = [
     "MOST_PAIRS",
@@ -24,6 +24,7 @@ __all__ = [
     "IndexTimes",
     "Options",
     "Origin",
+    "PlanOdds",
     "PlanRequest",
     "PlanRule",
     "PlanShift",

@@ -13,7 +13,7 @@ from costar_cli.data import Panel, PanelSchema, Queries, TreatmentEncoding, Valu
 from costar_cli.data.calendar import Date
 from costar_cli.data.schema import step_word
 from costar_cli.errors import UsageError
-from costar_cli.plans.rule import Course, Options, PlanRule, PlanShift
+from costar_cli.plans.rule import Course, Options, Rule
 from costar_cli.plans.untrusted import shown
 
 MOST_PAIRS: Final = 1_000_000  # of a subject and a plan, in one request
@@ -28,6 +28,7 @@ class TreatmentPlan:
 
     reads_natural: ClassVar[bool] = False
     has_chance: ClassVar[bool] = False
+    window: ClassVar[int] = 1
 
     def __len__(self) -> int:
         return int(self.values.shape[0])
@@ -38,7 +39,7 @@ class TreatmentPlan:
         return np.ones((1, n)), np.tile(self.values[step], (1, n, 1))
 
 
-AnyPlan = TreatmentPlan | PlanRule | PlanShift
+AnyPlan = TreatmentPlan | Rule
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from costar_cli.data.levels import as_number, known_reference
+from costar_cli.data.levels import as_number, is_switch, known_reference
 
 SHARE: Final = "%"
 DIGITS: Final = 9  # of numbers that levels are called by
@@ -44,6 +44,17 @@ def level_spans(levels: Sequence[str]) -> tuple[list[Span | None], bool]:
         zero = Span(0.0, 0.0, 0.0)
         spans = [zero if of is None and name == reference else of for of, name in zip(spans, levels, strict=True)]
     return spans, any(level.rstrip().endswith(SHARE) for level in levels)
+
+
+def level_numbers(levels: Sequence[str]) -> list[float] | None:
+    """Return the numbers that levels are compared by, NaN where one has none; None where none has any.
+
+    Levels that no number calls, but that say whether a treatment is given, count as 0 and 1.
+    """
+    spans, _ = level_spans(levels)
+    if any(spans):
+        return [span.number if span else math.nan for span in spans]
+    return [0.0, 1.0] if is_switch(levels) else None
 
 
 def _span(level: str) -> Span | None:

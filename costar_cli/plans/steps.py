@@ -116,15 +116,18 @@ class StepReader:
         """Return which steps a plan is about, for a message, from so many after the origin on."""
         return "" if self.start is None else f", {self.start + first} to {self.start + first + self.horizon - 1}"
 
-    def step(self, step: object, where: str, number: int | None = None) -> list[float] | None:
-        """Return the levels and doses of a step, None where something is wrong with it."""
+    def step(self, step: object, where: str, number: int | None = None, *, whole: bool = True) -> list[float] | None:
+        """Return the levels and doses of a step, None where something is wrong with it.
+
+        Its combination is checked where it is the `whole` of what is given.
+        """
         if not isinstance(step, JsonObject):
             problem = f"a step must be an object such as {{}} or {{{shown(self.encoding.all_names[0])}: 1}}"
             self.problems.add(f"{problem}, not {shown(step)}", where, number, fix=self.known)
             return None
         for key in step.repeated:
             self.problems.add(f"{shown(key)} is written more than once", where, number)
-        if rules := {"rule", "shift"} & set(step) - set(self.encoding.all_names):
+        if rules := {"rule", "shift", "natural", "odds"} & set(step) - set(self.encoding.all_names):
             fix = 'write {"name": {"rule": "treatment if outcome > 30", "times": 6}}, without a list'
             self.problems.add(f"`{min(rules)}` stands alone as the plan, not among its steps", where, number, fix=fix)
             return None
@@ -142,7 +145,8 @@ class StepReader:
         amounts = [dose for dose in doses if dose is not None]
         if len(known) < len(values) or len(amounts) < len(doses):
             return None
-        self.check_combination(known, where, number)
+        if whole:
+            self.check_combination(known, where, number)
         return [*known, *amounts]
 
     def dose(self, value: object, dose: Dose, where: str, number: int | None) -> float | None:

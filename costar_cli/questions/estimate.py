@@ -10,9 +10,9 @@ from costar_cli.config.requests import WhatIfRequest
 from costar_cli.data import Dataset, Location, Panel, TreatmentEncoding
 from costar_cli.data.compatible import same_data
 from costar_cli.data.visits import elapsed_dose, visit_dates
-from costar_cli.inference import DRAWS, resolve
+from costar_cli.inference import DRAWS, resolve, simulation_mode
 from costar_cli.methods.base import FittedModel
-from costar_cli.plans import PlanRequest, PlanShift, TreatmentPlan
+from costar_cli.plans import PlanRequest, TreatmentPlan
 from costar_cli.questions.answers import ModelAnswers, answer_cohort
 from costar_cli.questions.diagnostics import notes_on, notes_on_rules, trained_on_subject, warnings_about
 from costar_cli.questions.report import SubjectHistory, WhatIfReport
@@ -39,10 +39,12 @@ def report_on(
         TrainingError: a model predicts values that are not finite.
     """
     [location], origin = cohort.places, int(cohort.origin_M[0])
-    shifted: dict[str, TreatmentPlan] = {}  # what shifts give the subject, which is known beforehand
-    if shifts := [plan for plan in plans.plans if isinstance(plan, PlanShift)]:
+    label, model = next(iter(models.items()))
+    shifted: dict[str, TreatmentPlan] = {}  # what plans make of the natural treatment, where it is known beforehand
+    shifts = [plan for plan in plans.plans if not isinstance(plan, TreatmentPlan) and plan.reads_natural]
+    if shifts := [plan for plan in shifts if simulation_mode(plan, model, label) == "fixed"]:
         moments = cohort.moments(np.zeros(len(shifts), dtype=np.int64))
-        resolved = resolve("", next(iter(models.values())), moments, shifts, given=cohort.panel)
+        resolved = resolve(label, model, moments, shifts, given=cohort.panel)
         shifted = {plan.name: plan for plan in resolved.plans_Q}
     possible = possible_plans(plans, shifted)
     unseen = unseen_in_plans(models, possible)

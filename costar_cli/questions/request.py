@@ -8,7 +8,7 @@ from costar_cli.config.nearest import did_you_mean
 from costar_cli.data.findings import shown
 from costar_cli.data.support import WITH_OTHERS, UnseenTreatment, never_together
 from costar_cli.methods.base import FittedModel
-from costar_cli.plans import PlanRequest, TreatmentPlan
+from costar_cli.plans import PlanOdds, PlanRequest, TreatmentPlan
 from costar_cli.plans.untrusted import Problems
 
 MOST_COMPARED = 2_000  # plans of one subject, each with a thousand draws for differences
@@ -35,6 +35,12 @@ def check_request(
             meant = level / 100 if 1 < level < 100 else 0.9
             fix = f"choose one between 0 and 1, such as {meant:g}"
             problems.add(f"level {level:g} is not above 0 and below 1", fix=fix)
+    for plan in request.plans:
+        if isinstance(plan, PlanOdds):
+            problem = (
+                f"plan {plan.name!r} multiplies the odds of {plan.treatment}, which models of outcomes do not know"
+            )
+            problems.add(problem, fix="ask `costar effect`, which models how treatment is chosen")
     every = [request.plans, *request.by_subject.values()]
     for label, model in models.items():
         for plan in {plan.name: plan for plans in every for plan in plans if len(plan) > model.horizon}.values():

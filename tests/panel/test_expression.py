@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.data.expression import Column, parse_condition, parse_rule
+from costar_cli.data.expression import Column, Natural, parse_condition, parse_rule
 from costar_cli.data.table.splits import holds
 
 PEOPLE = pl.DataFrame({"age": [20.0, 50.0, 90.0, None], "site": ["a", "b", "a", "b"], "ill": [1.0, 0.0, 1.0, 1.0]})
@@ -80,6 +80,31 @@ def test_a_rule_is_treatments_and_a_condition_that_may_count_earlier_steps():
     assert condition is not None
     assert condition.columns == (Column("volume"), Column("chemo", 2))
     assert parse_rule("none") == ({}, None)
+    assert parse_rule("natural") == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "moved"),
+    [
+        ("dose = natural dose", Natural("dose")),
+        ("dose = natural dose - 1", Natural("dose", plus=-1)),
+        ("dose = natural dose -1", Natural("dose", plus=-1)),
+        ("dose = natural dose + 0.5", Natural("dose", plus=0.5)),
+        ("dose = natural dose - -2", Natural("dose", plus=2)),
+        ("dose = natural dose * 0.9", Natural("dose", factor=0.9)),
+        ("dose = natural `dose`", Natural("dose")),
+    ],
+)
+def test_a_rule_may_move_the_natural_treatment(text: str, moved: Natural):
+    given_, condition = parse_rule(text + " if natural dose > 2 and natural < 3 and natural in last 2 < 1")
+    assert given_ == {"dose": moved}
+    assert condition is not None
+    assert condition.columns == (Column("dose", natural=True), Column("natural"), Column("natural", 2))
+
+
+def test_the_natural_treatment_belongs_to_rules_alone():
+    with pytest.raises(ValueError, match="a comparison such as `>=` expected before `dose`"):
+        parse_condition("natural dose > 1")
 
 
 @pytest.mark.parametrize(

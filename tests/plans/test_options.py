@@ -1,6 +1,7 @@
 """What a plan may give at a step is a distribution, of which `decide` draws."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,26 +24,37 @@ def course_of(n=DRAWS, *, schema=TUMOR, n_chances=4, seed=0) -> Course:
     rng, encoding = np.random.default_rng(seed), schema.treatments
     usual_MA = rng.integers(0, 2, (n, len(encoding.all_names))).astype(encoding.value_type)
     columns = {"tumour_volume": np.tile([1.0, 5.0], n // 2), "step": np.full(n, 9.0), "plan_step": np.ones(n)}
-    return Course(columns, usual_MA[:, None], usual_MA, encoding, rng.random((n, n_chances)))
+    probability_MA = np.full(usual_MA.shape, 0.25)
+    return Course(columns, usual_MA[:, None], usual_MA, encoding, rng.random((n, n_chances)), probability_MA)
 
 
 CHANCE = st.sampled_from([0, 0.2, 0.7, 1])
-CONDITION = st.sampled_from(["", " if tumour_volume > 3", " if chemotherapy in last 1 > 0"])
-GIVEN = st.sampled_from(["none", "chemotherapy", "radiotherapy", "chemotherapy and radiotherapy"])
+CONDITION = st.sampled_from(["", " if tumour_volume > 3", " if natural chemotherapy = 1 or radiotherapy in last 1 > 0"])
+GIVEN = st.sampled_from(["none", "natural", "chemotherapy", "radiotherapy = natural radiotherapy and chemotherapy"])
+OTHER = st.sampled_from([{}, {"else": "natural"}, {"else": {"radiotherapy": 1}}])
 CHOICE = st.builds(
     lambda what, when, chance: {"rule": what + when, "with probability": chance}, GIVEN, CONDITION, CHANCE
 )
 CHOICES = st.lists(CHOICE, min_size=1, max_size=4)
-RULE = st.builds(lambda rules: {"rule": rules, "else": {"radiotherapy": 1}, "times": 2}, CHOICES)
+RULE = st.builds(lambda rules, other: {"rule": rules, "times": 2} | other, CHOICES, OTHER)
+OTHERS = st.sampled_from(
+    [
+        {"natural": True, "times": 2},
+        {"odds": {"chemotherapy": 3}, "times": 2},
+        {"odds": {"radiotherapy": 0.2}, "times": 2},
+    ]
+)
 
 
-@settings(max_examples=30, deadline=None)
-@given(RULE)
-def test_chances_of_a_rule_sum_to_one_and_are_how_often_it_gives_what_it_may(said):
-    rule, courses = plan_of(said), course_of(n_chances=len(said["rule"]))
+@settings(max_examples=40, deadline=None)
+@given(RULE | OTHERS)
+def test_chances_of_a_plan_sum_to_one_and_are_how_often_it_gives_what_it_may(said):
+    rule = plan_of(said)
+    courses = course_of(n_chances=rule.n_chances)
     chance_KM, values_KMA = rule.options(0, courses)
     np.testing.assert_allclose(chance_KM.sum(axis=0), 1)
     assert (chance_KM >= 0).all()
+    assert values_KMA.shape == (*chance_KM.shape, 2)
     decided_MA = rule.decide(courses)
     for kind in ([0, 0], [0, 1], [1, 0], [1, 1]):
         likely_M = (chance_KM * (values_KMA == kind).all(axis=2)).sum(axis=0)
@@ -59,3 +71,15 @@ def test_a_plan_of_steps_has_one_option_its_step():
         assert chance_KM.tolist() == [[1] * 6]
         assert values_KMA.tolist() == [[values] * 6]
     assert not plan.reads_natural
+
+
+@settings(max_examples=40, deadline=None)
+@given(RULE | OTHERS)
+def test_a_plan_that_does_not_read_the_natural_treatment_gives_the_same_whatever_that_is(said):
+    plan, courses = plan_of(said), course_of(200)
+    other = replace(courses, usual_MA=1 - courses.usual_MA)
+    same = all(np.array_equal(a, b) for a, b in zip(plan.options(0, courses), plan.options(0, other), strict=True))
+    if not plan.reads_natural:
+        assert same
+    elif "natural" in said:
+        assert not same

@@ -138,7 +138,7 @@ def test_an_origin_that_is_no_whole_number_is_an_error(origin):
         ({"plans": None}, "`plans` must be an object"),
         (
             {"plans": {"a": {}}},
-            "plan 'a': must be a list of steps or an object with `repeat`, `at`, `shift` or `rule`, not an object",
+            "a list of steps or an object with `repeat`, `at`, `shift`, `natural`, `odds` or `rule`, not an object",
         ),
         ({"plans": {"": [{}]}}, "a name of 1 to 100 printable characters is needed"),
         ({"plans": {"a\nb": [{}]}}, "a name of 1 to 100 printable characters is needed"),
