@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from costar_cli.config.nearest import did_you_mean
+from costar_cli.config.nearest import did_you_mean, nearest_by_edits
 from costar_cli.data import PanelSchema, TreatmentEncoding, Values
 from costar_cli.data.calendar import Date
 from costar_cli.data.visits import elapsed_dose
@@ -80,7 +80,9 @@ def parse_plans(
         moments = start if isinstance(start, IndexTimes) else None
         return parse_table(data, encoding, horizon=horizon, where=where, moments=moments)
     document = parse_json(data, where=where, fix=SHAPE)
-    if isinstance(document, list) or (isinstance(document, JsonObject) and set(document) & set(FORMS)):
+    if isinstance(document, JsonObject) and document and all(_is_named_plan(*each) for each in document.items()):
+        document = JsonObject(plans=document)  # named plans without the word
+    elif isinstance(document, list) or (isinstance(document, JsonObject) and set(document) & set(FORMS)):
         plan, document = document, JsonObject()  # one plan that stands alone in its file
         if isinstance(plan, JsonObject) and "origin" in plan:
             document["origin"] = plan["origin"]
@@ -97,6 +99,12 @@ def parse_plans(
     fix = SHAPE if misshapen or problems.fix is None else problems.fix
     problems.raise_any("the plan does not match the data set", where=where, fix=fix)
     return PlanRequest(plans, said)
+
+
+def _is_named_plan(name: str, said: object) -> bool:
+    """Return whether a key of a file and what it says are a plan and its name, and no word of files mistyped."""
+    is_plan = isinstance(said, list) or (isinstance(said, JsonObject) and bool(set(said) & set(FORMS)))
+    return is_plan and name not in FORMS and not nearest_by_edits(name, TOP)
 
 
 def _start(origin: Origin | None, begin: Begin | None) -> int | IndexTimes | None:
