@@ -2,17 +2,17 @@
 
     python -m benchmarks.members [--json] [--out FILE] [--quick] [--device auto] [--members 5] [--precision float32]
     python -m benchmarks.members --protocol [--protocol-epochs N]
-    python -m benchmarks.members --device cuda --graphs --protocol --out benchmarks/results/members-GPU.json
+    python -m benchmarks.members --device cuda --graphs --protocol --out benchmarks/results/gpu/members-5.json
 
 A pretraining step (batch 64 per member) and a fine-tuning step (batch 32 per member, from scratch) on simulated tumour
 patients, T = 59: one step of a group of R members against R steps of one member each, in turns, on the device at hand.
 A GPU is waited for before each clock reading.
 
-`--graphs` adds steps that are replayed as CUDA graphs (setting `runtime.graphs`), of the group and of one
-member, and sets it for the verbs of `--protocol`, too. Goals on a GPU, for five members: a step of the group in less
-than 1.5 times the time of one member's, and the whole protocol in less than ten minutes. An H200 meets the first for
-fine-tuning without graphs and misses the others (docs/scale.md). `python -m pytest tests/train -m gpu` there shows
-first that graphs give the same weights.
+Steps are taken without CUDA graphs; `--graphs` adds steps that are replayed (setting `runtime.graphs`), of the group
+and of one member, and sets it for the verbs of `--protocol`, too. Goals on a GPU, for five members: a step of the group
+in less than 1.5 times the time of one member's, and the whole protocol in less than ten minutes. An H200 meets the
+first for fine-tuning without graphs and misses the others (docs/scale.md). `python -m pytest tests/train -m gpu` there
+shows first that graphs give the same weights.
 
 `--protocol` runs the verbs of the paper's protocol for R members by the real command line (`--preset paper`: simulate,
 pretrain, finetune, finetune --domain target, evaluate), each in its own process, and times them. With

@@ -114,9 +114,9 @@ def _origin(document: Mapping[str, Any]) -> str:
 
 def gpu_table() -> Iterator[str]:
     """Yield what the paper's protocol and its training steps take on a GPU, for five members and for one."""
-    folder = RESULTS / "gpu"
-    five, one = (json.loads((folder / f"members-{n}.json").read_text("utf-8")) for n in (5, 1))
-    return quoted_scale.gpu_table(five, one, _origin(one))
+    names = ("members-5", "members-1", "members-1-100-epochs", "epochs")
+    five, one, half, epochs = (json.loads((RESULTS / "gpu" / f"{name}.json").read_text("utf-8")) for name in names)
+    return quoted_scale.gpu_table(five, one, half, epochs, _origin(one))
 
 
 def scale_table(name: str) -> Iterator[str]:
