@@ -369,8 +369,8 @@ NOTES: Final = {  # a reader of the results would like to know
     "rule-reads-held":
         "rule `{subject}` reads {read}, held at the value at the origin by {models}: there it is not simulated",
     "natural-of-data":
-        "the natural treatment of plan `{subject}` is what the data gave, and after their end the last one given: it "
-        "does not react to the course under the plan",
+        "the natural treatment in {plans} is what the data gave, and after their end the last one given: it does not "
+        "react to the course under the plan",
     "rule-truth":
         "the true rule acts on what would have happened with the subject's own noise; truths are expectations",
     # Searches

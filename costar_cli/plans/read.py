@@ -103,8 +103,8 @@ def parse_plans(
 
 def _is_named_plan(name: str, said: object) -> bool:
     """Return whether a key of a file and what it says are a plan and its name, and no word of files mistyped."""
-    is_plan = isinstance(said, list) or (isinstance(said, JsonObject) and bool(set(said) & set(FORMS)))
-    return is_plan and name not in FORMS and not nearest_by_edits(name, TOP)
+    steps, form = isinstance(said, list), isinstance(said, JsonObject) and bool(set(said) & set(FORMS))
+    return (form or (steps and name not in FORMS)) and not nearest_by_edits(name, TOP)
 
 
 def _start(origin: Origin | None, begin: Begin | None) -> int | IndexTimes | None:

@@ -369,6 +369,7 @@ def notes_on_rules(
         held = [f"model `{label}`" for label in models if label not in drawn] + ["the simulator's truth"] * truth
         if read and held:
             yield Diagnostic.of("rule-reads-held", rule.name, read=read, models=" and ".join(held))
-    yield from (Diagnostic.of("natural-of-data", rule.name) for rule in rules if rule.reads_natural)
+    if natural := [f"`{rule.name}`" for rule in rules if rule.reads_natural]:
+        yield Diagnostic.of("natural-of-data", plans=", ".join(natural))
     if truth and rules and potential_outcomes_of(dataset.name):
         yield Diagnostic.of("rule-truth")

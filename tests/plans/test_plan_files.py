@@ -45,12 +45,12 @@ def test_named_plans_keep_names_order_values_and_own_lengths():
 
 def test_named_plans_need_no_word_around_them():
     plans = {
-        "natural course": {"natural": True, "times": 2},
+        "natural": {"natural": True, "times": 2},
         "treat": [{"chemotherapy": 1}],
         "no": {"repeat": {}, "times": 3},
     }
     read = parse_plans(json.dumps(plans), TUMOR, horizon=6).plans
-    assert [(plan.name, len(plan)) for plan in read] == [("natural course", 2), ("treat", 1), ("no", 3)]
+    assert [(plan.name, len(plan)) for plan in read] == [("natural", 2), ("treat", 1), ("no", 3)]
 
 
 def test_a_plain_list_is_one_plan_and_has_no_origin():
@@ -145,6 +145,7 @@ def test_an_origin_that_is_no_whole_number_is_an_error(origin):
         ({"watch": [{}], "origin": 3}, "there is no `plans`: put 'watch' under it"),
         ({"watch": [{}], "now": {"x": 1}}, "there is no `plans`: put 'watch', 'now' under it"),
         ({"plan": [{}]}, "unknown key 'plan'; did you mean 'plans'?"),
+        ({"repeat": [{}]}, "plan 'plan': there is neither `times` nor `until`"),
         ({"plans": {}}, "`plans` is empty"),
         ({"plans": [{}]}, "`plans` must be an object"),
         ({"plans": None}, "`plans` must be an object"),
