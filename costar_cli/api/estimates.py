@@ -51,8 +51,8 @@ def estimate_outcomes(
     Args:
         model: a model, or several by the names to report them under.
         dataset: where the subject is, in whatever domain and split.
-        plans: named plans, `{"chemo": [{"chemotherapy": 1}, {}]}`; one plan, a list of steps; a document with `origin`
-            and `plans` as in `plan.json`; or the path of one.
+        plans: named plans, `{"chemo": [{"chemotherapy": 1}, {}]}`; one plan, a list of steps or in short,
+            `{"natural": True, "times": 6}`; a document with `origin` and `plans` as in `plan.json`; or the path of one.
         subject: number or label of the subject.
         origin: index of the last known step, `last`, -K for K steps before the last, or a date; that of the plans, or
             the subject's last one.
@@ -125,7 +125,8 @@ def plan_request(
         return parse_plans(
             read_plan_file(path, where), schema, horizon=horizon, where=str(path), origin=origin, begin=begin
         )
-    document = {"plans": plans} if isinstance(plans, Mapping) and "plans" not in plans else plans
+    is_named = isinstance(plans, Mapping) and not {"plans", "times", "until"} & set(plans)  # else as in a file
+    document = {"plans": plans} if is_named else plans
     try:
         text = json.dumps(document, default=_plain)
     except (TypeError, ValueError) as error:

@@ -183,7 +183,8 @@ class PlanRule:
             chance_KM.append(left_M * choice.probability * holds_M)
             left_M = left_M * (1 - choice.probability * holds_M)
         chance_KM.append(left_M)
-        return np.stack(chance_KM), self._values(course, [chance_M > 0 for chance_M in chance_KM])
+        every = zip((*self.choices, self.otherwise), chance_KM, strict=True)
+        return np.stack(chance_KM), np.stack([self._levels(choice, course, chance_M > 0) for choice, chance_M in every])
 
     def decide(self, course: Course) -> Levels:
         """Return the levels `[M, names]` that courses are given at their step, by the chance that they have.
@@ -192,14 +193,12 @@ class PlanRule:
             UsageError: a dose is moved to one that cannot be given.
         """
         assert course.chance_MC is not None  # noqa: S101 - whoever plays a rule draws them
-        every_M = np.arange(len(course.usual_MA))
-        taken_KM = [
-            holds_M & (chance_M < choice.probability)
-            for choice, holds_M, chance_M in zip(self.choices, self._holding(course), course.chance_MC.T, strict=True)
-        ]
-        first_M = np.argmax([*taken_KM, np.ones(len(every_M), dtype=bool)], axis=0)
-        values_KMA = self._values(course, [first_M == k for k in range(len(taken_KM) + 1)])
-        decided_MA: Levels = values_KMA[first_M, every_M]
+        left_M, decided_MA = np.ones(len(course.usual_MA), dtype=bool), np.empty_like(course.usual_MA)
+        for choice, holds_M, chance_M in zip(self.choices, self._holding(course), course.chance_MC.T, strict=True):
+            taken_M = left_M & holds_M & (chance_M < choice.probability)
+            decided_MA[taken_M] = self._levels(choice, course, taken_M)[taken_M]
+            left_M &= ~taken_M
+        decided_MA[left_M] = self._levels(self.otherwise, course, left_M)[left_M]
         return decided_MA
 
     def _holding(self, course: Course) -> list[NDArray[np.bool_]]:
@@ -207,13 +206,11 @@ class PlanRule:
         always_M = np.ones(len(course.usual_MA), dtype=bool)
         return [always_M & (c.condition.holds(course.side) if c.condition else True) for c in self.choices]
 
-    def _values(self, course: Course, taken_KM: Sequence[NDArray[np.bool_]]) -> Levels:
-        """Return the levels `[K,M,names]` of each choice, and what is given otherwise, of which some may be taken."""
-        made = []
-        for choice, taken_M in zip((*self.choices, self.otherwise), taken_KM, strict=True):
-            made.append(choice.levels(course))
-            _refuse_doses(self.name, course.encoding, choice.moved, made[-1][taken_M])
-        return np.stack(made)
+    def _levels(self, choice: Choice, course: Course, taken_M: NDArray[np.bool_]) -> Levels:
+        """Return the levels `[M,names]` of a choice, which some courses may take: their doses are checked."""
+        levels_MA = choice.levels(course)
+        _refuse_doses(self.name, course.encoding, choice.moved, levels_MA[taken_M])
+        return levels_MA
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -184,6 +184,7 @@ def test_plans_can_be_a_list_a_document_or_a_file(dataset, model, tmp_path):
         (tmp_path / "plan.json", {}),
         ({"origin": 2, "plans": {"plan": [{"chemotherapy": np.int64(1)}]}}, {}),
         ([{"chemotherapy": 1}], {"origin": 2}),
+        ({"repeat": {"chemotherapy": 1}, "times": 1}, {"origin": 2}),
     ]
     first, *others = [model.predict(dataset, plans, part="source/test", **more) for plans, more in forms]
     for other in others:

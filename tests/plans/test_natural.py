@@ -15,7 +15,7 @@ from tests.codes import said
 from tests.dose_worlds import linear_doses
 from tests.methods import mixed_worlds
 from tests.plans.test_options import course_of, plan_of
-from tests.plans.test_rules import Stepwise, at, linear_world
+from tests.plans.test_rules import Stepwise, at, linear_world, plans_of, true_mean, value_of
 from tests.whatif.whatif_worlds import RETAIL, TUMOR, LinearModel, make_dataset
 
 TEST = Part("source", "test")
@@ -236,6 +236,26 @@ def test_the_natural_course_has_the_estimate_of_the_plan_that_was_followed():
     [natural, followed] = report.models[0].estimates.mean_QHY
     np.testing.assert_array_equal(natural, followed)
     assert "what the data gave" in said(report.diagnostics, "natural-of-data")
+
+
+def test_a_policy_on_outcomes_and_the_natural_treatment_is_worth_what_simulating_the_law_says():
+    data, model = linear_world()
+    panel, origin, steps = data.panels[TEST], 5, data.horizon
+    plans = {"stop": {"rule": "none if outcome > 0", "else": "natural", "until": "end"}, "natural": {
+        "natural": True, "until": "end"}}  # fmt: skip
+    stop, natural = plans_of(data.schema, steps, **plans)
+    usual_NH = data.schema.treatments.decode(panel.treatments[:, origin : origin + steps])[..., 0]
+
+    def stopped(h, y):
+        usual = np.repeat(usual_NH[:, h], len(y) // panel.n_subjects)
+        return np.where(y > 0, 0, usual)
+
+    truth = true_mean(panel, origin, stopped, steps)
+    none_stopped = true_mean(panel, origin, lambda h, y: np.repeat(usual_NH[:, h], len(y) // panel.n_subjects), steps)
+    origin_N = np.full(panel.n_subjects, origin)
+    value, followed = (value_of(model, panel, plan, origin_N)[:, 0] for plan in (stop, natural))
+    assert truth[-1] > none_stopped[-1] + 0.3  # treatment lowers the outcome, and was stopped
+    np.testing.assert_allclose(value - followed, truth - none_stopped, atol=0.08)
 
 
 def test_odds_are_refused_by_models_of_outcomes_with_what_answers_them():
