@@ -26,7 +26,7 @@ class Diagnostic:
 
     `error` means that data cannot be used, `warning` that a result may be wrong, `note` that a reader of the results
     would like to know. `subject` is what it is about: a model, a plan, a variable, a part of a data set, a place in a
-    file; `fix` is what helps, nothing where nothing does.
+    file; `fix` is what helps, nothing where nothing does; `short` is shown in terminals for a long sentence.
     """
 
     code: str
@@ -34,6 +34,7 @@ class Diagnostic:
     subject: str
     text: str
     fix: str = ""
+    short: str = ""
 
     @classmethod
     def of(
@@ -51,8 +52,9 @@ class Diagnostic:
             KeyError: there is no such code, or its sentence needs another fact.
         """
         entry = CATALOGUE[code]
-        text, helps = (of.format(subject=subject, **facts) for of in (entry.text, entry.fix))
-        return cls(code, severity or entry.severity, str(subject), text, helps if fix is None else fix)
+        texts = (entry.text, entry.fix, SHORT.get(code, ""))
+        text, helps, short = (of.format(subject=subject, **facts) for of in texts)
+        return cls(code, severity or entry.severity, str(subject), text, helps if fix is None else fix, short)
 
     @classmethod
     def kept(cls, warning: str, subject: str = "") -> Self:
@@ -73,15 +75,21 @@ class Diagnostic:
     def __str__(self) -> str:
         return "".join([f"{self.subject}: " * self._leads, self.text, f" ({self.fix})" * bool(self.fix)])
 
+    @property
+    def brief(self) -> str:
+        """Return the line of terminals: where the sentence is long a short one, with the code that has the rest."""
+        return f"{self.short} [{self.code}]" if self.short else str(self)
+
     def placed(self, place: str) -> Self:
         """Return it with a place in front, such as `crn/source/1: ` in a benchmark."""
+        short = f"{place}{self.short}" if self.short else ""
         if self._leads:
-            return replace(self, subject=f"{place}{self.subject}")
-        return replace(self, text=f"{place}{self.text}")
+            return replace(self, subject=f"{place}{self.subject}", short=short)
+        return replace(self, text=f"{place}{self.text}", short=short)
 
     def to_json(self) -> dict[str, str]:
-        """Return it as a member of a `--json` document."""
-        return asdict(self)
+        """Return it as a member of a `--json` document, which has the whole sentence."""
+        return {name: value for name, value in asdict(self).items() if name != "short"}
 
 
 def texts_of(diagnostics: Iterable[Diagnostic], severity: Severity) -> tuple[str, ...]:
@@ -416,6 +424,21 @@ FIXES: Final = {  # what helps, or what follows
     "weak-overlap": "counterfactual estimates there are extrapolations",
     "rare-combinations": "counterfactual estimates there are extrapolations",
     "outliers": "correct or remove them",
+}
+# What terminals show of sentences that take more than two lines there; `--details` shows these whole.
+SHORT: Final = {
+    "estimates-of-survivors": "outcomes by `{subject}` are of a subject whose series goes on; see its survival",
+    "bands-cover": "bands hold {shares} of new subjects on average, treated as usual; no hidden confounding assumed",
+    "bands-no-guarantee": "a band is no guarantee for one subject",
+    "bands-widened": "bands of `{subject}` are widened for other policies: {left} {unit}s left by {step}",
+    "bands-uncalibrated": "`{subject}` has no band: fit it again with `costar finetune --overwrite`",
+    "differences-range": "limits of differences by `{subject}` are the range of its {members} members, without a level",
+    "differences-by-law": "limits of differences by `{subject}` hold only if its law is right",
+    "lights-mean": "amber (?), red (!): rarer than in 95, 99 % of held-out windows",
+    "precision-not-judged": "precision of `{subject}` is not judged: how usual the plan is decides alone",
+    "search-chances": "probabilities of being best by {members} members of `{subject}` are too high for the best plan",
+    "search-range": "limits of {of} by `{subject}` are the range of {members} members, without a level",
+    "search-survival": "outcomes are of subjects whose series goes on; the search does not weigh `survival`",
 }
 # fmt: on
 CATALOGUE: Final = (

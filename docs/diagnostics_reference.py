@@ -15,8 +15,9 @@ ABOUT = """\
 # Warnings, notes and findings
 
 What a reader of results should know has a code, the same in all versions, and a sentence. On the terminal it is a line
-on stderr. Under `--json` the member `diagnostics` has `code`, `severity`, `subject` (what it is about), `text` and
-`fix` of each, and `warnings` the texts of the warnings alone. In Python, reports of what-ifs and searches have them in
+on stderr; a long note is a shorter line with its code, as in `[bands-cover]`, which `--details` prints whole. Under
+`--json` the member `diagnostics` has `code`, `severity`, `subject` (what it is about), `text` and `fix` of each, and
+`warnings` the texts of the warnings alone. In Python, reports of what-ifs and searches have them in
 `report.diagnostics`, and their texts in `report.warnings` and `report.notes`; evaluations have the texts of warnings. A
 warning that a file keeps as text is found again under its code by its words, else it is `recorded`.
 

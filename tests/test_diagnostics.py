@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import costar_cli
-from costar_cli.diagnostics import CATALOGUE, LEAST_WORDS, Diagnostic, texts_of
+from costar_cli.diagnostics import CATALOGUE, LEAST_WORDS, SHORT, Diagnostic, texts_of
 from docs.diagnostics_reference import TARGET, render, sentence
 
 PACKAGE = Path(costar_cli.__path__[0])
@@ -35,6 +35,27 @@ def test_a_code_is_in_the_catalogue_and_is_given_the_facts_of_its_sentence(path:
         needed = {*re.findall(r"{(\w+)", entry.text + entry.fix * ("fix" not in given))}
         assert given - {"fix"} == needed - {"subject"}, f"{place}: `{code.value}` needs {needed}"
         assert len(call.args) > 1 or "subject" not in needed, f"{place}: `{code.value}` has a subject"
+
+
+@pytest.mark.parametrize("code", [code for code, entry in CATALOGUE.items() if entry.severity == "note"])
+def test_a_note_takes_two_lines_of_a_terminal_at_most_and_its_short_form_one_and_the_code(code: str):
+    entry = CATALOGUE[code]
+    longest = SHORT.get(code, "".join([entry.text, f" ({entry.fix})" * bool(entry.fix)]))
+    assert len(longest) <= (100 if code in SHORT else 2 * 80 - len("note  "))
+    facts = {*re.findall(r"{(\w+)", SHORT.get(code, ""))}
+    assert facts <= {"subject", *re.findall(r"{(\w+)", entry.text)}
+
+
+def test_a_terminal_has_the_short_form_with_its_code_and_documents_the_whole_sentence():
+    about = Diagnostic.of("search-range", "ridge", of="differences", members=3)
+    assert about.brief == "limits of differences by `ridge` are the range of 3 members, without a level [search-range]"
+    assert about.placed("a: ").brief == f"a: {about.brief}"
+    assert str(about).startswith(
+        "limits of differences are the range of the 3 members of model `ridge`, which has no level"
+    )
+    assert set(about.to_json()) == {"code", "severity", "subject", "text", "fix"}
+    plain = Diagnostic.of("covariates-constant", "source/train", names="'a'")
+    assert plain.brief == str(plain)
 
 
 @pytest.mark.parametrize("code", CATALOGUE)

@@ -15,41 +15,63 @@ if TYPE_CHECKING:
     from costar_cli.questions.support import PlanRatings
 
 MOST_SHOWN: Final = 20  # plans of a cohort
+SHOWN_GAMMAS: Final = (1.5, 2.0)  # of the bounds under hidden confounding that fit beside where they reach zero
 
 Rows = Sequence[Mapping[str, object]]
 
 
-def show_answers(out: Output, report: "WhatIfReport") -> None:
-    """Print plans in words, estimates beside the truth where it is known, lights, and notes."""
-    from costar_cli.data.schema import step_word
+def show_answers(out: Output, report: "WhatIfReport", sweep: "Sweep | None" = None) -> None:
+    """Print plans in words, notes, and last the answers at the end of each plan; before them, of details, by step."""
+    from costar_cli.data.schema import labelled, step_word
+    from costar_cli.questions.tables import end_table, is_probability, rating_reasons
 
-    history = report.history
-    known = f"known up to {step_word(report.schema.step)} {history.when(history.origin)}"
-    where = f"subject {history.name} ({history.part}), {known}"
-    plans = (f"plan {name}: {words}" for name, words in report.plans_in_words().items())
+    history, unit = report.history, step_word(report.schema.step)
+    where = f"subject {history.name} ({history.part}), known up to {unit} {history.when(history.origin)}"
     several = len(report.models) > 1
-    given = (
-        f"rule {name}" + f" by {model.label}" * several + f" gives: {words}"
-        for model in report.models
-        for name, words in report.rules_in_words(model).items()
-    )
-    out.text(f"{where} of {history.length - 1}", *plans, *given)
-    if len(report.models) > 1:
-        _show_comparison(out, report)
+    if sweep is not None:
+        out.text(f"{where} of {history.length - 1}; {sweep.dose.range} were given")
     else:
-        _show_model(out, report, report.models[0])
-    show_ratings(out, report)
+        rules = (
+            f"rule {name}" + f" by {model.label}" * several + f" gives: {words}"
+            for model in report.models
+            for name, words in report.rules_in_words(model).items()
+        )
+        plans = (f"plan {name}: {words}" for name, words in report.plans_in_words().items())
+        out.text(f"{where} of {history.length - 1}", *plans, *rules)
+    if out.details:
+        if sweep is not None:
+            _show_doses(out, report, sweep)
+        elif several:
+            _show_comparison(out, report)
+        else:
+            _show_model(out, report, report.models[0])
+        show_ratings(out, report)
+    for model in report.models:
+        whose = f"{model.label}: " * several
+        out.text(*(f"{whose}{reason}" for reason in (rating_reasons(report, model) if sweep is None else ())))
     for note in report.diagnostics:
         if note.severity == "note":
             out.say(note)
+    ends = dict.fromkeys(history.when(history.origin + len(plan)) for plan in report.plans)
+    at = f" on {unit} {next(iter(ends))}" if len(ends) == 1 else " at the end of each plan"
+    whom = "" if several else f", by {report.models[0].heading}"
+    doses = (
+        None if sweep is None else {plan.name: plan.name.removeprefix(f"{sweep.dose.name}=") for plan in report.plans}
+    )
+    heading = "plan" if sweep is None else labelled(sweep.dose.name, sweep.dose.unit)
+    for outcome in report.schema.outcomes:
+        unit_of = "%" if is_probability(report, outcome.name) else outcome.unit
+        title = f"{outcome.name}" + f" ({unit_of})" * bool(unit_of) + f"{at}{whom}"
+        headers, rows = end_table(report, outcome.name, doses, plan=heading)
+        out.table(headers, rows, title=title, keys=1 + several, together=1 + (report.truth is not None))
+    out.more(f"every {unit}, support by {unit}, and notes in full")
 
 
-def show_sweep(out: Output, report: "WhatIfReport", sweep: "Sweep") -> None:
-    """Print the answers under each dose, a row per dose and a column per step; with `--truth` that below each."""
+def _show_doses(out: Output, report: "WhatIfReport", sweep: "Sweep") -> None:
+    """Print a row per dose and a column per step; with `--truth` that below each."""
     from costar_cli.data.schema import labelled
     from costar_cli.questions.tables import answer_table, is_probability
 
-    out.text(f"subject {report.history.name} ({report.history.part}); {sweep.dose.range} were given")
     for model in report.models:
         for outcome in report.schema.outcomes:
             (_, *heads), by_step = answer_table(report, model, outcome.name)
@@ -59,9 +81,6 @@ def show_sweep(out: Output, report: "WhatIfReport", sweep: "Sweep") -> None:
             unit = "%" if is_probability(report, outcome.name) else outcome.unit
             title = f"{labelled(outcome.name, unit)}, by {model.heading}, by {report.schema.step}"
             out.table([labelled(sweep.dose.name, sweep.dose.unit), *map(str, times)], table, title=title, keys=1)
-    for note in report.diagnostics:
-        if note.severity == "note":
-            out.say(note)
 
 
 def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswers") -> None:
@@ -125,8 +144,6 @@ def _rmse(rows: Rows) -> float | None:
 
 def show_ratings(out: Output, report: "WhatIfReport") -> None:
     """Print the lights of each model's plans; nothing where no model has any."""
-    from costar_cli.questions.tables import rating_reasons
-
     several = len(report.models) > 1
     for model in report.models:
         if model.plan_ratings is None:
@@ -140,7 +157,6 @@ def show_ratings(out: Output, report: "WhatIfReport") -> None:
             for first, name, marks in _rating_lines(ratings, horizon)
         ]
         out.table(["plan", "like practice", "light", *steps], rows, title=title, keys=3)
-        out.text(*rating_reasons(report, model))
 
 
 def _rating_lines(ratings: "PlanRatings", horizon: int) -> Iterator[tuple[bool, str, list[str | None]]]:
@@ -216,6 +232,7 @@ def show_sensitivity(
     from costar_cli.report.figures.effects import plot_sensitivity
 
     several, documents = len(reports) > 1, []
+    session.out.text(*ASSUMPTIONS)
     for report, found in zip(reports, bounds, strict=True):
         for one in found:
             who = {"subject": report.history.subject, "label": report.history.name} if several else {}
@@ -224,14 +241,13 @@ def show_sensitivity(
         if plot is not None and len(report.plans) > 1:
             first = plot_sensitivity(report, found[0], sensitivity_plot(plot))
             session.out.wrote("sensitivity", first, kind="plot")
-    session.out.text(*ASSUMPTIONS)
     return documents
 
 
 def _show(session: Session, document: Mapping[str, Any], report: "WhatIfReport") -> None:
-    """Print the bounds of differences at the last common step: a column per Gamma, then where they reach zero.
+    """Print where the bounds of differences at the last common step reach zero, then a column of bounds per Gamma.
 
-    `document` is what `Sensitivity.to_json` returned.
+    `document` is what `Sensitivity.to_json` returned. Without details two of the Gammas are shown.
     """
     from costar_cli.data.schema import step_axis
     from costar_cli.questions.sensitivity import flip_words
@@ -248,14 +264,16 @@ def _show(session: Session, document: Mapping[str, Any], report: "WhatIfReport")
         for row in document["differences"]
     }
     model, strong = document["model"], [gamma for gamma in document["gammas"] if gamma > 1]
-    headers = ["plan", step_axis(report.schema.step), "difference", *[f"Gamma {g:g}" for g in strong], "flips at"]
+    if not session.out.details:
+        strong = [gamma for gamma in strong if gamma in SHOWN_GAMMAS]
+    headers = ["plan", step_axis(report.schema.step), "difference", "flips at", *[f"Gamma {g:g}" for g in strong]]
     for outcome in report.schema.outcomes:
         rows = [
             [row["plan"], row["time"], "left out !", *[None] * (len(strong) + 1)]
             if row["difference"] is None
             else [row["plan"], row["time"], number_text(row["difference"], decimals[outcome.name])]
-            + [limits[row["plan"], outcome.name, row["step"], gamma] for gamma in strong]
             + [flip_words(row["gamma"], row["searched_to"])]
+            + [limits[row["plan"], outcome.name, row["step"], gamma] for gamma in strong]
             for row in document["flips"]
             if row["outcome"] == outcome.name
         ]
@@ -268,4 +286,5 @@ def _show(session: Session, document: Mapping[str, Any], report: "WhatIfReport")
         f"{plan}: probability in practice by step {', '.join(f'{p:.2f}' for p in likely)}"
         for plan, likely in document["probabilities"].items()
     )
-    session.out.text(*plans)
+    if session.out.details:
+        session.out.text(*plans)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from costar_cli.plans.doses import Sweep
     from costar_cli.questions import AverageEffects
 
-MOST_SHOWN: Final = 8  # plans of a table
+MOST_SHOWN: Final = 8  # plans of a table that has them as columns
+MOST_ENDS: Final = 20  # plans of a table that has them as rows
 
 Show = Callable[..., None]
 
@@ -68,27 +70,74 @@ def _at_dose(effects: "AverageEffects", sweep: "Sweep", row: Mapping[str, Any]) 
 
 
 def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Mapping[str, Any]], show: Show) -> None:
-    """Print the rows of each model, and what its intervals include."""
+    """Print what intervals of each model include, then its averages at the end; first, of details, those by step."""
+    from costar_cli.data.schema import step_word
     from costar_cli.inference import UNMEASURED
     from costar_cli.inference.resampling import FEWEST_UNITS
 
     for effects in found:
         mine = [row for row in rows if row["model"] == effects.label]
-        for outcome in effects.schema.outcomes:
+        for outcome in effects.schema.outcomes if session.out.details else ():
             for quantity in ("outcome", "difference"):
                 of = [row for row in mine if (row["outcome"], row["quantity"]) == (outcome.name, quantity)]
                 if of:
                     show(session, effects, of, quantity)
-        _show_survival(session, effects)
+        if session.out.details:
+            _show_survival(session, effects)
         if any(row["interval_kind"] == UNMEASURED for row in mine):
             session.out.say(Diagnostic.of("averages-left-out", effects.label, why=UNMEASURED[6:-1]))
         if (kind := effects.interval_kind).startswith("none"):
             session.out.say(Diagnostic.of("averages-without-interval", effects.label, why=kind[6:-1]))
-            continue
-        if any(row["lower"] is not None for row in mine):
-            session.out.say(Diagnostic.of("averages-interval", effects.label, kind=kind, unit=effects.unit))
-        if any(row["units"] < FEWEST_UNITS for row in mine):
-            session.out.say(Diagnostic.of("averages-few-units"))
+        else:
+            if any(row["lower"] is not None for row in mine):
+                session.out.say(Diagnostic.of("averages-interval", effects.label, kind=kind, unit=effects.unit))
+            if any(row["units"] < FEWEST_UNITS for row in mine):
+                session.out.say(Diagnostic.of("averages-few-units"))
+        for outcome in dict.fromkeys(row["outcome"] for row in mine):
+            _show_ends(session, effects, [row for row in mine if row["outcome"] == outcome])
+    session.out.more(f"every {step_word(found[0].schema.step)}, and notes in full")
+
+
+def _show_ends(session: Session, effects: "AverageEffects", rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a row per group and plan at the plan's last step: the mean, the difference, the answers not supported."""
+    from costar_cli.data.findings import counted
+    from costar_cli.data.schema import steps_of
+    from costar_cli.questions.tables import decimals_of, estimate_text, number_text
+
+    first, ends = rows[0], {plan.name: len(plan) for plan in effects.plans}
+    share = 100 if first["quantity"].startswith("survival") else 1  # as percentages
+    found: list[dict[tuple[str, str], Mapping[str, Any]]] = [{}, {}]
+    for row in rows:
+        if row["step"] == ends[row["plan"]]:
+            known = row["estimate"] is not None
+            shown = {**row, "estimate": share * row["estimate"] if known else None}
+            found[row["quantity"].endswith("difference")][row["group"], row["plan"]] = shown
+    truth, grouped = ["truth"] * ("truth" in first), len(effects.groups) > 1
+    interval = f" ({', '.join(f'{100 * level:g} %' for level in effects.levels)} CI)"
+    heads = ["mean" + interval * any(row["lower"] is not None for row in rows)]
+    heads += ["difference"] * bool(found[1])
+    decimals = [decimals_of(row["estimate"] for row in of.values()) for of in found]
+    lines: list[list[object]] = []
+    most = len(effects.plans) if "dose" in first else MOST_ENDS
+    for (g, group), (p, plan) in product(enumerate(effects.groups), enumerate(effects.plans[:most])):
+        line: list[object] = [*[group] * grouped, plan.name.rpartition("=")[2] if "dose" in first else plan.name]
+        for _, of, places in zip(heads, found, decimals, strict=False):
+            row = of.get((group, plan.name), {"estimate": None, "truth": None})
+            line += [estimate_text(row, places), *(number_text(row["truth"], places) for _ in truth)]
+        if effects.ratings_GPL is not None:
+            line += [f"{count:,}" for count in effects.ratings_GPL[g, p, 1:].tolist()]
+        lines.append(line)
+    headers = [*["group"] * grouped, "dose" if "dose" in first else "plan"]
+    headers += [name for head in heads for name in (head, *truth)]
+    headers += ["amber", "red"] * (effects.ratings_GPL is not None)
+    steps = {*ends.values()}
+    at = f"after {steps_of(steps.pop(), effects.schema.step)}" if len(steps) == 1 else "at the end of each plan"
+    what = f"mean {first['outcome']}" + (" (%)" if share > 1 else f" ({first['unit']})" if first["unit"] else "")
+    what += f" {at}" + f", and difference from `{effects.plans[effects.reference].name}`" * bool(found[1])
+    title = f"{what}: {counted(int(effects.moments_G[0]), 'answer')} per plan, by {effects.label}"
+    session.out.table(headers, lines, title=title, keys=1 + grouped, together=1 + len(truth))
+    if (left := len(effects.plans) - most) > 0:
+        session.out.text(f"and {counted(left, 'more plan')}")
 
 
 def _write(session: Session, rows: Sequence[Mapping[str, Any]], csv: Path | None) -> None:

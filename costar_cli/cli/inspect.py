@@ -10,7 +10,7 @@ import typer
 
 from costar_cli.api.outputs import check_outputs, check_page, check_places
 from costar_cli.cli.hints import next_command
-from costar_cli.cli.options import DataReportOpt, JsonFlag, OverwriteFlag, QuietFlag, WorkspaceOpt
+from costar_cli.cli.options import DataReportOpt, DetailsFlag, JsonFlag, OverwriteFlag, QuietFlag, WorkspaceOpt
 from costar_cli.cli.session import open_output, read_kind
 from costar_cli.cli.training import show_parts
 from costar_cli.cli.workspace import DEFAULT_WORKSPACE, Workspace
@@ -47,11 +47,13 @@ def inspect(
     workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
+    details: DetailsFlag = False,
 ) -> None:
-    """Show an artifact's kind, lineage, settings, variables and arrays, without reading the arrays."""
+    """Show an artifact's kind, lineage and variables; with --details its settings and arrays, which are not read."""
+    from costar_cli.data.findings import counted
     from costar_cli.files import describe, flatten
 
-    out = open_output(ctx, json=json, quiet=quiet, workspace=None if file else workspace)
+    out = open_output(ctx, json=json, quiet=quiet, details=details, workspace=None if file else workspace)
     if file is None:
         file = Workspace(workspace).data
         read_kind("dataset", file)
@@ -71,6 +73,7 @@ def inspect(
         out.done(made)
         return
     _show_identity(out, content)
+    _show_parts(out, content["arrays"])
     _show_variables(out, content["meta"].get("schema"))
     from costar_cli.data.record import ModelRecord
 
@@ -81,11 +84,14 @@ def inspect(
     _show_learnt(out, record)
     show_parts(out, record)
     settings = flatten(content["config"])
-    if settings:
+    if settings and details:
         out.text("")
         rows = [[name, _value(value)] for name, value in settings.items()]
         out.table(["setting", "value"], rows, title="config")
-    out.text("", *_tree(content["arrays"]))
+    if details:
+        out.text("", *_tree(content["arrays"]))
+    arrays = counted(len(content["arrays"]), "array")
+    out.more(f"versions, digests whole, {counted(len(settings), 'setting')} and {arrays}")
     out.done(content)
 
 
@@ -110,14 +116,27 @@ def _show_identity(out: Output, content: Mapping[str, Any]) -> None:
         "digest": content["digest"],
         "schema": content["schema_version"],
         "size": f"{content['file_bytes']:,} bytes, {content['array_bytes']:,} unpacked",
-        **{f"from {role}": digest for role, digest in content["parents"].items()},
+        **{f"from {role}": digest if out.details else digest[:8] for role, digest in content["parents"].items()},
         **({"made with": "; then ".join(map(making_text, makings))} if makings else {}),
         **_calibrated(content["meta"].get("calibration")),
-        "written by": ", ".join(f"{name} {version}" for name, version in content["versions"].items()),
     }
     scalars = {name: value for name, value in content["meta"].items() if isinstance(value, str | int | float)}
+    if out.details:
+        lines["written by"] = ", ".join(f"{name} {version}" for name, version in content["versions"].items())
+    else:
+        scalars.pop("fingerprint", None)
     width = max(map(len, (*lines, *scalars)))
     out.text(*(f"{plain(name):<{width}}  {value}" for name, value in (lines | scalars).items()))
+
+
+def _show_parts(out: Output, arrays: Sequence[Mapping[str, Any]]) -> None:
+    """Print how many subjects each part of a data set has, and over how many steps at most."""
+    end = "/panel/treatments"
+    shapes = {str(array["name"]).removesuffix(end): array["shape"] for array in arrays if array["name"].endswith(end)}
+    if shapes:
+        out.text("")
+        rows = [[part, *(f"{size:,}" for size in shape[:2])] for part, shape in shapes.items()]
+        out.table(["part", "subjects", "steps at most"], rows, title="parts")
 
 
 def _calibrated(calibration: object) -> dict[str, str]:
@@ -141,7 +160,7 @@ def _show_variables(out: Output, schema: object) -> None:
     if isinstance(treatments, Mapping):
         names, levels = treatments.get("names") or (), treatments.get("levels") or ()
         for name, labels in zip(names, levels, strict=False):
-            rows.append(["treatments", name, _levels(labels), treatments.get("mode")])
+            rows.append(["treatments", name, _levels(labels, listed=out.details), treatments.get("mode")])
             many |= {str(name): labels} if len(labels) > MOST_LEVELS else {}
         for dose in treatments.get("doses") or ():
             if isinstance(dose, Mapping):
@@ -150,7 +169,7 @@ def _show_variables(out: Output, schema: object) -> None:
     if rows:
         out.text("")
         out.table(["role", "variable", "unit or levels", "kind"], rows, title="variables")
-    for name, labels in many.items():
+    for name, labels in many.items() if out.details else ():
         out.text("")
         out.table(["number", "level"], list(enumerate(labels)), title=f"levels of {name}, the reference first")
 
@@ -185,8 +204,8 @@ def _show_support(out: Output, record: "ModelRecord") -> None:
 
 
 def _show_practice(out: Output, record: "ModelRecord") -> None:
-    """Print how right the model of treatments is on held-out subjects, as far as the file, anybody's, says it."""
-    rows = (record.practice or {}).get("reliability")
+    """Print, of details, how right the model of treatments is on held-out subjects, as far as the file says it."""
+    rows = (record.practice or {}).get("reliability") if out.details else None
     rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
     if rows:
         from costar_cli.data.findings import percent
@@ -214,7 +233,7 @@ def _show_survival(out: Output, survival: "Mapping[str, Any] | None") -> None:
     ):
         loss, constant = held["log_loss"], held["constant_log_loss"]
         out.text(f"held-out log loss per step: {loss:.4f}; of hazards that are always the same: {constant:.4f}")
-    rows = survival.get("reliability")
+    rows = survival.get("reliability") if out.details else None
     rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
     cells = [[row.get("end"), *(percent(row.get(name)) for name in ("expected", "observed"))] for row in rows]
     cells = [[*cell, row.get("decisions")] for cell, row in zip(cells, rows, strict=True) if cell[1:] != ["0.0 %"] * 2]
@@ -230,12 +249,13 @@ def _show_learnt(out: Output, record: "ModelRecord") -> None:
         own = [row for row in rows if str(row.get("outcome")) == outcome]
         cells: list[list[object]] = [[row.get(name) or "" for name in LEARNT] for row in own]
         out.text("")
-        out.table(list(LEARNT.values()), cells, title=f"what the model learnt of {outcome}")
+        out.table(list(LEARNT.values()), cells, title=f"what the model learnt of {outcome}", keys=1)
 
 
-def _levels(labels: Sequence[object]) -> str:
-    """Return the levels of a treatment in one cell; many of them have a table of their own."""
-    return "/".join(map(str, labels)) if len(labels) <= MOST_LEVELS else f"{len(labels)} levels, listed below"
+def _levels(labels: Sequence[object], *, listed: bool) -> str:
+    """Return the levels of a treatment in one cell; of details, many of them have a table of their own."""
+    below = ", listed below" * listed
+    return "/".join(map(str, labels)) if len(labels) <= MOST_LEVELS else f"{len(labels)} levels{below}"
 
 
 def _value(value: object) -> str:

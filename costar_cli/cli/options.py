@@ -209,6 +209,9 @@ JsonFlag = Annotated[
 QuietFlag = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print results, warnings and errors only", rich_help_panel=MESSAGES)
 ]
+DetailsFlag = Annotated[
+    bool, typer.Option("--details", help="Print everything: tables by step, notes whole", rich_help_panel=MESSAGES)
+]
 DEFAULT_MODEL = "default: the workspace's COSTAR, else its stack, else its only method"
 AskedModelsOpt = Annotated[
     list[Path] | None,

@@ -6,19 +6,81 @@ from typing import TYPE_CHECKING, Final
 from costar_cli.reporting.output import Output
 
 if TYPE_CHECKING:
-    from costar_cli.evaluation import EvaluationReport
+    from costar_cli.evaluation import EvaluationReport, ReportRow
 
 ABOUT_LIGHTS: Final = (
     "errors by light are of other answers than the scores above: of outcomes that had not died out, as they would be "
     "observed (a sample of very many), each subject counting once, all steps together, by the mean over members"
 )
+BAND: Final = "0.9"  # whose coverage stands beside the errors
 RARE: Final = 0.00005  # predicted and observed shares below it are not shown: they would be 0.00 %
 
 
 def show_scores(out: Output, report: "EvaluationReport") -> None:
-    """Print the errors, a line per row of the report, the average over steps first; then whatever else was scored."""
+    """Print errors, their intervals and ratios to the best possible, and coverage of bands: a table per set-up.
+
+    Before them, of details: errors by step and period, the natural course, probabilities, coverage, support ratings.
+    """
+    from costar_cli.data.findings import counted
     from costar_cli.evaluation.rows import ABOUT_BUDGET, BUDGET_SIGN
 
+    label = report.limit_label
+    truths = {row.setup: row.truth for row in reversed(report.rows) if row.truth}  # of published rows, that of ours
+    tests: dict[tuple[str, str | None], list[ReportRow]] = {}
+    for row in report.rows:
+        tests.setdefault((row.setup, row.truth or truths.get(row.setup)), []).append(row)
+    if out.details:
+        show_steps(out, report)
+        show_dropout(out, report)
+        show_periods(out, report)
+        show_natural_course(out, report)
+        show_probabilities(out, report)
+        show_bands(out, report)
+        show_light_scores(out, report)
+        touched: dict[str, set[int]] = {}
+        for row in report.rows:
+            if row.provenance is not None:
+                touched.setdefault(row.setup, set()).add(row.provenance.labelled_target_subjects)
+        counts = ", ".join(f"{setup} {' or '.join(f'{n:,}' for n in sorted(seen))}" for setup, seen in touched.items())
+        out.note(f"labelled target subjects used for training or selection: {counts}")
+    if any(row.lower is not None for row in report.rows):
+        out.note("interval: bootstrap over test subjects; excludes training variability")
+    unit = report.unit.label or "outcome units"
+    kinds = {"factual": ": factual outcomes (as observed)", "counterfactual": ": counterfactual outcomes"}
+    narrow = False  # whether a band holds fewer true outcomes than it says, by more than chance
+    out.text(f"RMSE in {unit} on {report.dataset}, mean of {counted(report.horizon, 'step')}")
+    for (setup, truth), rows in tests.items():
+        first = next((row for row in rows if row.subjects is not None), rows[0])
+        whose = f", {first.subjects:,} subject{'s' * (first.subjects != 1)} of {first.test}" if first.subjects else ""
+        bands = {row.label: found.calibration[BAND] for row in rows for kind, found in row.band_tests if kind == truth}
+        headers = ["model", "average", f"{report.level:.0%} interval", *["ratio"] * bool(label)]
+        headers += [f"{float(BAND):.0%} band"] * bool(bands)
+        lines: list[list[object]] = []
+        for row in rows:
+            ratio, band = report.ratio_to_limit(row), bands.get(row.label)
+            line: list[object] = [_label(row), number(row.mean.average), _interval(row)]
+            line += [number(ratio.average if ratio else None)] * bool(label)
+            share, high = (None, None) if band is None else (band.coverage.average, band.coverage_upper.average)
+            below = high is not None and high < float(BAND)
+            narrow = narrow or below
+            line += [f"{100 * share:.0f} %" + " !" * below if share is not None else None] * bool(bands)
+            lines.append(line)
+        out.table(headers, lines, title=f"{setup}{kinds.get(truth or '', '')}{whose}", keys=1)
+    if label:
+        out.text(f"ratio: to `{label}`, a lower bound, not a method")
+    out_of_budget = any(row.stopped_by_budget for row in report.rows)
+    out.text(*map(str, report.few_units), *[f"{BUDGET_SIGN} {ABOUT_BUDGET}"] * out_of_budget)
+    out.text(*["! fewer true outcomes lie within the band than it says"] * narrow)
+    parts = {
+        "natural course": report.natural, "periods": any(row.periods for row in report.rows),
+        "probabilities": report.probabilities, "coverage": any(row.band_tests for row in report.rows),
+        "support": any(lights for row in report.rows for _, lights in row.light_tests), "dropout": report.dropout,
+    }  # fmt: skip
+    out.more(", ".join(["every step", *(name for name, has in parts.items() if has)]))
+
+
+def show_steps(out: Output, report: "EvaluationReport") -> None:
+    """Print the errors, a line per row of the report, the average over steps first."""
     unit = report.unit.label or "outcome units"
     out.text(f"RMSE in {unit} on {report.dataset}: mean ± sd over members, and the error of the ensemble mean")
     bases = []  # of the rows of each set-up: the kind of answer, subjects and scored queries
@@ -37,35 +99,28 @@ def show_scores(out: Output, report: "EvaluationReport") -> None:
     headers += [f"tau={h + 1}" for h in range(report.horizon)]
     rows = []
     for row in report.rows:
-        name = row.marked_label if row.basis in ("ours", "limit") else f"{row.label} ({row.basis})"
         ratio = report.ratio_to_limit(row)
         ratios = [number(ratio.average if ratio else None)] if label else []
-        average, interval = number(row.mean.average), "too few" if row.no_interval else None
+        average = number(row.mean.average)
         if average is not None and row.sd is not None and row.sd.average is not None:
             average = f"{average} ± {number(row.sd.average)}"
-        if row.lower and row.upper and row.lower.average is not None and row.upper.average is not None:
-            interval = f"{number(row.lower.average)} to {number(row.upper.average)}"
         steps = [number(value) for value in (*row.mean.steps, *[None] * report.horizon)[: report.horizon]]
         ensemble = row.ensemble.average if row.ensemble and len(row.members) > 1 else None
         kind = [row.truth] if several else []
-        rows.append([row.setup, *kind, name, average, *ratios, number(ensemble), interval, *steps])
+        shown, interval = _label(row), _interval(row)
+        rows.append([row.setup, *kind, shown, average, *ratios, number(ensemble), interval, *steps])
     out.table(headers, rows, keys=2 + several)
-    out_of_budget = any(row.stopped_by_budget for row in report.rows)
-    out.text(*map(str, report.few_units), *[f"{BUDGET_SIGN} {ABOUT_BUDGET}"] * out_of_budget)
-    show_dropout(out, report)
-    show_periods(out, report)
-    show_natural_course(out, report)
-    show_probabilities(out, report)
-    show_bands(out, report)
-    show_light_scores(out, report)
-    touched: dict[str, set[int]] = {}
-    for row in report.rows:
-        if row.provenance is not None:
-            touched.setdefault(row.setup, set()).add(row.provenance.labelled_target_subjects)
-    counts = ", ".join(f"{setup} {' or '.join(f'{n:,}' for n in sorted(seen))}" for setup, seen in touched.items())
-    out.note(f"labelled target subjects used for training or selection: {counts}")
-    if any(row.lower is not None for row in report.rows):
-        out.note("interval: bootstrap over test subjects; excludes training variability")
+
+
+def _label(row: "ReportRow") -> str:
+    return row.marked_label if row.basis in ("ours", "limit") else f"{row.label} ({row.basis})"
+
+
+def _interval(row: "ReportRow") -> str | None:
+    """Return the limits of the average error, or that the subjects are too few for any."""
+    if row.lower and row.upper and row.lower.average is not None and row.upper.average is not None:
+        return f"{number(row.lower.average)} to {number(row.upper.average)}"
+    return "too few" if row.no_interval else None
 
 
 def show_bands(out: Output, report: "EvaluationReport") -> None:

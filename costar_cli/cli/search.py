@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from costar_cli.files.tables import TableFile
     from costar_cli.questions.search import SearchReport
 
-BESIDE = 90  # letters of a line beside a plan in words
+BESIDE = 90  # letters of a line beside a plan in words; where there are fewer, plans stand above the numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,13 +137,13 @@ def search(
     with safe_cells(files.csv_safe):
         reports = search_cohort(label, fitted, dataset, cohort, request, session.reporter)
         report = _written(session, files, reports, many=about.subject is None)
+    for note in report.diagnostics:
+        if note.severity == "note":
+            session.out.say(note)
     if about.subject is not None:
         _show(session, report)
     else:
         _show_many(session, report)
-    for note in report.diagnostics:
-        if note.severity == "note":
-            session.out.say(note)
     session.out.done(report.to_json())
 
 
@@ -187,6 +187,7 @@ def _written(session: Session, files: OutputFiles, reports: "Iterator[SearchRepo
 def _show(session: Session, report: "SearchReport") -> None:
     """Print the best plans of one subject, and how sure it is which is best."""
     from costar_cli.data.schema import step_word
+    from costar_cli.inference import RANGE
     from costar_cli.report.pages.search import how_sure, rank_table
 
     out, answer, objective = session.out, report.answers[0], report.question.objective
@@ -195,10 +196,11 @@ def _show(session: Session, report: "SearchReport") -> None:
     out.text(f"{where} of {answer.length - 1}", f"{objective.text}{unit}, by {report.label}")
     headers, table = rank_table(report)
     title = f"best plans, and their difference from `{report.reference}`"
-    narrow = (columns_of(sys.stdout) or math.inf) < max(len(str(row[1])) for row in table) + BESIDE
-    if narrow:  # plans last, so that numbers stay beside each other
-        turned = [[*row[:1], *row[2:], row[1]] for row in [list[object](headers), *table]]
-        out.table([str(name) for name in turned[0]], turned[1:], title=title)
+    if (columns_of(sys.stdout) or math.inf) < max(len(str(row[1])) for row in table) + BESIDE:
+        out.text(*(f"plan {rank}: {plan}" for rank, plan, *_ in table))
+        headers = ["plan", *(header.replace(RANGE, "range") for header in headers[2:])]
+        table = [[rank, *numbers] for rank, _, *numbers in table]
+        out.table(headers, table, title=title, keys=1)
     else:
         out.table(headers, table, title=title, keys=2)
     for line in how_sure(report):

@@ -38,11 +38,13 @@ MADE_BY: Final[Mapping[str, str]] = {
 }
 
 
-def open_output(ctx: typer.Context, *, json: bool, quiet: bool = False, workspace: Path | None = None) -> Output:
+def open_output(
+    ctx: typer.Context, *, json: bool, quiet: bool = False, details: bool = True, workspace: Path | None = None
+) -> Output:
     """Return the run's sink, told which verb runs and how it shall speak."""
     out = ctx.obj if isinstance(ctx.obj, Output) else Output()
     verb = ctx.command_path.partition(" ")[2]
-    out.begin(verb, json=json, quiet=quiet, workspace=workspace)
+    out.begin(verb, json=json, quiet=quiet, details=details, workspace=workspace)
     return out
 
 
@@ -53,6 +55,7 @@ def open_session(
     workspace: Path,
     json: bool,
     quiet: bool,
+    details: bool = True,
     preset: PresetName | None = None,
     config: Path | None = None,
     data: Path | None = None,
@@ -64,7 +67,7 @@ def open_session(
     Raises:
         UsageError: settings that are not valid, all of them at once.
     """
-    out = open_output(ctx, json=json, quiet=quiet, workspace=workspace)
+    out = open_output(ctx, json=json, quiet=quiet, details=details, workspace=workspace)
     settings = open_settings(out, flags, preset=preset, config=config, dataset=_dataset_name(data))
     place = Workspace(workspace, held=bool(launched("RANK")))
     session = Session(out, place, settings, OutputReporter(out).watch(), repeated_flags(ctx))
@@ -131,13 +134,17 @@ class RunFlags:
     threads: options.ThreadsOpt = None
     json: options.JsonFlag = False
     quiet: options.QuietFlag = False
+    details: options.DetailsFlag = False
 
     def open(self, ctx: typer.Context, more: "Flags" = NOTHING) -> "Session":
         """Return the session of the verb; `more` are flags of its own settings."""
         from costar_cli.config.models import RuntimeConfig
 
         flags: Flags = {**more, RuntimeConfig: {"device": self.device, "threads": self.threads}}
-        return open_session(ctx, flags, workspace=self.workspace, json=self.json, quiet=self.quiet, config=self.config)
+        return open_session(
+            ctx, flags, workspace=self.workspace, json=self.json, quiet=self.quiet, details=self.details,
+            config=self.config,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,8 +177,8 @@ class TrainingFlags(RunFlags):
         own = {name: getattr(self, name) for name in of_stage} | dict(more.get(stage, {}))
         flags: Flags = {**more, stage: own, RuntimeConfig: {name: getattr(self, name) for name in RUNTIME}}
         return open_session(
-            ctx, flags, workspace=self.workspace, json=self.json, quiet=self.quiet, preset=self.preset,
-            config=self.config, data=data,
+            ctx, flags, workspace=self.workspace, json=self.json, quiet=self.quiet, details=self.details,
+            preset=self.preset, config=self.config, data=data,
         )  # fmt: skip
 
 

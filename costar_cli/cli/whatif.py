@@ -12,7 +12,7 @@ import typer
 
 from costar_cli.api.outputs import Files, check_artifact_name, check_outputs, check_page
 from costar_cli.cli import options
-from costar_cli.cli.answers import bounds_of, sensitivity_plot, show_answers, show_cohort, show_sensitivity, show_sweep
+from costar_cli.cli.answers import bounds_of, sensitivity_plot, show_answers, show_cohort, show_sensitivity
 from costar_cli.cli.averages import show_average_sweep, show_averages
 from costar_cli.cli.models import ModelChoice
 from costar_cli.cli.options import FILES, expanded
@@ -270,10 +270,7 @@ def _answer_one(session: Session, question: "Question", files: OutputFiles) -> N
 
     sweep, out = question.sweep, session.out
     report = question.report(reporter=session.reporter)
-    if sweep:
-        show_sweep(out, report, sweep)
-    else:
-        show_answers(out, report)
+    show_answers(out, report, sweep)
     bounds = bounds_of([report]) if question.request.sensitivity else []
     if files.csv is not None:
         write_csv(files.csv, report, sweep)
@@ -326,7 +323,8 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
             session.out.say(notes[-1])
     result = _summary(question, tallies, found, files.shard) | {"notes": list(map(str, notes))}
     result |= {} if sweep is None else {"sweep": sweep.to_json()}
-    show_cohort(session.out, result, most=None if sweep is None else len(sweep.values))
+    if session.out.details or not question.request.average:
+        show_cohort(session.out, result, most=None if sweep is None else len(sweep.values))
     if question.request.average:
         result["averages"] = (
             show_averages(session, found, csv=files.csv, plot=files.plot)

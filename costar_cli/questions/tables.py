@@ -7,7 +7,7 @@ from typing import Final
 from costar_cli.data.schema import step_axis, step_word
 from costar_cli.inference import RANGE, SUPPORT_LEVELS
 from costar_cli.questions.answers import ModelAnswers
-from costar_cli.questions.report import WhatIfReport
+from costar_cli.questions.report import Row, WhatIfReport
 
 IN_PERCENT: Final = ("estimate", "lower", "upper", "truth", "observed")  # of a probability
 RANGE_TITLE: Final = " (in brackets: range of the members, no level)"
@@ -17,16 +17,7 @@ def answer_table(
     report: WhatIfReport, model: ModelAnswers, outcome: str, *, differences: bool = False
 ) -> tuple[list[str], list[list[object]]]:
     """Return a column per plan and a row per step; under `--truth` the truth stands beside each estimate."""
-    rows = report.difference_rows() if differences else report.to_rows()
-    mine = [row for row in rows if (row["model"], row["outcome"]) == (model.label, outcome)]
-    if is_probability(report, outcome):
-        mine = [
-            {
-                name: 100 * x if name.partition("_")[0] in IN_PERCENT and isinstance(x, float) else x
-                for name, x in row.items()
-            }
-            for row in mine
-        ]
+    mine = [row for row in rows_of(report, outcome, differences=differences) if row["model"] == model.label]
     plans = list(dict.fromkeys(str(row["plan"]) for row in mine))
     decimals = decimals_of(row["estimate"] for row in mine)
     by_step: dict[int, dict[str, list[object]]] = {}
@@ -45,6 +36,64 @@ def answer_table(
         for step, cells in sorted(by_step.items())
     ]
     return headers, lines
+
+
+def end_table(
+    report: WhatIfReport, outcome: str, plans: Mapping[str, str] | None = None, *, plan: str = "plan"
+) -> tuple[list[str], list[list[object]]]:
+    """Return a row per plan and model at the last step of the plan: estimate, truth, difference, survival.
+
+    Args:
+        report: what was answered.
+        outcome: its name.
+        plans: what the plans are called, by default their names.
+        plan: the heading of their column.
+    """
+    ends = {(of.name, len(of)) for of in report.plans}
+    found = [
+        {(row["plan"], row["model"]): row for row in rows_of(report, outcome, differences=differences)
+         if (row["plan"], row["step"]) in ends}
+        for differences in (False, True)
+    ]  # fmt: skip
+    decimals = [decimals_of(row["estimate"] for row in rows.values()) for rows in found]
+    several, uneven = len(report.models) > 1, len({steps for _, steps in ends}) > 1
+    levels = [f"{100 * level:g} %" for level in report.levels if any(map(report.shown_levels, report.models))]
+    headers = [plan, *["model"] * several, *[step_axis(report.schema.step)] * uneven]
+    quantities = [f"estimate ({', '.join(levels)})" if levels else "estimate", f"difference from `{report.reference}`"]
+    truth, compared = report.truth is not None, bool(found[1])
+    for quantity in quantities[: 1 + compared]:
+        headers += [quantity, *["truth"] * truth]
+    forecasts = {model.label: model.survival_forecast for model in report.models}
+    names = dict.fromkeys(name for forecast in forecasts.values() if forecast for name in forecast.names)
+    headers += [f"no {' or '.join(names)}"] * bool(names)
+    lines: list[list[object]] = []
+    for i, of in enumerate(report.plans):
+        for model in report.models:
+            key = (of.name, model.label)
+            line: list[object] = [of.name if plans is None else plans[of.name], *[model.heading] * several]
+            line += [report.history.when(report.history.origin + len(of))] * uneven
+            for rows, places in list(zip(found, decimals, strict=True))[: 1 + compared]:
+                row = rows.get(key)
+                line += [row and estimate_text(row, places), *[row and number_text(row["truth"], places)] * truth]
+            if names:
+                forecast = forecasts[model.label]
+                line.append(f"{100 * forecast.survival_QH[i, len(of) - 1]:.1f} %" if forecast else None)
+            lines.append(line)
+    return headers, lines
+
+
+def rows_of(report: WhatIfReport, outcome: str, *, differences: bool) -> list[Row]:
+    """Return the rows of an outcome as tables show them: probabilities in percent."""
+    rows = report.difference_rows() if differences else report.to_rows()
+    factor = 100 if is_probability(report, outcome) else 1
+    return [
+        {
+            name: factor * x if name.partition("_")[0] in IN_PERCENT and isinstance(x, float) else x
+            for name, x in row.items()
+        }
+        for row in rows
+        if row["outcome"] == outcome
+    ]
 
 
 def difference_title(report: WhatIfReport, *models: ModelAnswers) -> str:

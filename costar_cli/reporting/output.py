@@ -1,12 +1,14 @@
 """One sink for everything that costar says: results on stdout, all else on stderr, one document under `--json`."""
 
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO, cast
+from textwrap import wrap
+from typing import Any, Final, TextIO, cast
 
 from costar_cli.diagnostics import Diagnostic, texts_of
 from costar_cli.errors import (
@@ -18,8 +20,9 @@ from costar_cli.errors import (
     as_costar_error,
 )
 from costar_cli.reporting import launched, plain
-from costar_cli.reporting.text import columns_of, dump_json, paint, render_table
+from costar_cli.reporting.text import columns_of, dump_json, is_interactive, paint, render_table
 
+COPIED: Final = ("next", "read")  # commands and paths, which stay one line
 DOCUMENT_VERSION = "1.0"  # of schemas/documents.json: additions make it 1.1
 
 
@@ -33,11 +36,13 @@ class Output:
         verb: the verb as typed, for example `simulate tumor`.
         json: print one JSON document instead of text.
         quiet: say nothing but results, warnings and errors.
+        details: leave nothing out: long notes whole, tables by step. Verbs without `--details` have it.
     """
 
-    def __init__(self, verb: str = "", *, json: bool = False, quiet: bool = False) -> None:
+    def __init__(self, verb: str = "", *, json: bool = False, quiet: bool = False, details: bool = True) -> None:
         self.json = json
         self.quiet = quiet
+        self.details = details or self.json
         self.debug = False
         self.finished = False
         self.diagnostics: list[Diagnostic] = []
@@ -45,10 +50,11 @@ class Output:
         self._document: dict[str, Any] = {"verb": verb, "status": "failed", "workspace": None}
         self._document |= {"inputs": {}, "outputs": {}, "config": {}, "result": None, "next": []}
 
-    def begin(self, verb: str, *, json: bool, quiet: bool, workspace: Path | None = None) -> None:
+    def begin(self, verb: str, *, json: bool, quiet: bool, details: bool = True, workspace: Path | None = None) -> None:
         """Take the verb's own flags, once they are parsed."""
         self.json = self.json or json
         self.quiet = quiet
+        self.details = details or self.json
         self._document |= {"verb": verb, "workspace": None if workspace is None else str(workspace)}
 
     def config(self, values: Mapping[str, Any]) -> None:
@@ -72,7 +78,7 @@ class Output:
 
     def text(self, *lines: str) -> None:
         """Print lines of the result for people; nothing under `--json`."""
-        self._result(*map(plain, lines))
+        self._result(*(_folded(plain(line), sys.stdout) for line in lines))
 
     def _result(self, *lines: str) -> None:
         """Print lines that are made of `plain` texts, painted or not."""
@@ -95,7 +101,7 @@ class Output:
         """
         first, *rest = render_table(headers, rows, width=columns_of(sys.stdout), keys=keys, together=together)
         if title:
-            self._result(paint(_line(title), "bold", sys.stdout))
+            self._result(paint(_folded(_line(title), sys.stdout), "bold", sys.stdout))
         self._result(paint(first, "dim", sys.stdout), *rest)
 
     def next(self, *commands: str) -> None:
@@ -110,16 +116,22 @@ class Output:
         return list(texts_of(self.diagnostics, "warning"))
 
     def say(self, diagnostic: Diagnostic) -> None:
-        """Say what a reader of results should know; it is also recorded in the document."""
+        """Say what a reader of results should know; it is also recorded in the document, and there whole."""
         self.diagnostics.append(diagnostic)
+        text = str(diagnostic) if self.details else diagnostic.brief
         if diagnostic.severity == "note":
-            self.note(str(diagnostic))
+            self.note(text)
         else:
-            _write(sys.stderr, f"{paint('warning:', 'yellow', sys.stderr)} {_line(diagnostic)}\n")
+            _write(sys.stderr, _folded(f"{paint('warning:', 'yellow', sys.stderr)} {_line(text)}", sys.stderr) + "\n")
 
     def note(self, message: str) -> None:
         """Say how the work goes, or what was made of what was asked for."""
         self._aside("note", message, "dim")
+
+    def more(self, what: str) -> None:
+        """Say what `--details` would add to a screen that leaves it out."""
+        if not self.details:
+            self._aside("details", f"add --details for {what}", "dim")
 
     def progress(self, message: str) -> None:
         """Say how far the work is; under `--json`, too, so that a log shows that it goes on."""
@@ -164,7 +176,8 @@ class Output:
 
     def _aside(self, label: str, message: str, style: str) -> None:
         if not self.quiet and not self.json:
-            _write(sys.stderr, f"{paint(label, style, sys.stderr)}  {_line(message)}\n")
+            line = f"{paint(label, style, sys.stderr)}  {_line(message)}"
+            _write(sys.stderr, (line if label in COPIED else _folded(line, sys.stderr)) + "\n")
 
 
 def tell_failure(out: Output, error: CostarError, verb: str = "") -> int:
@@ -191,17 +204,25 @@ def _line(text: object) -> str:
     return plain(text).replace("\n", "\\n")
 
 
+def _folded(line: str, stream: TextIO) -> str:
+    """Return a line folded between words where a terminal would cut it within one; in a pipe it stays one line."""
+    width = shutil.get_terminal_size().columns if is_interactive(stream) else 0
+    if len(line) <= width or not width:  # codes of colour count as letters: folded a little early at worst
+        return line
+    return "\n".join(wrap(line, width, subsequent_indent="   ", break_long_words=False, break_on_hyphens=False))
+
+
 def _identity(kind: str, digest: str) -> str:
     return f"({kind} {digest[:8]})" if digest else f"({kind})"
 
 
 def _explain(error: CostarError) -> list[str]:
-    lines = [f"{paint('error:', 'red', sys.stderr)} {_line(error.problem)}"]
-    lines += [f"  - {_line(detail)}" for detail in error.details]
+    lines = [_folded(f"{paint('error:', 'red', sys.stderr)} {_line(error.problem)}", sys.stderr)]
+    lines += [_folded(f"  - {_line(detail)}", sys.stderr) for detail in error.details]
     if error.where:
         lines.append(f"  where: {_line(error.where)}")
     if error.fix:
-        lines.append(f"  fix:   {_line(error.fix)}")
+        lines.append(_folded(f"  fix:   {_line(error.fix)}", sys.stderr))
     return lines
 
 

@@ -92,7 +92,8 @@ def render_table(
         rows: cells as they shall be read; None is an empty cell, a float is shown with four digits.
         width: columns of the terminal; None where nothing has to fit.
         keys: how many of the first columns say what a row is. A table of such that does not fit is printed in blocks
-            of columns: each begins with the last key, and the others stand above the rows that share them.
+            of columns that begin with the keys; of keys that leave no room the first stand above the rows that share
+            them, by name.
         together: how many columns behind the keys stay in one block, such as an estimate and its truth.
     """
     cells = [[plain(title) for title in headers], *([_cell(value) for value in row] for row in rows)]
@@ -106,13 +107,16 @@ def render_table(
     lines: list[str] = []
     starts = range(keys, len(widths), together)
     groups = [sum(widths[start : start + together]) + GAP * (together - 1) for start in starts]
-    for block in split_columns(groups, width - widths[keys - 1]):
-        chosen = [keys - 1, *(starts[group] + column for group in block for column in range(together))]
+    first = 0  # of the keys that are columns of each block; the others stand above the rows that share them
+    while first < keys - 1 and sum(widths[first:keys]) + GAP * (keys - first) + max(groups, default=0) > width:
+        first += 1
+    for block in split_columns(groups, width - sum(widths[first:keys]) - GAP * (keys - first - 1)):
+        chosen = [*range(first, keys), *(starts[group] + column for group in block for column in range(together))]
         above: list[str] = []
         for row in cells:
-            if row is not cells[0] and row[: keys - 1] != above and any(row[: keys - 1]):  # blanks: those above
-                above = row[: keys - 1]
-                lines.append(", ".join(filter(None, above)))
+            if row is not cells[0] and row[:first] != above and any(row[:first]):  # blanks: those above
+                above = row[:first]
+                lines.append(", ".join(f"{name} {key}" for name, key in zip(cells[0], above, strict=False) if key))
             lines.append(_line([row[c] for c in chosen], [widths[c] for c in chosen], [right[c] for c in chosen]))
     return lines
 

@@ -113,7 +113,7 @@ def test_the_answer_names_price_changes_and_units(shop: Path, tmp_path: Path, ca
         "plan cut: price_change: week 20-25 -15.9 % to -11.0 %",
         "plan rise: price_change: week 20 +19.4 % to +25.2 %, then no change",
     ]
-    assert lines[4].startswith("sales (units per week), by ")
+    assert lines[-6].startswith("sales (units per week) at the end of each plan, by ")
     assert (tmp_path / "plot.png").stat().st_size > 10_000
 
 
@@ -167,8 +167,13 @@ def test_a_misspelt_subject_is_met_with_near_ones(shop: Path, tmp_path: Path, ca
 
 
 def test_the_printed_scores_are_labelled_factual_or_counterfactual(shop: Path, call: Call) -> None:
-    run = call("evaluate", "--no-plots", "--bootstrap", "50", "-w", shop, "--out", "evaluation.h5", "--csv", "rows.csv")
-    assert run.code == 0
+    words = ["--no-plots", "--bootstrap", "50", "-w", shop, "--out", "evaluation.h5", "--csv", "rows.csv"]
+    run, brief = call("evaluate", *words, "--details"), call("evaluate", *words)
+    assert (run.code, brief.code) == (0, 0)
+    titles = [line.split(" outcomes")[0] for line in brief.out.splitlines() if " outcomes" in line and ": " in line]
+    setups = ("zero-shot", "few-shot", "supervised")
+    assert sorted(titles) == sorted(f"{setup}: {kind}" for setup in setups for kind in ("factual", "counterfactual"))
+    assert len(brief.out.splitlines()) <= 50
     header, *rows = [
         line.split()
         for line in run.out.splitlines()

@@ -57,7 +57,7 @@ def runnable_blocks(page: Path) -> list[Block]:
 def skeleton(line: str) -> str:
     """A line of output without its numbers, digests, column widths, bands and lights, which small data may lack."""
     plain = re.sub(r" \([^()]* to [^()]*\)", "", re.sub(r"\b[0-9a-f]{8}(?:[0-9a-f]{56})?\b", "#", line))
-    plain = re.sub(r"(?<=\d) +[!?](?= |$)", "", plain)
+    plain = re.sub(r"(?<=[\d%]) +[!?](?= |$)", "", plain)
     return " ".join(NUMBER.sub("#", plain).split())
 
 

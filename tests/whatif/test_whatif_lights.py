@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.cli.answers import show_ratings
+from costar_cli.cli.answers import show_answers, show_ratings
 from costar_cli.data import Dataset
 from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
@@ -174,7 +174,7 @@ def test_plans_are_like_practice_by_the_share_of_steps_that_it_would_take(
 def test_the_terminal_has_lights_without_colour_and_the_reason(
     tumors: Dataset, ridge: Trained, subject: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show_ratings(Output("whatif"), ask(tumors, ridge, subject))
+    show_answers(Output("whatif"), ask(tumors, ridge, subject))
     shown = capsys.readouterr().out
     for words in ("like practice", "precision", "practice", "support", "green", "red", "plan chemo, red from day"):
         assert words in shown
