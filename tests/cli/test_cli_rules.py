@@ -95,6 +95,37 @@ def test_a_rule_that_reads_the_future_or_never_ends_is_refused(
     assert not Path("answers.csv").exists()
 
 
+def test_policies_on_the_natural_treatment_are_answered_and_compared_with_the_natural_course(
+    made: Path, subject: str, call: Call
+) -> None:
+    plans = {
+        "natural": {"natural": True, "times": 3},
+        "stop small": {"rule": "none if tumour_volume < 2", "else": "natural", "times": 3},
+        "all": {"rule": "chemotherapy and radiotherapy if natural chemotherapy = 1", "times": 3},
+    }
+    Path("natural.json").write_text(json.dumps(plans))
+    words = ("--origin", 1, "--plan", "natural.json", "--reference", "natural", "--truth", "--unsupported")
+    for who in (("-s", subject), ("--subjects", "source/test", "--skip-unknown", "--average")):
+        run = call("whatif", "-w", made, "--model", made / "model-mixed.h5", *who, *words)
+        assert run.code == 0, run.err
+        shown = " ".join((run.out + run.err).split())
+        assert "none if tumour_volume < 2; else natural" in shown
+        assert shown.count("the natural treatment in `natural`, `stop small`, `all` is what the data gave") == 1
+    assert "difference from `natural`" in run.out
+
+
+def test_odds_are_refused_before_anything_is_written(made: Path, subject: str, call: Call) -> None:
+    Path("odds.json").write_text('{"twice": {"odds": {"chemotherapy": 2}, "times": 3}}')
+    for who in (("-s", subject), ("--subjects", "all")):
+        run = call(
+            "whatif", "-w", made, "--model", made / "model-mixed.h5", *who, "--plan", "odds.json", "--csv", "o.csv"
+        )
+        assert run.code == ExitCode.USAGE
+        assert "plan 'twice' multiplies the odds of chemotherapy" in run.err
+        assert "ask `costar effect`" in run.err
+        assert not Path("o.csv").exists()
+
+
 def test_sensitivity_is_about_plans_alone(made: Path, subject: str, call: Call) -> None:
     words = ("--origin", 1, "--plan", made / "rules.json", "--unsupported", "--sensitivity")
     run = call("whatif", "-w", made, "--model", made / "model-mixed.h5", "-s", subject, *words)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costar_cli.errors import UsageError
 from costar_cli.plans import AnyPlan, Course, TreatmentPlan, parse_plans
 from tests.whatif.whatif_worlds import TUMOR
 
@@ -83,3 +84,39 @@ def test_a_plan_that_does_not_read_the_natural_treatment_gives_the_same_whatever
         assert same
     elif "natural" in said:
         assert not same
+
+
+# A grammar that often comes near to a valid plan, so that every branch of its reader is reached.
+WORDS = st.lists(
+    st.sampled_from(["none", "natural", "chemotherapy", "radiotherapy", "tumour_volume", "step", "if", "and", "or",
+                     "not", "(", ")", "=", "<", ">", "-", "+", "*", "1", "2", "0", "'on'", "in", "last"]),
+    max_size=9,
+).map(" ".join)  # fmt: skip
+SCALARS = st.none() | st.booleans() | st.integers(-2, 3) | st.floats() | st.sampled_from(["natural", "none", "end"])
+KEYS = st.sampled_from(
+    ["rule", "else", "with probability", "natural", "odds", "shift", "times", "until", "chemotherapy", "radiotherapy"]
+)
+ANYTHING = st.recursive(
+    SCALARS | WORDS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
+)
+TEXT = st.builds(lambda what, when: what + when, GIVEN, CONDITION) | WORDS
+OPTIONAL = {"else": st.just("natural") | st.just({}) | ANYTHING, "with probability": st.floats(0, 1) | SCALARS}
+RATIOS = st.dictionaries(st.sampled_from(["chemotherapy", "radiotherapy", "chemo"]), st.floats() | SCALARS, max_size=2)
+NEARLY = st.one_of(
+    st.fixed_dictionaries({"times": st.just(2), form: said}, optional=OPTIONAL if form == "rule" else {})
+    for form, said in {"rule": TEXT | st.lists(TEXT), "odds": RATIOS, "natural": SCALARS, "shift": RATIOS}.items()
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(NEARLY | ANYTHING)
+def test_any_policy_is_a_plan_with_options_or_a_usage_error(said):
+    try:
+        plan = plan_of(said)
+    except UsageError as error:
+        str(error).encode()  # printable
+        return
+    chance_KM, values_KMA = plan.options(0, course_of(6))
+    np.testing.assert_allclose(chance_KM.sum(axis=0), 1)
+    assert set(np.unique(values_KMA)) <= {0, 1}
+    assert isinstance(plan, TreatmentPlan) or plan.text
