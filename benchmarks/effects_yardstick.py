@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import norm
 
+from costar_cli.data import Panel
 from tests.effect_worlds import EffectWorld
+from tests.mortal_world import REGIMES
 
-__all__ = ["ESTIMATORS", "Course", "estimate"]
+__all__ = ["ENDS", "ESTIMATORS", "Course", "estimate", "estimate_ends"]
 
 Floats = NDArray[np.float64]
 ESTIMATORS: Final = ("g-formula", "sdr", "ipw")
+ENDS: Final = ("death", "recovery", "rmst")  # probabilities by the last step, and the mean number of steps without
 COPIES: Final = 10  # of each subject that the g-formula simulates
 
 
@@ -135,4 +138,73 @@ def _g_formula(world: EffectWorld, course: Course) -> dict[str, float]:
             x_NS = now @ of_x + rest_x[row]
             y_N = (rng.random(len(y_N)) < expit(now @ of_y)).astype(float) if logistic else now @ of_y + rest_y[row]
         found[regime] = float(y_N.mean())
+    return found
+
+
+def estimate_ends(panel: Panel, name: str, steps: int) -> dict[tuple[str, str], tuple[float, float]]:
+    """Return the same of ends in `tests.mortal_world`, by regime and what of `ENDS`; follow-up is lost by x and a."""
+    x_NT, a_NT = panel.covariates[..., 0].astype(float), panel.treatments[..., 0].astype(float)
+    y_NT, end_N, last_N = panel.outcomes[..., 0].astype(float), panel.ends, panel.length - 1
+    step_K = np.arange(steps)
+    at_NK = step_K < (last_N + (end_N == 0))[:, None]  # decisions; those lost were, after the last one
+    comes_NK = (end_N > 0)[:, None] & (step_K == (last_N - 1)[:, None])
+    kept_NK = at_NK & (step_K < last_N[:, None])
+    design = np.stack([np.ones_like(x_NT), x_NT, y_NT, a_NT], axis=-1)[:, :steps]
+    if name == "g-formula":
+        return _simulated_ends(panel, design, at_NK, kept_NK, comes_NK)
+    practice = expit(design[..., :3] @ _logistic(design[at_NK][:, :3], a_NT[:, :steps][at_NK]))
+    stays = expit(design @ _logistic(design[at_NK], kept_NK[at_NK].astype(float)))
+    # What each step adds to an answer: the end that comes, or another step without any
+    gain = {"death": comes_NK & (end_N == 1)[:, None], "recovery": comes_NK & (end_N == 2)[:, None],
+            "rmst": kept_NK & ~comes_NK}  # fmt: skip
+    found = {}
+    for regime, (_, step) in REGIMES.items():
+        planned_NK = step(x_NT, y_NT)[:, :steps] if callable(step) else np.full(x_NT[:, :steps].shape, step)
+        same_NK = a_NT[:, :steps] == planned_NK
+        ratio_NK = at_NK * same_NK * kept_NK / np.where(planned_NK == 1, practice, 1 - practice) / stays
+        for what in ENDS:
+            gain_NK, phi_N = gain[what].astype(float), np.zeros(len(x_NT))
+            if name == "ipw":
+                weight_NK = np.cumprod(np.where(at_NK, ratio_NK, 1.0), axis=1)
+                total_N = gain_NK.sum(axis=1)
+                found[regime, what] = float(np.average(total_N, weights=weight_NK[:, -1])), np.nan
+                continue
+            for k in reversed(range(steps)):
+                kept_N, at_N, answer_N = kept_NK[:, k], at_NK[:, k], gain_NK[:, k] + phi_N
+                coef = _least_squares(design[kept_N, k], answer_N[kept_N])
+                under = np.column_stack([design[:, k, :3], planned_NK[:, k]]) @ coef
+                phi_N = np.where(at_N, under + ratio_NK[:, k] * (answer_N - design[:, k] @ coef), 0.0)
+            found[regime, what] = float(phi_N.mean()), float(phi_N.std() / np.sqrt(len(phi_N)))
+    return found
+
+
+def _simulated_ends(
+    panel: Panel, design: Floats, at_NK: NDArray[np.bool_], kept_NK: NDArray[np.bool_], comes_NK: NDArray[np.bool_]
+) -> dict[tuple[str, str], tuple[float, float]]:
+    steps, end_N1 = at_NK.shape[1], panel.ends[:, None]
+    alive_NK = kept_NK & ~comes_NK
+    next_2 = [array[:, 1 : steps + 1, 0][alive_NK] for array in (panel.covariates, panel.outcomes)]
+    of_x, of_y = (_least_squares(design[alive_NK], answer) for answer in next_2)
+    rest = np.column_stack([answer - design[alive_NK] @ of for answer, of in zip(next_2, (of_x, of_y), strict=True)])
+    death_NK, recovery_NK = comes_NK & (end_N1 == 1), comes_NK & (end_N1 == 2)
+    of_death = _logistic(design[kept_NK], death_NK[kept_NK].astype(float))
+    spared_NK = kept_NK & ~death_NK
+    of_recovery = _logistic(design[spared_NK], recovery_NK[spared_NK].astype(float))
+    found = {}
+    for regime, (_, step) in REGIMES.items():
+        rng, total = np.random.default_rng(0), dict.fromkeys(ENDS, 0.0)
+        x_M = np.tile(panel.covariates[:, 0, 0].astype(float), COPIES)
+        y_M, on_M = np.tile(panel.outcomes[:, 0, 0].astype(float), COPIES), np.ones(len(x_M))
+        for _ in range(steps):
+            a_M = step(x_M, y_M) if callable(step) else np.full(len(x_M), step)
+            now = np.column_stack([np.ones(len(x_M)), x_M, y_M, a_M])
+            death_M = expit(now @ of_death)
+            recovery_M = (1 - death_M) * expit(now @ of_recovery)
+            total["death"] += float((on_M * death_M).mean())
+            total["recovery"] += float((on_M * recovery_M).mean())
+            on_M = on_M * (1 - death_M - recovery_M)
+            total["rmst"] += float(on_M.mean())
+            e_M2 = rest[rng.integers(len(rest), size=len(x_M))]
+            x_M, y_M = now @ of_x + e_M2[:, 0], now @ of_y + e_M2[:, 1]
+        found |= {(regime, what): (value, np.nan) for what, value in total.items()}
     return found

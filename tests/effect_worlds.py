@@ -198,15 +198,7 @@ OVERLAP: Final = EffectWorld(
 )  # fmt: skip
 
 
-def _folded(x: Floats) -> Floats:
-    """Return x folded at .1, which tells little of it, and the probability of treatment."""
-    return np.stack([np.abs(x[..., 0] - 0.1), x[..., 1]], axis=-1)
-
-
-# No regime that reads x: with the folded covariate it could not be written
-_STATIC = {"never": NEVER, "always": ALWAYS}
-OVERLAP_KNOWN: Final = replace(OVERLAP, covariates=("x", "p"), show=lambda x: x, probability="p", regimes=_STATIC)
-OVERLAP_OUTCOME_WRONG: Final = replace(OVERLAP_KNOWN, covariates=("folded", "p"), show=_folded)
+OVERLAP_KNOWN: Final = replace(OVERLAP, covariates=("x", "p"), show=lambda x: x, probability="p")
 OVERLAP_TREATMENT_WRONG: Final = replace(
     OVERLAP_KNOWN, show=lambda x: np.stack([x[..., 0], np.full_like(x[..., 0], 0.5)], axis=-1)
 )
@@ -251,7 +243,7 @@ DOSES: Final = EffectWorld(
     lambda x_NX, y_N, last_NA, rng: np.maximum(2 + 0.5 * x_NX + 0.3 * y_N[:, None] + rng.normal(size=x_NX.shape), 0),
     _dose_update,
     {"natural": NATURAL,
-     "less": Regime({"rule": "dose - 1 where dose > 2"},
+     "less": Regime({"rule": "dose = natural dose - 1 if natural dose > 2"},
                     lambda x_NX, y_N, natural_NA: natural_NA - (natural_NA > 2))},
     reference="natural", treatments=("dose",), dosed=True,
 )  # fmt: skip
@@ -296,7 +288,6 @@ WORLDS: Final[dict[str, EffectWorld]] = {
     "binary": _feedback(BINARY, _rule("x > 0", lambda x_NX, y_N: x_NX[:, 0] > 0)),
     "overlap": OVERLAP,
     "overlap-known": OVERLAP_KNOWN,
-    "overlap-outcome-wrong": OVERLAP_OUTCOME_WRONG,
     "overlap-treatment-wrong": OVERLAP_TREATMENT_WRONG,
     "trial": TRIAL,
     "doses": DOSES,

@@ -2,8 +2,9 @@
 
 import pytest
 
-from benchmarks.effects_yardstick import ESTIMATORS, Course, estimate
+from benchmarks.effects_yardstick import ESTIMATORS, Course, estimate, estimate_ends
 from tests.effect_worlds import TRUTH, WORLDS
+from tests.mortal_world import TRUE_ENDS, mortal_panel
 
 # Largest error of g-formula, SDR and IPW with 8,000 subjects: about four of their standard errors
 BOUNDS = {
@@ -18,3 +19,14 @@ def test_yardsticks_come_near_the_truth(name: str) -> None:
     for estimator, bound in zip(ESTIMATORS, BOUNDS[name], strict=True):
         for regime, (value, _) in estimate(WORLDS[name], estimator, course).items():
             assert abs(value - TRUTH[name][regime][0]) < bound, (estimator, regime)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_yardsticks_of_ends_come_near_the_truth(name: str) -> None:
+    found = estimate_ends(mortal_panel(8_000, 3, rows=6, losing=True), name, 5)
+    for regime, (death, recovery) in TRUE_ENDS.items():
+        if name != "g-formula" and regime != "threshold":
+            continue  # too few follow the others for a bound that means something
+        assert abs(found[regime, "death"][0] - death[-1]) < 0.04
+        assert abs(found[regime, "recovery"][0] - recovery[-1]) < 0.06
+        assert abs(found[regime, "rmst"][0] - (5 - sum(death) - sum(recovery))) < 0.2

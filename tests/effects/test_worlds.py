@@ -48,7 +48,7 @@ def test_treatment_overlaps_where_the_world_is_called_so() -> None:
 
 
 def test_a_known_probability_is_that_of_the_treatment_unless_it_is_called_wrong() -> None:
-    for name in ("trial", "overlap-known", "overlap-outcome-wrong", "overlap-treatment-wrong"):
+    for name in ("trial", "overlap-known", "overlap-treatment-wrong"):
         world = WORLDS[name]
         x_NTX, _, a_NHA = world.draw(N, 3)
         p_NH = world.show(x_NTX)[:, :-1, world.covariates.index("p")]
@@ -71,7 +71,7 @@ def test_a_dose_follows_the_course() -> None:
 
 
 def test_data_sets_and_tables_hold_the_same_course() -> None:
-    for name in ("trial", "doses", "overlap-outcome-wrong"):
+    for name in ("trial", "doses", "overlap-treatment-wrong"):
         world = WORLDS[name]
         dataset, table = world.dataset(50, 4), world.table(50, 4)
         (panel,) = dataset.panels.values()
