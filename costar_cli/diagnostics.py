@@ -199,6 +199,7 @@ WARNINGS: Final = {  # a result may be wrong
     # Settings and files
     "plugin-left-out": "{problem}",
     "variable-ignored": "environment variable {subject} is not a setting and is ignored; {meant}",
+    "settings-unused": "{subject} does not use {names}: the model is the same without",
     "other-data": "{subject} was trained on another data set ({trained}) than {than} ({here})",
     "older-version": "model `{subject}` was made by an older version of costar: {missing} not recorded; retrain it",
     "recorded": "{warning}",

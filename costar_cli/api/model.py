@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from costar_cli.api.calls import PathLikeText, Progress, levels_of, one_of
+from costar_cli.api.outputs import check_artifact_name
 from costar_cli.config.choices import DeviceName, RankingName
 from costar_cli.config.models import RuntimeConfig
 from costar_cli.config.requests import WhatIfRequest
@@ -56,7 +58,9 @@ class _Learned:
         Raises:
             MismatchError: the file exists and `overwrite` is false.
             StorageError: the disk is full, read-only or forbidden.
+            UsageError: the file is named like a table, a page or a figure.
         """
+        check_artifact_name(Path(path), flag="path=")
         own = self.artifact
         write_artifact(path, kind=own.kind, arrays=own.arrays, meta=own.meta, parents=own.parents, overwrite=overwrite)
 

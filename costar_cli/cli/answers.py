@@ -170,6 +170,7 @@ def show_cohort(out: Output, result: Mapping[str, Any], *, most: int | None = No
     """Print how many were asked about what, and a table of means at the end of 20 plans, or of so many at `most`."""
     from costar_cli.data.findings import counted
     from costar_cli.data.schema import steps_axis
+    from costar_cli.questions.answers import MOST_MOMENTS, MOST_QUERIES
     from costar_cli.questions.tables import decimals_of, number_text
 
     cohort = result["cohort"]
@@ -177,7 +178,10 @@ def show_cohort(out: Output, result: Mapping[str, Any], *, most: int | None = No
     moments = "" if cohort["moments"] == cohort["subjects"] else f", {cohort['moments']:,} origins"
     plans, n, shard = counted(result["plans"], "plan"), result["answers"], result.get("shard")
     if shard and not n:
-        out.text(f"{counted(cohort['subjects'], 'subject')} ({parts}){moments}: part {shard} has no answers")
+        out.text(
+            f"{counted(cohort['subjects'], 'subject')} ({parts}){moments}: part {shard} has no answers: parts are "
+            f"whole chunks of up to {MOST_MOMENTS:,} origins and {MOST_QUERIES:,} answers, and these are fewer"
+        )
         return
     out.text(f"{counted(cohort['subjects'], 'subject')} ({parts}){moments}, {plans}: {n:,} answer{'s' * (n != 1)}")
     over = f"mean over part {shard} of the cohort" if shard else "mean over the cohort"

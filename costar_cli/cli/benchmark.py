@@ -8,7 +8,7 @@ import typer
 
 from costar_cli.cli import options
 from costar_cli.cli.options import FILES, expanded, setting
-from costar_cli.cli.session import RUNTIME, RunFlags, open_output, open_settings, repeated_flags
+from costar_cli.cli.session import RUNTIME, FitFlags, open_output, open_settings, repeated_flags
 from costar_cli.cli.verb import LIST
 from costar_cli.cli.workspace import Workspace
 
@@ -37,15 +37,9 @@ class Compared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CellFlags(RunFlags):
+class CellFlags(FitFlags):
     """The flags of how cells are made, and by whom."""
 
-    overwrite: options.OverwriteFlag = False
-    preset: options.PresetOpt = None
-    seed: options.SeedOpt = None
-    precision: options.PrecisionOpt = None
-    group: options.GroupOpt = None
-    max_memory: options.MemoryOpt = None
     workers: Annotated[
         int, typer.Option("--workers", min=1, max=1024, metavar="N", help="Processes that make cells side by side")
     ] = 1

@@ -57,10 +57,13 @@ def finetune(
     """
     from costar_cli.config.models import FinetuneConfig
     from costar_cli.data.record import ModelRecord
+    from costar_cli.settings.resolve import unused_settings
 
     method, combined = combination(method, parts, minutes)
     files = FinetuneFiles.choose(Workspace(run.workspace), method, init, domain, data=data, start=start, out=out)
     session = run.start(ctx, FinetuneConfig, files.data, {**combined, FinetuneConfig: {"step_weights": step_weights}})
+    if unused := unused_settings(session.settings, method):
+        session.out.say(Diagnostic.of("settings-unused", METHODS[method].label, names=", ".join(unused)))
     plan = plan_model(session, files, method, domain)
     artifact, status = make_model(session, plan, overwrite=run.overwrite, fresh=run.fresh, log=run.log)
     place = session.workspace

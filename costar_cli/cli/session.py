@@ -148,22 +148,28 @@ class RunFlags:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingFlags(RunFlags):
-    """The flags of the two verbs that train."""
+class FitFlags(RunFlags):
+    """The flags of every verb that trains models."""
 
-    log: options.LogOpt = None
     overwrite: options.OverwriteFlag = False
-    fresh: options.FreshFlag = False
     preset: options.PresetOpt = None
     seed: options.SeedOpt = None
+    precision: options.PrecisionOpt = None
+    group: options.GroupOpt = None
+    max_memory: options.MemoryOpt = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingFlags(FitFlags):
+    """The flags of the two verbs that train one model."""
+
+    log: options.LogOpt = None
+    fresh: options.FreshFlag = False
     members: options.MembersOpt = None
     epochs: options.EpochsOpt = None
     patience: options.PatienceOpt = None
     batch_size: options.BatchSizeOpt = None
     learning_rate: options.LearningRateOpt = None
-    precision: options.PrecisionOpt = None
-    group: options.GroupOpt = None
-    max_memory: options.MemoryOpt = None
 
     def start(self, ctx: typer.Context, stage: "type[Config]", data: Path, more: "Flags" = NOTHING) -> "Session":
         """Return the session of a verb that trains a stage on a data set; `more` are flags of other settings.

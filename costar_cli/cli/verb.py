@@ -85,7 +85,7 @@ class Verb(TyperCommand):
 
         Raises:
             UsageError: a single value was given twice, or something that is required is missing, or the value of an
-                option is another option.
+                option is empty or another option.
         """
         if not ctx.resilient_parsing:
             given = self._given(ctx, args)
@@ -111,12 +111,16 @@ class Verb(TyperCommand):
 
     def _require_values(self, ctx: typer.Context, given: dict[str, Any]) -> None:
         flags = {flag for param in self.params for flag in (*param.opts, *param.secondary_opts) if flag[0] == "-"}
+        fix = f"`{ctx.command_path} --help` says what it takes"
         for param in self.params:
-            if not isinstance(param, TyperOption) or param.is_flag or param.count or _is_file(param):
+            if not isinstance(param, TyperOption) or param.is_flag or param.count:
+                continue
+            if any(not str(value).strip() for value in given.get(param.name) or ()):  # an empty path would be a folder
+                raise UsageError(f"the value of `{param.opts[0]}` is empty", where=f"`{ctx.command_path}`", fix=fix)
+            if _is_file(param):
                 continue  # what names a file is looked at where it is used
             if taken := flags.intersection(given.get(param.name) or ()):
                 problem = f"`{param.opts[0]}` has no value: `{taken.pop()}` follows it"
-                fix = f"`{ctx.command_path} --help` says what it takes"
                 raise UsageError(problem, where=f"`{ctx.command_path}`", fix=fix)
 
     def _require_single(self, ctx: typer.Context, given: dict[str, Any]) -> None:

@@ -297,6 +297,29 @@ def method_settings(chosen: Settings, name: str, shared: FinetuneConfig) -> Conf
     return method.settings_class.model_validate(document)
 
 
+def unused_settings(chosen: Settings, name: str) -> list[str]:
+    """Return the shared settings that flags and files chose and that models of a method do not depend on, as written.
+
+    Variables of the environment are left out: they are set once, for all methods.
+    """
+    method = METHODS[name]
+    if method.pretrained or method.combines:
+        return []
+    own = method.default_settings()
+    networks = [values for values in own.model_dump().values() if isinstance(values, dict)] if own else []
+    used = {key for key in SHARED if any(key in values for values in networks)}
+    used |= method.shared_settings(dict.fromkeys(FinetuneConfig.model_fields)).keys()
+    found = []
+    for full, origin in chosen.origins.items():
+        section, _, key = full.partition(".")
+        if section == "finetune" and key.partition(".")[0] not in used and chosen.is_chosen(full):
+            if origin.startswith("--"):
+                found.append(f"`{origin}`")
+            elif not origin.startswith("COSTAR_"):
+                found.append(f"`{full}` ({origin})")
+    return list(dict.fromkeys(found))  # chosen epochs are the origin of `updates`, too
+
+
 def _let_epochs_count(values: dict[str, object], origins: dict[str, str]) -> dict[str, int]:
     """Drop a preset's `updates` where somebody chose `epochs`: with both, epochs would say nothing of the length.
 

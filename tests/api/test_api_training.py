@@ -56,6 +56,13 @@ def test_an_encoder_is_pretrained_once_for_several_fits(dataset, model, workspac
     assert costar.fit(dataset, start=encoder, **QUICK).digest == model.digest
 
 
+def test_a_model_is_saved_under_no_name_of_a_table(model, tmp_path):
+    with pytest.raises(UsageError, match="what is written is an artifact, HDF5") as error:
+        model.save(tmp_path / "m.csv")
+    assert (error.value.where, error.value.fix) == ("path=", "end the name in .h5")
+    assert not (tmp_path / "m.csv").exists()
+
+
 def test_a_loaded_model_is_the_saved_one(model, tmp_path):
     model.save(tmp_path / "model.h5")
     loaded = costar.load_model(tmp_path / "model.h5", device="cpu")

@@ -360,6 +360,7 @@ def test_a_part_without_a_chunk_has_no_rows(trained: Path, plan: Path, call: Cal
     for part, told in (("1/2", "part 1/2 has no answers"), ("2/2", "mean over part 2/2 of the cohort")):
         run = ask(call, trained, plan, "--subjects", "target/test", *WORDS, "--shard", part)
         assert (run.code, told in run.out, "mean over the cohort" in run.out) == (0, True, False)
+        assert ("parts are whole chunks of up to 1,024 origins" in run.out) is ("no answers" in told)
     assert pl.read_parquet("answers.shard-1-of-2.parquet").height == 0
     assert call("merge", "answers.parquet").code == 0
     assert pl.read_parquet("answers.parquet").height == 20

@@ -38,6 +38,15 @@ def test_two_values_for_an_option_that_takes_one_are_refused_by_every_verb(verb:
         assert "`first`, `second`" in problem
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_empty_value_is_an_error_that_names_its_option(verb: str, call: Callable[..., Run]) -> None:
+    for param in command_of(verb).params:
+        if param.param_type_name == "option" and not param.is_flag:
+            run = call(*verb.split(), param.opts[-1], "", *NEEDED.get(verb, []), "--json")
+            error = run.document["error"]
+            assert (run.code, error["problem"]) == (ExitCode.USAGE, f"the value of `{param.opts[0]}` is empty")
+
+
 def test_values_glued_to_short_options_are_counted_too(call: Callable[..., Run]) -> None:
     run = call("whatif", "-p424", "-p", "425", "--subject", "1")
     assert run.code == ExitCode.USAGE

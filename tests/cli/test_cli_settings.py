@@ -76,3 +76,21 @@ def test_chosen_epochs_say_that_the_updates_of_a_preset_do_not_apply(trained: Pa
         assert run.err.count(said) == 1, run.err
     run = call("pretrain", "-w", trained, "--preset", "quick", "--epochs", 1, "--out", tmp_path / "e.h5")
     assert "1 epoch, 1 update at most; the preset's 54 do not apply" in run.err
+
+
+def test_settings_that_a_method_does_not_use_are_named(
+    trained: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["finetune", "--data", trained / "data.h5", "-w", tmp_path, "--method"]
+    Path("own.toml").write_text("[finetune]\nhidden = 32\npatience = 3\n", "utf-8")
+    mixed = call(*words, "mixed", "--epochs", 7, "--config", "own.toml", "--json").document
+    [said] = [one for one in mixed["diagnostics"] if one["code"] == "settings-unused"]
+    assert said["text"] == (
+        "Mixed effects does not use `--epochs`, `finetune.patience` (own.toml), `finetune.hidden` (own.toml): "
+        "the model is the same without"
+    )
+    crn = call(*words, "crn", "--epochs", 1, "--members", 1, "--config", "own.toml", "--quiet")
+    assert crn.code == 0, crn.err
+    assert "CRN does not use `finetune.hidden` (own.toml): the model is the same without" in crn.err
+    monkeypatch.setenv("COSTAR_FINETUNE_EPOCHS", "7")  # set once, for all methods
+    assert "does not use" not in call(*words, "ridge").err
