@@ -9,6 +9,7 @@ from costar_cli.config import VERSION, importer
 
 if TYPE_CHECKING:
     from costar_cli.api.data import ingest, read_dataset, read_new_subjects, read_table, simulate
+    from costar_cli.api.effects import estimate_effects
     from costar_cli.api.estimates import estimate_outcomes
     from costar_cli.api.model import Encoder, Model, load_model
     from costar_cli.api.pages import write_report
@@ -27,6 +28,7 @@ __all__ = [
     "Model",
     "__version__",
     "benchmark_methods",
+    "estimate_effects",
     "estimate_outcomes",
     "evaluate_models",
     "fit",
@@ -52,6 +54,7 @@ _HOMES = {  # the module of each name
     "Encoder": "api.model",
     "Model": "api.model",
     "benchmark_methods": "cli.benchmarking.call",
+    "estimate_effects": "api.effects",
     "estimate_outcomes": "api.estimates",
     "evaluate_models": "api.scores",
     "fit": "api.training",

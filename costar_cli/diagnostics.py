@@ -251,6 +251,14 @@ WARNINGS: Final = {  # a result may be wrong
     "job-failed": "{subject} failed: {problem}",
     "cell-worse-than-last-value": f"{{subject}}: {WORSE_THAN_LAST_VALUE} in {{setups}}",
     "few-units": "{why}",
+    # Effects in a population; the subject is a plan, or what is measured
+    "effect-few-followers":
+        "plan `{subject}`: {followers} follow it through step {step}, who weigh as much as {effective}: from there on "
+        "intervals may miss their level, and g-computation extrapolates",
+    "effect-positivity":
+        "plan `{subject}`: at {share} of decisions practice hardly ever does what it does (probability below {limit})",
+    "effect-weights": "plan `{subject}`: the largest weight is {times} times the mean weight at step {step}",
+    "effect-no-event": "{subject}: none of {trials} trials has it within {steps} steps",
 }
 NOTES: Final = {  # a reader of the results would like to know
     # Data: what is checked before anything is trained; the subject is a part or a place in a file
@@ -294,6 +302,11 @@ NOTES: Final = {  # a reader of the results would like to know
     "averages-without-interval": "averages of {subject} have no interval: {why}",
     "averages-interval": "intervals of {subject} include {kind}; units are {unit}s",
     "averages-few-units": "groups of fewer than 20 units have no interval",
+    "effect-lost":
+        "{subject}: {share} of trials are lost within {steps} steps; others stand for them, by how likely they "
+        "were to be followed",
+    "effect-as-if-no-end": "outcomes are those in a population in which nobody has {subject}",
+    "effect-trees": "g-computation of {subject} by trees has no interval",
     "regret-without-truth": "regret: plans with {treatments} are left out, as the simulator has no truth of them",
     "trained-on-subject": "model `{subject}` was trained on this subject: its error may be smaller than on others",
     "trained-on-some":

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 MOST_SHOWN: Final = 8  # plans of a table that has them as columns
 MOST_ENDS: Final = 20  # plans of a table that has them as rows
 
+TEXTS: Final = frozenset({"quantity", "model", "group", "plan", "reference", "outcome", "unit", "interval_kind"})
+
 Show = Callable[..., None]
 
 
@@ -142,10 +144,10 @@ def _show_ends(session: Session, effects: "AverageEffects", rows: Sequence[Mappi
 
 def _write(session: Session, rows: Sequence[Mapping[str, Any]], csv: Path | None) -> None:
     if csv is not None:
-        from costar_cli.files.tables import table_file
+        from costar_cli.files.tables import columns_of_rows, table_file
 
         with table_file(csv) as table:
-            table.write(_columns(rows))
+            table.write(columns_of_rows(rows, texts=TEXTS))
         session.out.wrote("averages", csv)
 
 
@@ -209,20 +211,3 @@ def _show_survival(session: Session, effects: "AverageEffects") -> None:
         what = "survival" if name == "survival" else f"probability of {name.removeprefix('ended_')} by then"
         headers = ["group", "answers", steps_axis(effects.schema.step), *(plan.name for plan in shown)]
         session.out.table(headers, rows, title=f"mean {what}, by {effects.label}", keys=3)
-
-
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return rows as the columns of a table, with None or NaN where a row has no such column."""
-    import numpy as np
-
-    texts = {"quantity", "model", "group", "plan", "reference", "outcome", "unit", "interval_kind"}
-    whole = {"step", "moments", "units", "amber", "red"}
-    names = dict.fromkeys(name for row in rows for name in row)  # a model may know more than another
-    cells = {name: [row.get(name) for row in rows] for name in names}
-    return {
-        name: np.array(
-            own,
-            dtype=object if name in texts or (name in whole and None in own) else np.int64 if name in whole else float,
-        )
-        for name, own in cells.items()
-    }

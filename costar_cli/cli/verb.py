@@ -275,6 +275,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "costar whatif --subject 12 --plan plan.json",
         "costar whatif --subject 12 --plan plan.json --truth --plot whatif.png",
     ),
+    "effect": (
+        "costar effect --plan plans.json",
+        'costar effect --plan plans.json --estimator all --when "severity >= 6" --csv effects.csv',
+    ),
     "benchmark": (
         "costar benchmark tumor --methods all --members 5",
         "costar benchmark tumor --preset quick --methods costar,crn --list",

@@ -9,10 +9,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from costar_cli.config.choices import RankingName
+from costar_cli.config.choices import LearnerName, ProtocolName, RankingName
 
 OBJECTIVE: Final = "Objective"
 CONSTRAINTS: Final = "Constraints"
+EXPERT: Final = "Expert settings"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,49 @@ class WhatIfRequest:
         shown = ("average", "by", "sensitivity", "origin")  # the same answers, gathered or shown; moments say origins
         names = [field.name for field in fields(self) if field.name not in shown]
         return {name: value for name in names if (value := getattr(self, name)) != getattr(WhatIfRequest(), name)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffectRequest:
+    """The options of a question about effects on average: `costar effect` and `estimate_effects`."""
+
+    estimator: Annotated[
+        tuple[str, ...],
+        Flag("sdr, tmle, gformula, ipw, or all; may be repeated (default: sdr, doubly robust)", ("--estimator", "-e")),
+    ] = ("sdr",)
+    outcome: Annotated[tuple[str, ...], Flag("Outcome or event; may be repeated (default: all)")] = ()
+    measure: Annotated[
+        tuple[str, ...],
+        Flag("mean, difference, ratio; of events risk, risk-difference, risk-ratio, rmst; may be repeated"),
+    ] = ()
+    origin: Annotated[
+        str | int | None,
+        Flag("Step at which trials start, from 0, or a date (default: that of plans, or 0)", metavar="N|-K|DATE"),
+    ] = None
+    when: Annotated[
+        str | None, Flag("Eligibility: a trial starts at every step at which this holds, such as 'sofa >= 6'")
+    ] = None
+    once: Annotated[bool, Flag("Only the first trial of each subject")] = False
+    protocol: Annotated[
+        ProtocolName, Flag("Follow plans to their end, or assign their first step and let practice go on")
+    ] = "per-protocol"
+    grace: Annotated[int, Flag("Steps by which a plan's first treatment may start later")] = 0
+    by: Annotated[str | None, Flag("Groups: a static, or an outcome at the origin (`NAME:3`: in thirds)")] = None
+    reference: Annotated[str | None, Flag("Plan to compare with (default: the first)")] = None
+    levels: Annotated[tuple[float, ...], Flag("Confidence level; may be given again (default: 0.9)", ("--level",))] = (
+        0.9,
+    )
+    learner: Annotated[
+        LearnerName, Flag("Regressions of outcomes: linear, boosting, or auto: which predicts the next step better")
+    ] = "auto"
+    probability: Annotated[
+        tuple[str, ...],
+        Flag("TREATMENT=COLUMN: a covariate with the known probability of a randomised treatment; may be repeated"),
+    ] = ()
+    truncate: Annotated[float, Flag("Quantile at which weights are cut (1: never)", panel=EXPERT)] = 0.99
+    folds: Annotated[int, Flag("Parts of subjects for cross-fitting", panel=EXPERT)] = 5
+    seed: Annotated[int, Flag("Random seed of the parts", panel=EXPERT)] = 0
+    unsupported: Annotated[bool, Flag("Also answer for plans that nobody follows to the end")] = False
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ column     := name [ "in" "last" number ] | natural
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, eq, ge, gt, le, lt, ne, or_
@@ -154,13 +154,18 @@ _TOKEN = re.compile(
 )
 
 
-def parse_condition(text: str) -> Condition:
+def parse_condition(text: str, past: Collection[str] | None = None) -> Condition:
     """Return the condition that a text says.
+
+    Args:
+        text: the condition.
+        past: columns that may be counted over earlier steps; without `in last` they are those of the step before.
 
     Raises:
         ValueError: the text is no condition; the message names the place.
     """
-    parser = _parser(text, "a condition")
+    parser = _parser(text, "a condition", windows=past is not None)
+    parser.past = past or ()
     return Condition(parser.whole())
 
 
@@ -216,6 +221,7 @@ class _Parser:
         self._tokens = tokens
         self._place = 0
         self._windows = windows
+        self.past: Collection[str] = ()
 
     @property
     def token(self) -> _Token:
@@ -322,7 +328,9 @@ class _Parser:
         name = self.name()
         if name is None:
             raise ValueError(f"a column or a constant expected before {self.token.shown}")
-        return Column(name, natural=True) if natural else Column(name, self.window(name))
+        if natural:
+            return Column(name, natural=True)
+        return Column(name, self.window(name) or (1 if name in self.past else None))
 
     def name(self) -> str | None:
         if token := self.take("quoted"):

@@ -4,7 +4,7 @@ import csv
 import io
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from hashlib import sha256
@@ -49,6 +49,25 @@ def as_wanted(text: str) -> str:
     finally:
         csv.field_size_limit(before)
     return out.getvalue()
+
+
+def columns_of_rows(rows: Sequence[Mapping[str, Any]], *, texts: Collection[str]) -> dict[str, Any]:
+    """Return rows as the columns of a table, with None or NaN where a row has no such column.
+
+    Args:
+        rows: cells by name; of the names of all, in the order in which they come.
+        texts: columns of texts, also where nobody has one.
+    """
+    import numpy as np  # noqa: PLC0415 - nothing else here needs it
+
+    columns: dict[str, Any] = {}
+    for name in dict.fromkeys(name for row in rows for name in row):  # a row may have more than another
+        cells = [row.get(name) for row in rows]
+        whole = all(isinstance(cell, int) for cell in cells)
+        some = all(isinstance(cell, int) for cell in cells if cell is not None) and any(c is not None for c in cells)
+        kind = object if name in texts or (some and not whole) else type(cells[0]) if whole else float
+        columns[name] = np.array(cells, dtype=np.int64 if kind is int else kind)
+    return columns
 
 
 def _safe(cell: str) -> str:

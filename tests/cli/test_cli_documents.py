@@ -52,6 +52,7 @@ def words_of(name: str, trained: Path, folder: Path) -> list[object]:
         "evaluate": ["evaluate", *place, "--no-plots", "--out", folder / "v.h5", "--overwrite"],
         "whatif": ["whatif", *place, "-s", 1, "-p", folder / "plan.json", "--truth", "--out", folder / "w.h5"],
         "search": ["search", *place, "-s", 1, "--minimise", "tumour_volume at end", "--steps", 2],
+        "effect": ["effect", *place, "-p", folder / "plan.json", "--unsupported"],
         "benchmark": ["benchmark", trained / "data.h5", "--methods", "last-value,ridge", "--no-plots", "-w", folder],
         "merge": ["merge", folder / "whole"],
         "inspect": ["inspect", trained / "model.h5"],
@@ -61,8 +62,8 @@ def words_of(name: str, trained: Path, folder: Path) -> list[object]:
     }[name]
 
 
-NAMES = ["simulate.tumor", "pretrain", "finetune", "evaluate", "whatif", "search", "benchmark", "merge", "inspect"]
-NAMES += ["verify", "settings", "doctor"]
+NAMES = ["simulate.tumor", "pretrain", "finetune", "evaluate", "whatif", "search", "effect", "benchmark", "merge"]
+NAMES += ["inspect", "verify", "settings", "doctor"]
 
 
 def paths(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -71,7 +72,8 @@ def paths(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         for key, inner in value.items():
             yield (*here, key)
             if key not in {"config", "meta", "inputs", "outputs", "parents", "versions", "digests", "history", "plans",
-                           "models", "outcomes", "trained_on", "stages", "kept", "given", *ADDED}:  # fmt: skip
+                           "models", "outcomes", "trained_on", "stages", "kept", "given",
+                           "learners", *ADDED}:  # fmt: skip
                 yield from paths(inner, (*here, key))
     elif isinstance(value, list) and value:
         yield from paths(value[0], (*here, 0))

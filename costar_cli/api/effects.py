@@ -1,0 +1,311 @@
+"""Effects in a population, in the Python API: what `costar effect` estimates."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.api.calls import Progress, levels_of, one_of, reporting, require_data_set, texts
+from costar_cli.api.estimates import Plans, plan_request
+from costar_cli.config.choices import LearnerName, ProtocolName
+from costar_cli.config.nearest import did_you_mean
+from costar_cli.config.requests import EffectRequest
+from costar_cli.data.dataset import Dataset, Location
+from costar_cli.data.schema import PanelSchema
+from costar_cli.diagnostics import Diagnostic
+from costar_cli.effects import ESTIMATORS, Assigned, Effects, Flow, Regime, Settings, enrol, estimate, holm
+from costar_cli.effects.diagnostics import cautions
+from costar_cli.errors import UsageError
+from costar_cli.plans import AnyPlan, IndexTimes, Origin, PlanRequest, TreatmentPlan, parse_origin
+from costar_cli.plans.plan import in_words
+from costar_cli.questions import choose_subjects, join_places
+from costar_cli.questions.groups import groups_of
+from costar_cli.questions.subjects import Cohort, names_of
+from costar_cli.reporting import Reporter
+
+if TYPE_CHECKING:
+    from costar_cli.files.frames import Frame, FrameName
+
+ALL: Final = "all"
+MEASURES: Final = (
+    "mean", "difference", "ratio", "risk", "risk-difference", "risk-ratio", "rmst", "rmst-difference",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class EffectReport:
+    """Effects, and how they were come by.
+
+    Attributes:
+        request: the options.
+        dataset: name of the data set.
+        effects: means under plans and their contrasts.
+        flow: how many were asked about and entered.
+        texts: each plan in words.
+        diagnostics: what a reader should know.
+        parents: digests of what it was made from.
+    """
+
+    request: EffectRequest
+    dataset: str
+    effects: Effects
+    flow: Flow
+    texts: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    parents: Mapping[str, str]
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row per quantity, estimator, group, plan, step and outcome that was asked for."""
+        wanted = {measure.replace("-", " ") for measure in self.request.measure}
+        rows = [
+            row
+            for row in self.effects.to_rows(self.request.levels)
+            if (not wanted or row["quantity"] in wanted)
+            and (not self.request.outcome or row["outcome"] in self.request.outcome)
+        ]
+        holm(rows)
+        names = dict.fromkeys([*(name for row in rows for name in row), "p", "p_holm"])
+        return [{name: row.get(name) for name in names} for row in rows]
+
+    def to_frame(self, frame: "FrameName" = "polars") -> "Frame":
+        """Return the rows as a frame."""
+        from costar_cli.files.frames import make_frame
+
+        return make_frame({name: [row[name] for row in self.rows] for name in self.rows[0]}, frame)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints."""
+        effects = self.effects
+        return {
+            "dataset": self.dataset,
+            "step_unit": effects.trials.schema.step,
+            "flow": self.flow.to_json(),
+            "plans": [
+                {"name": plan.name, "steps": len(plan), "text": text}
+                for plan, text in zip(effects.plans, self.texts, strict=True)
+            ],
+            "reference": effects.plans[effects.reference].name,
+            "learners": {name: of.learner.name for of in effects.targets for name in of.target.names},
+            "levels": list(self.request.levels),
+            "effects": self.rows,
+        }  # fmt: skip
+
+
+def estimate_effects(
+    dataset: Dataset,
+    plans: Plans,
+    *,
+    subjects: str | Iterable[int | str] = "all",
+    estimator: str | Sequence[str] = "sdr",
+    outcome: str | Sequence[str] = (),
+    measure: str | Sequence[str] = (),
+    origin: int | str | None = None,
+    when: str | None = None,
+    once: bool = False,
+    protocol: ProtocolName = "per-protocol",
+    grace: int = 0,
+    by: str | None = None,
+    reference: str | None = None,
+    level: float | Sequence[float] = 0.9,
+    learner: LearnerName = "auto",
+    probability: Mapping[str, str] | None = None,
+    truncate: float = 0.99,
+    folds: int = 5,
+    seed: int = 0,
+    unsupported: bool = False,
+    progress: Progress = False,
+) -> EffectReport:
+    """Estimate mean outcomes under plans in a population, and their contrasts, as `costar effect` does.
+
+    Args:
+        dataset: where the subjects are.
+        plans: see `estimate_outcomes`; plans may also be rules, shifts, and policies that read the natural treatment.
+        subjects: `all`, a part such as `source/train`, a file of subjects, or what the data call them.
+        estimator: `sdr` (sequentially doubly robust), `tmle`, `gformula`, `ipw`, several, or `all`.
+        outcome: which outcomes or events; all by default.
+        measure: which quantities, of `mean`, `difference`, `ratio`, and of events `risk`, `risk-difference`,
+            `risk-ratio`, `rmst`; all by default.
+        origin: the step at which trials start, from 0, or a date; that of the plans, or 0.
+        when: a condition: a trial starts at every step at which it holds.
+        once: only the first trial of each subject.
+        protocol: `per-protocol` or `intention-to-treat`.
+        grace: steps by which a plan's first treatment may start later.
+        by: groups, as in `Model.average`.
+        reference: the plan that others are compared with; the first by default.
+        level: of intervals, or several.
+        learner: `linear`, `boosting`, or `auto`.
+        probability: columns with the known probabilities of randomised treatments, by treatment.
+        truncate: quantile at which weights are cut.
+        folds: parts of subjects for cross-fitting.
+        seed: of the parts.
+        unsupported: answer for plans that nobody follows to the end, too.
+        progress: True for progress on stderr, or a `Reporter`.
+
+    Raises:
+        UsageError: plans, subjects or options that do not fit; fewer than 50 subjects; plans that nobody follows.
+    """
+    require_data_set(dataset)
+    request = EffectRequest(
+        estimator=texts(estimator, "estimator"), outcome=texts(outcome, "outcome"), measure=texts(measure, "measure"),
+        origin=origin, when=when, once=once, protocol=protocol, grace=grace, by=by, reference=reference,
+        levels=levels_of(level), learner=learner,
+        probability=tuple(f"{name}={column}" for name, column in (probability or {}).items()),
+        truncate=truncate, folds=folds, seed=seed, unsupported=unsupported,
+    )  # fmt: skip
+    who = subjects if isinstance(subjects, str) else [*subjects]
+    places = choose_subjects(dataset, who, where="subjects=")
+    with reporting(progress) as reporter:
+        return effects_of(dataset, places, plans, request, reporter, where="plans=")
+
+
+def effects_of(
+    dataset: Dataset,
+    places: Sequence[Location],
+    plans: Plans,
+    request: EffectRequest,
+    reporter: Reporter,
+    *,
+    where: str = "--plan",
+) -> EffectReport:
+    """Return the effects of plans on subjects of a data set; see `estimate_effects`.
+
+    Raises:
+        UsageError: see `estimate_effects`.
+    """
+    settings = _settings(dataset, request)
+    panel = join_places(dataset, places)
+    chosen = None if request.origin is None else request.origin
+    start: Origin | None = None if chosen is None else chosen if type(chosen) is int else parse_origin(chosen)
+    longest = max(panel.n_steps - 1, 1)
+    read = plan_request(
+        plans, dataset.schema, longest, origin=0 if start is None else start,
+        begin=lambda origin: IndexTimes.of(panel, origin), where=where,
+    )  # fmt: skip
+    if read.by_subject:
+        fix = "write plans that are the same for all, or rules"
+        raise UsageError("the effect of a plan is that of one plan for everybody", where=where, fix=fix)
+    if start is None:
+        start = 0 if read.origin is None else read.origin
+    if request.when is not None and request.origin is not None:
+        raise UsageError("both --when and --origin are given", where="--when", fix="give one of them")
+    names = [plan.name for plan in read.plans]
+    _check_reference(request.reference, names)
+    regimes = tuple(_assigned(plan, request) for plan in read.plans)
+    trials, flow = enrol(
+        dataset.schema, panel, read.horizon, origin=start, when=request.when, once=request.once,
+        extra_NE=_domains(dataset, places), left_out=tuple(settings.known.values()),
+    )  # fmt: skip
+    _check_outcomes(trials.schema, request, events=trials.events() is not None)
+    subjects = trials.panel
+    cohort = Cohort(subjects, names_of(subjects), (), trials.subject_M, trials.origin_M)
+    groups, in_GM = groups_of(cohort, dataset.schema, request.by)
+    total = len(regimes) * len(settings.estimators) * (1 + (trials.events() is not None))
+    with reporter.task("estimate", total=total, unit="curve") as task:
+        effects = estimate(
+            trials, regimes, settings, reference=names.index(request.reference) if request.reference else 0,
+            groups=groups, in_GM=in_GM, outcomes=request.outcome, tick=task.advance,
+        )  # fmt: skip
+    diagnostics = tuple(cautions(effects, flow))
+    for one in diagnostics:
+        reporter.say(one)
+    digest = {} if not dataset.digest else {"dataset": dataset.digest}
+    return EffectReport(
+        request, dataset.name, effects, flow, _in_words(read, trials.schema, start), diagnostics, digest
+    )
+
+
+def _settings(dataset: Dataset, request: EffectRequest) -> Settings:
+    """Return how effects are estimated.
+
+    Raises:
+        UsageError: an unknown estimator or measure, a number out of range, probabilities of no treatment or column.
+    """
+    estimators = [name for text in request.estimator for name in text.replace(" ", "").split(",")]
+    if ALL in estimators:
+        estimators = list(ESTIMATORS)
+    for name in estimators:
+        one_of(name, [*ESTIMATORS, ALL], "estimator", "estimator")
+    for name in request.measure:
+        one_of(name, MEASURES, "measure", "measure")
+    one_of(request.learner, get_args(LearnerName), "learner", "learner")
+    one_of(request.protocol, get_args(ProtocolName), "protocol", "protocol")
+    ranges: list[tuple[str, float, float, float]] = [("--level", level, 0.5, 0.999) for level in request.levels]
+    ranges += [("--truncate", request.truncate, 0.5, 1), ("--folds", request.folds, 2, 20)]
+    ranges += [("--grace", request.grace, 0, 1000)]
+    for flag, value, low, high in ranges:
+        if not low <= value <= high:
+            raise UsageError(f"{value:g} is out of range", where=flag, fix=f"give {low:g} to {high:g}")
+    encoding = dataset.schema.treatments
+    columns, known = [variable.name for variable in dataset.schema.covariates], dict[str, str]()
+    for text in request.probability:
+        name, _, column = (part.strip() for part in text.partition("="))
+        where, fix = "--probability", "write TREATMENT=COLUMN, such as `--probability treated=p_treated`"
+        if name not in encoding.names or column not in columns:
+            wrong, of = (name, encoding.names) if name not in encoding.names else (column, columns)
+            guess = did_you_mean(wrong, of, quoted=True)
+            raise UsageError(f"there is no {'treatment' if of is encoding.names else 'covariate'} {wrong!r}",
+                             where=where, fix=f"{guess} {fix}".strip())  # fmt: skip
+        if len(encoding.levels[encoding.names.index(name)]) != 2:
+            raise UsageError(f"{name} has more than two levels", where=where, fix="leave it out: it is estimated")
+        known[name] = column
+    if known and (encoding.doses or set(known) != set(encoding.names)):
+        missing = ", ".join(sorted({*encoding.all_names} - {*known}))
+        raise UsageError(f"no probability of {missing}", where="--probability", fix="give one for each, or for none")
+    return Settings(
+        estimators=tuple(name for name in ESTIMATORS if name in estimators), learner=request.learner,
+        folds=request.folds, truncated=request.truncate, known=known, unsupported=request.unsupported,
+        seed=request.seed,
+    )  # fmt: skip
+
+
+def _assigned(plan: AnyPlan, request: EffectRequest) -> Regime:
+    """Return a plan as trials assign it."""
+    initial = request.protocol == "intention-to-treat"
+    return Assigned(plan, request.grace, initial) if initial or request.grace else plan
+
+
+def _domains(dataset: Dataset, places: Sequence[Location]) -> NDArray[np.float64] | None:
+    """Return a column that is 1 for subjects of the target domain, whose practice may differ; None where all are alike.
+
+    Subjects are in the order of `join_places`.
+    """
+    order = [place for part in dataset.panels for place in places if place.part == part]
+    target_N = np.array([place.part.domain == "target" for place in order], dtype=np.float64)
+    return target_N[:, None] if 0 < target_N.mean() < 1 else None
+
+
+def _check_reference(name: str | None, names: Sequence[str]) -> None:
+    """See that there is a plan of a name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name is not None and name not in names:
+        fix = f"the plans are {', '.join(map(repr, names))}"
+        raise UsageError(f"there is no plan {name!r} to compare with", where="--reference", fix=fix)
+
+
+def _check_outcomes(schema: PanelSchema, request: EffectRequest, *, events: bool) -> None:
+    """See that what is measured is there.
+
+    Raises:
+        UsageError: an outcome or event that the data do not have.
+    """
+    known = [*(outcome.name for outcome in schema.outcomes), *(schema.terminal.values() if events else ()), "any event"]
+    for name in request.outcome:
+        if name not in known:
+            guess = did_you_mean(name, known, quoted=True)
+            fix = f"{guess} outcomes and events are {', '.join(known)}".strip()
+            raise UsageError(f"there is no outcome or event {name!r}", where="--outcome", fix=fix)
+
+
+def _in_words(read: PlanRequest, schema: PanelSchema, start: Origin) -> tuple[str, ...]:
+    """Return what each plan gives."""
+    first = start if isinstance(start, int) and start >= 0 else 0
+    return tuple(
+        in_words(schema, plan.values, first) if isinstance(plan, TreatmentPlan) else plan.text for plan in read.plans
+    )

@@ -1,0 +1,116 @@
+"""What shows whether effects can be trusted: who follows plans, weights, balance, and the natural course (EFFECT-14).
+
+`M` trials, `K` decisions, `P` columns of a history.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from costar_cli.diagnostics import Diagnostic
+from costar_cli.effects.effects import FEW, Effects
+from costar_cli.effects.enrolment import Flow
+from costar_cli.effects.trials import Floats
+
+UNLIKELY: Final = 0.02  # probability of what a plan gives, below which hardly anybody is treated so
+MOST_UNLIKELY: Final = 0.05  # share of decisions at which it may be
+LARGE: Final = 20.0  # times the mean weight of followers that the largest may be
+TINY: Final = 1e-9
+LOST: Final = 0.01  # share of trials that may be lost to follow-up without a word
+
+Row = dict[str, Any]
+
+
+def cautions(effects: Effects, flow: Flow) -> Iterator[Diagnostic]:
+    """Yield what a reader of effects should know, the gravest first."""
+    steps = max(len(plan) for plan in effects.plans)
+    by_plan: dict[str, list[Row]] = {}
+    for row in followers(effects):
+        by_plan.setdefault(row["plan"], []).append(row)
+    for weights, (name, rows) in zip(effects.weights, by_plan.items(), strict=True):
+        few = next((row for row in rows if row["effective"] < FEW), None)
+        if few is not None:
+            count, weigh = f"{few['followers']:,}", f"{few['effective']:.0f}"
+            yield Diagnostic.of("effect-few-followers", name, step=few["step"], followers=count, effective=weigh)
+        made_MK = effects.trials.decided_MK[:, : len(rows)]
+        unlikely = float((weights.likely_MK[made_MK] < UNLIKELY).mean()) if made_MK.any() else 0.0
+        if unlikely > MOST_UNLIKELY:
+            yield Diagnostic.of("effect-positivity", name, share=f"{100 * unlikely:.0f} %", limit=f"{UNLIKELY:g}")
+        times, large = max(((row["largest"] / max(row["mean"], TINY), row) for row in rows), key=lambda one: one[0])
+        if times > LARGE:
+            times_text = f"{times:.0f}"
+            yield Diagnostic.of("effect-weights", name, times=times_text, step=large["step"])
+    for estimates in effects.targets:
+        target = estimates.target
+        kind = "event" if target.kinds[0] == "event" else "outcome"
+        lost = 1 - float(target.kept_MK[:, :steps].all(axis=1).mean())
+        if lost > LOST:
+            yield Diagnostic.of("effect-lost", f"{kind}s", share=f"{100 * lost:.0f} %", steps=steps)
+        if kind == "outcome" and effects.trials.events() is not None:
+            yield Diagnostic.of("effect-as-if-no-end", " and ".join(effects.trials.schema.terminal.values()))
+        if "gformula" in estimates.curves and estimates.learner.name == "boosting":
+            yield Diagnostic.of("effect-trees", f"{kind}s")
+        for q, name in enumerate(target.names):
+            if kind == "event" and not target.value_MHQ[..., q].any():
+                yield Diagnostic.of("effect-no-event", name, trials=f"{flow.trials:,}", steps=steps)
+
+
+def followers(effects: Effects) -> Iterator[Row]:
+    """Yield a row per plan and step: who follows it until then, and with what weights, raw and cut."""
+    estimates = effects.targets[0]
+    for plan, follow in zip(effects.plans, estimates.follows, strict=True):
+        for k in range(len(plan)):
+            at_M = estimates.target.kept_MK[:, : k + 1].all(axis=1)
+            raw_M, cut_M = follow.raw_MK[:, k], follow.weight_MK[:, k]
+            follows_M = raw_M > 0
+            yield {
+                "plan": plan.name,
+                "step": k + 1,
+                "followed": int(at_M.sum()),
+                "followers": int(follows_M.sum()),
+                "share": float(follows_M.sum() / max(at_M.sum(), 1)),
+                "effective": effective(raw_M),
+                "mean": float(raw_M.sum() / max(follows_M.sum(), 1)),
+                "largest": float(raw_M.max(initial=0.0)),
+                "cut_mean": float(cut_M.sum() / max(follows_M.sum(), 1)),
+                "cut_largest": float(cut_M.max(initial=0.0)),
+                "cut_effective": effective(cut_M),
+            }
+
+
+def effective(weight_M: Floats) -> float:
+    """Return how many trials of equal weight know as much (Kish 1965)."""
+    square = float((weight_M**2).sum())
+    return float(weight_M.sum()) ** 2 / square if square else 0.0
+
+
+def balance(effects: Effects) -> Iterator[Row]:
+    """Yield a row per plan, step and column of the present: how those who follow differ from those who could have.
+
+    Differences of means are in standard deviations of all trials, before and after weighting (Austin 2009); at step k
+    those who followed until then are compared with those of them who follow further.
+    """
+    estimates, trials = effects.targets[0], effects.trials
+    names = trials.column_names
+    for plan, follow in zip(effects.plans, estimates.follows, strict=True):
+        for k in range(len(plan)):
+            at_M = follow.at_MK[:, k]
+            before_M = np.where(at_M, follow.raw_MK[:, k - 1] if k else 1.0, 0.0)
+            ratio_M = np.where(follow.ratio_MK[:, k] > 0, follow.ratio_MK[:, k], 0.0)
+            after_M = before_M * ratio_M
+            if not (after_M > 0).any():
+                break
+            history_MP = trials.history(k)
+            for p in trials.present:
+                column_M = history_MP[:, p]
+                sd = float(column_M[at_M].std()) or 1.0
+                plain = column_M[after_M > 0].mean() - column_M[before_M > 0].mean()
+                weighted = np.average(column_M, weights=after_M) - np.average(column_M, weights=before_M)
+                yield {
+                    "plan": plan.name,
+                    "step": k + 1,
+                    "column": names[p],
+                    "before": float(plain / sd),
+                    "after": float(weighted / sd),
+                }

@@ -1,0 +1,146 @@
+"""Estimators of effects against worlds whose effects are known."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import costar_cli as costar
+from costar_cli.api.effects import EffectReport
+from costar_cli.errors import UsageError
+from tests.effect_worlds import TRUTH, WORLDS
+
+pytestmark = pytest.mark.filterwarnings("ignore::costar_cli.errors.CostarWarning")  # of few followers
+ESTIMATORS = ("sdr", "tmle", "gformula", "ipw")
+
+
+def report_on(name: str, n: int, seed: int = 1, **options: Any) -> EffectReport:
+    """Return the effects of a world's regimes on n of its subjects."""
+    world = WORLDS[name]
+    options = {"estimator": "all", "learner": "linear", "unsupported": True} | options
+    if world.probability:
+        options.setdefault("probability", dict.fromkeys(world.treatments, world.probability))
+    plans = {regime: of.steps(world.steps) for regime, of in world.regimes.items()}
+    return costar.estimate_effects(world.dataset(n, seed), {"plans": plans}, reference=world.reference, **options)
+
+
+def last_rows(report: EffectReport, quantity: str) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """Return the rows of a quantity after the last step, by estimator and plan."""
+    steps = max(row["step"] for row in report.rows)
+    rows = [row for row in report.rows if row["step"] == steps and row["quantity"] == quantity]
+    return {(row["estimator"], row["plan"]): row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def overlap() -> EffectReport:
+    return report_on("overlap", 3000)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("plan", ["always", "threshold"])
+def test_effects_are_recovered_where_practice_overlaps(overlap: EffectReport, estimator: str, plan: str) -> None:
+    truth = TRUTH["overlap"][plan][0] - TRUTH["overlap"]["never"][0]
+    row = last_rows(overlap, "difference")[estimator, plan]
+    assert abs(row["estimate"] - truth) < 3.5 * row["se"]
+    assert row["se"] < {"gformula": 0.05, "ipw": 0.12}.get(estimator, 0.07)
+    assert row["supported"]
+
+
+def test_a_regression_of_outcome_on_plan_would_have_missed_what_is_recovered(overlap: EffectReport) -> None:
+    rows = last_rows(overlap, "mean")
+    world = WORLDS["overlap"]
+    _, y_NT, a_NHA = world.draw(3000, 1)
+    followed = [(a_NHA[..., 0] == given).all(axis=1) for given in (1.0, 0.0)]
+    naive = y_NT[followed[0], -1].mean() - y_NT[followed[1], -1].mean()
+    truth = TRUTH["overlap"]["always"][0] - TRUTH["overlap"]["never"][0]
+    assert abs(naive - truth) > 5 * abs(last_rows(overlap, "difference")["sdr", "always"]["estimate"] - truth)
+    assert rows["sdr", "never"]["followers"] == int(followed[1].sum())
+
+
+@pytest.mark.parametrize("world", ["overlap-outcome-wrong", "overlap-treatment-wrong"])
+def test_double_robustness_either_model_may_be_wrong(world: str) -> None:
+    report = report_on(world, 4000, learner="linear")
+    truth = TRUTH[world]["always"][0] - TRUTH[world]["never"][0]
+    rows = last_rows(report, "difference")
+    wrong = "gformula" if world == "overlap-outcome-wrong" else "ipw"
+    assert abs(rows[wrong, "always"]["estimate"] - truth) > 3 * rows[wrong, "always"]["se"]
+    for estimator in ("sdr", "tmle"):
+        assert abs(rows[estimator, "always"]["estimate"] - truth) < 3 * rows[estimator, "always"]["se"]
+
+
+@pytest.mark.parametrize("world", ["linear", "binary"])
+def test_g_computation_extrapolates_where_hardly_anybody_follows(world: str) -> None:
+    report = report_on(world, 1000, estimator=["gformula", "sdr"])
+    truth = TRUTH[world]["always"][0] - TRUTH[world]["never"][0]
+    rows = last_rows(report, "difference")
+    assert abs(rows["gformula", "always"]["estimate"] - truth) < {"linear": 0.25, "binary": 0.08}[world]
+    assert not rows["sdr", "always"]["supported"]
+    assert [one.subject for one in report.diagnostics if one.code == "effect-few-followers"] >= ["always"]
+
+
+@pytest.mark.slow
+def test_standard_errors_are_those_of_repetitions() -> None:
+    rows = [last_rows(report_on("overlap", 300, seed=seed), "difference") for seed in range(24)]
+    for estimator in ESTIMATORS[:3]:  # those of weights are too large: they take probabilities of treatment to be known
+        estimates = np.array([row[estimator, "always"]["estimate"] for row in rows])
+        errors = np.array([row[estimator, "always"]["se"] for row in rows])
+        assert 0.7 < errors.mean() / estimates.std(ddof=1) < 1.6  # the sd of 24 is known to 15 %
+
+
+def test_the_natural_course_is_what_was_observed() -> None:
+    report = report_on("doses", 800)
+    y_NT = WORLDS["doses"].draw(800, 1)[1]
+    rows = last_rows(report, "mean")
+    for estimator in ("sdr", "tmle", "ipw"):
+        assert rows[estimator, "natural"]["estimate"] == pytest.approx(y_NT[:, -1].mean(), abs=1e-4)
+        assert rows[estimator, "natural"]["followers"] == 800
+
+
+def test_known_probabilities_stand_in_for_a_model_of_treatment() -> None:
+    known, modelled = (
+        report_on("trial", 1500, estimator="ipw"),
+        report_on("trial", 1500, estimator="ipw", probability={}),
+    )
+    truth = TRUTH["trial"]["always"][0] - TRUTH["trial"]["never"][0]
+    for report in (known, modelled):
+        row = last_rows(report, "difference")["ipw", "always"]
+        assert abs(row["estimate"] - truth) < 3 * row["se"]
+    assert known.rows != modelled.rows
+
+
+def test_groups_have_means_of_their_own_that_make_up_the_mean_of_all() -> None:
+    report = report_on("overlap", 2000, by="x:2", estimator=["sdr", "gformula"])
+    for estimator in ("sdr", "gformula"):
+        rows = [
+            row for row in report.rows if row["quantity"] == "mean" and row["step"] == 3 and row["plan"] == "always"
+        ]
+        of = {row["group"]: row for row in rows if row["estimator"] == estimator}
+        everybody, *parts = of.values()
+        mean = sum(row["trials"] * row["estimate"] for row in parts) / everybody["trials"]
+        assert mean == pytest.approx(everybody["estimate"])
+        assert sum(row["trials"] for row in parts) == everybody["trials"]
+
+
+def test_a_plan_that_nobody_follows_is_named_with_the_step() -> None:
+    world = WORLDS["linear"]
+    with pytest.raises(UsageError, match=r"nobody follows plan 'always' through step \d") as caught:
+        costar.estimate_effects(world.dataset(60, 3), {"plans": {"always": {"repeat": {"a": 1}, "times": 5}}})
+    assert "--unsupported" in str(caught.value.fix)
+
+
+def test_fewer_than_fifty_subjects_are_refused() -> None:
+    with pytest.raises(UsageError, match="49 subjects: effects are estimated from 50 or more"):
+        report_on("overlap", 49)
+
+
+def test_simultaneous_bands_are_wider_than_single_intervals(overlap: EffectReport) -> None:
+    for row in overlap.rows:
+        assert row["upper_simultaneous"] - row["lower_simultaneous"] >= 0.999 * 2 * 1.6449 * row["se"]
+
+
+def test_p_values_are_adjusted_for_all_contrasts(overlap: EffectReport) -> None:
+    tested = [row for row in overlap.rows if row["p"] is not None]
+    assert tested
+    assert all(row["p_holm"] >= row["p"] for row in tested)
+    assert max(row["p_holm"] for row in tested) <= 1
