@@ -1,8 +1,6 @@
 """`costar whatif`: the outcomes of a subject, or of many, under treatment plans, shown and written."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import join
@@ -22,12 +20,10 @@ from costar_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from costar_cli.files.shards import Shard
-    from costar_cli.questions import AverageEffects, Question, Tally, WhatIfReport
-    from costar_cli.questions.rows import Columns
+    from costar_cli.questions import Question, WhatIfReport
     from costar_cli.questions.sensitivity import Sensitivity
 
 PLOT_FORMATS: Final = (".png", ".svg", ".pdf")
-MOST_KEPT: Final = 2_000_000  # rows of an artifact, which are held in memory twice: some 1 GB
 MOST_REPORTED: Final = 50  # subjects of one page, or with bounds of sensitivity
 
 
@@ -305,38 +301,38 @@ def _answer_one(session: Session, question: "Question", files: OutputFiles) -> N
 
 def _answer_many(session: Session, question: "Question", files: OutputFiles, whole: Path | None) -> None:
     """Answer a question about many subjects: answers to a file, a summary to the terminal."""
-    from costar_cli.inference import calibration_of
+    from costar_cli.api.cohorts import answer_many
     from costar_cli.questions import write_answers
-    from costar_cli.questions.diagnostics import on_widened
 
-    models, sweep, dataset = question.models, question.sweep, question.dataset
+    sweep, dataset = question.sweep, question.dataset
     assert dataset is not None  # noqa: S101 - it was read
     question.warn(session.reporter)
     notes = question.notes
     for note in notes:
         session.out.say(note)
-    tables: list[Columns] | None = [] if files.out else None
-    tallies, found = _gather(session, question, files, tables)
-    for label, tally in tallies.items():
-        if tally.effective and (calibration := calibration_of(models[label])):
-            notes.append(on_widened(label, tally.effective, calibration, dataset.schema.step))
-            session.out.say(notes[-1])
-    result = _summary(question, tallies, found, files.shard) | {"notes": list(map(str, notes))}
+    answered = answer_many(
+        question, csv=files.csv, keep=files.out is not None, shard=files.shard, reporter=session.reporter
+    )
+    for note in answered.notes:
+        session.out.say(note)
+    result = answered.summary() | {"notes": list(map(str, (*notes, *answered.notes)))}
     result |= {} if sweep is None else {"sweep": sweep.to_json()}
     if session.out.details or not question.request.average:
         show_cohort(session.out, result, most=None if sweep is None else len(sweep.values))
     if question.request.average:
         result["averages"] = (
-            show_averages(session, found, csv=files.csv, plot=files.plot)
+            show_averages(session, answered.averages, csv=files.csv, plot=files.plot)
             if sweep is None
-            else show_average_sweep(session, found, sweep=sweep, dataset=dataset, csv=files.csv, plot=files.plot)
+            else show_average_sweep(
+                session, answered.averages, sweep=sweep, dataset=dataset, csv=files.csv, plot=files.plot
+            )
         )
         session.out.done(result)
         return
     if files.report or question.request.sensitivity:
         result |= _by_subject(session, question, files.report)
-    if files.out is not None and tables is not None:
-        artifact = write_answers(files.out, question, tables, overwrite=files.overwrite)
+    if files.out is not None:
+        artifact = write_answers(files.out, question, answered.tables, overwrite=files.overwrite)
         session.out.wrote("out", files.out, artifact.digest, kind="answers")
     if files.csv is None and files.out is None:
         session.out.note("this is a summary: `--csv answers.parquet` (or .csv, .jsonl) keeps every answer")
@@ -347,51 +343,6 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
         if files.csv != whole:
             session.out.next(join(["costar", "merge", str(whole)]))
     session.out.done(result)
-
-
-def _gather(
-    session: Session, question: "Question", files: OutputFiles, kept: "list[Columns] | None"
-) -> "tuple[dict[str, Tally], list[AverageEffects]]":
-    """Write and keep every answer, where files of them are named; return what they come to, by model, and averages.
-
-    Raises:
-        UsageError: very many answers are to be kept.
-    """
-    from costar_cli.files.tables import QUESTION, SHARD, table_file
-    from costar_cli.questions import Tally
-
-    request, schema = question.request, question.schema
-    count = len(question.models) * len(question)
-    rows = count * question.plans.horizon * len(schema.outcomes)
-    rows *= 1 + (request.reference is not None)  # differences have rows of their own
-    if kept is not None and rows > MOST_KEPT:
-        problem, fix = (
-            f"--out of {rows:,} rows; at most {MOST_KEPT:,} at once",
-            "write a table: `--csv answers.parquet`",
-        )
-        raise UsageError(problem, where="--out", fix=fix)
-    tallies = {label: Tally(schema.outcomes, model.horizon) for label, model in question.models.items()}
-    averagers = {label: question.averager() for label in question.models if request.average}
-    csv = None if request.average else files.csv
-    mark = {QUESTION: question.fingerprint} if csv else {}
-    mark |= {SHARD: files.shard} if files.shard else {}
-    with (
-        table_file(csv, mark) if csv else nullcontext() as table,
-        session.reporter.task("estimate", total=count, unit="answer") as task,
-    ):
-        for label, tally in tallies.items():
-            for answers, truth in question.answers(label):
-                tally.add(answers)
-                if averagers:
-                    averagers[label].add(answers, truth)
-                for columns in question.tables(answers, truth) if table is not None or kept is not None else ():
-                    if table is not None:
-                        table.write(columns)
-                    if kept is not None:
-                        kept.append(columns)
-                task.advance(len(answers))
-    found = [made.finish(label, question.models[label], request.levels) for label, made in averagers.items()]
-    return tallies, found
 
 
 def _by_subject(session: Session, question: "Question", page: Path | None) -> dict[str, Any]:
@@ -411,40 +362,3 @@ def _by_subject(session: Session, question: "Question", page: Path | None) -> di
         session.out.wrote("report", page, kind="html")
     shown = question.request.sensitivity
     return {"sensitivity": show_sensitivity(session, reports, bounds, None)} if shown else {}
-
-
-def _summary(
-    question: "Question", tallies: "Mapping[str, Tally]", averages: "Sequence[AverageEffects]", shard: str | None
-) -> dict[str, Any]:
-    """Return what `--json` has of a cohort: counts, means by plan, and the kind of intervals, also of averages."""
-    from costar_cli.data.compatible import same_data
-    from costar_cli.inference import interval_kind
-    from costar_cli.questions import MOST_PLANS
-
-    models, dataset, cohort, levels = question.models, question.dataset, question.cohort, question.request.levels
-    assert dataset is not None  # noqa: S101 - it was read
-    plans = set[str]().union(*(tally.names for tally in tallies.values()))
-    parts = Counter(str(cohort.places[i].part) for i in set(cohort.subject_M.tolist()))
-    kinds = {label: tally.interval_kind or interval_kind(models[label]) for label, tally in tallies.items()}
-    kinds |= {effects.label: effects.interval_kind for effects in averages}
-    return {
-        "dataset": dataset.name,
-        "step_unit": dataset.schema.step,
-        "cohort": {"subjects": sum(parts.values()), "moments": len(cohort), "parts": dict(parts)},
-        "plans": len(plans),
-        "plans_listed": min(len(plans), MOST_PLANS),
-        **({"shard": shard} if shard else {}),
-        "answers": sum(tally.answers for tally in tallies.values()),
-        "level": levels[0],
-        "levels": list(levels),
-        "models": {
-            label: {
-                "method": models[label].method,
-                "members": models[label].members,
-                "same_data": same_data(models[label].parents, dataset),
-                "interval_kind": kinds[label],
-                "plans": list(tally.rows()),
-            }
-            for label, tally in tallies.items()
-        },
-    }
