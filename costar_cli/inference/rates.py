@@ -8,13 +8,15 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
+from scipy.special import expit, xlogy
 
 from costar_cli.methods.shared.logistic import one_thread, whitening
 
 ITERATIONS: Final = 100
 ENOUGH: Final = 1e-9  # slope of the mean loss at which the fit is done
 LEAST: Final = 1e-12  # expected ends in a step: an end may come in no time, which no rate divides by
+ANCHOR_SD: Final = 2.0  # of the logit by which hazards of a few subjects may differ from those of others
+ANCHOR_STEPS: Final = 25  # of Newton's method, of at most one logit each
 MOST_LOG: Final = 30.0  # of a rate, so that it stays a number
 
 Floats = NDArray[np.float64]
@@ -105,3 +107,21 @@ def _fit(white_MK: Floats, ended_M: Floats, time_M: Floats, ridge: float) -> tup
     with np.errstate(over="ignore", invalid="ignore"):  # of a step that is too long, which it halves
         fit.fit(white_MK, ended_M / expected_M, sample_weight=expected_M)
     return float(fit.intercept_ + np.log(mean)), np.asarray(fit.coef_)
+
+
+def level_shift(logit_M: Floats, ended_M: NDArray[np.bool_], time_M: Floats | None) -> float:
+    """Return by how much logits, or logarithms of rates over times, are to be moved to fit ends, by Newton's method.
+
+    It has a normal prior of sd `ANCHOR_SD`, so that without an end it is no larger than that.
+    """
+    moved = 0.0
+    for _ in range(ANCHOR_STEPS):
+        if time_M is None:
+            expected_M = expit(logit_M + moved)
+            curve = float((expected_M * (1 - expected_M)).sum())
+        else:
+            expected_M = np.exp(np.minimum(logit_M + moved, MOST_LOG)) * time_M
+            curve = float(expected_M.sum())
+        slope = float(expected_M.sum() - ended_M.sum()) + moved / ANCHOR_SD**2
+        moved -= float(np.clip(slope / (curve + 1 / ANCHOR_SD**2), -1.0, 1.0))
+    return moved

@@ -19,7 +19,7 @@ from costar_cli.inference.at_risk import AtRisk
 from costar_cli.inference.course_errors import MOST_ERRORS, CourseErrors, Transition, least_squares_share
 from costar_cli.inference.outcomes import OutcomeFacts
 from costar_cli.inference.propensity import CHUNK, DOSES, KNOTS, Courses, fit_chain, nothing_ahead
-from costar_cli.inference.rates import MOST_LOG, ends_in, fit_rates
+from costar_cli.inference.rates import MOST_LOG, ends_in, fit_rates, level_shift
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.shared.doses import dose_names, dose_table
 
@@ -27,8 +27,6 @@ MOST_DECISIONS: Final = 20_000  # without an end that the regressions learn from
 BEFORE_ENDS: Final = (0.1, 0.5, 0.9)  # quantiles of levels before an end, where their effects may bend, too
 USUAL: Final = (0.005, 0.995)  # quantiles of the changes of logarithms
 RIDGES: Final = (0.3, 3.0, 30.0, 300.0)
-ANCHOR_SD: Final = 2.0  # of the logit by which hazards of a few subjects may differ from those of others
-ANCHOR_STEPS: Final = 25  # of Newton's method, of at most one logit each
 ARRAYS: Final = "survival/"
 FIELDS: Final = {"floor": "floor_Y", "moments": "moments_4Z", "knots": "knots_KSY", "intercept": "intercept_E",
                  "coef": "coef_EP"}  # fmt: skip
@@ -168,7 +166,7 @@ class Hazards:
     def anchored(self, panel: Panel) -> "Hazards":
         """Return the hazards, moved by a number for each terminal end so that the subjects of a panel end as often.
 
-        The move has a normal prior of sd `ANCHOR_SD`, so that an end that none of them had moves by no more than that.
+        The move has a normal prior (`level_shift`), so that an end that none of them had moves little.
         """
         risk = AtRisk.of(panel, self.schema, terminal=True)
         columns_MP = self._columns(
@@ -179,7 +177,7 @@ class Hazards:
         intercept_E = self.intercept_E.copy()
         for e in np.flatnonzero(self._which(terminal=True)):
             logit_M, ended_M = columns_MP[open_M] @ self.coef_EP[e] + self.intercept_E[e], risk.ended_ME[open_M, e]
-            intercept_E[e] += _move(logit_M, ended_M, None if time_QH is None else time_QH[open_M, 0])
+            intercept_E[e] += level_shift(logit_M, ended_M, None if time_QH is None else time_QH[open_M, 0])
             if time_QH is None:  # ends of a chain: a later one is possible where no earlier one came
                 open_M &= ~risk.ended_ME[:, e]
         return replace(self, intercept_E=intercept_E)
@@ -427,21 +425,6 @@ def _moments_of_logs(panel: Panel, floor_Y: Floats) -> Floats:
         usual_2 = np.quantile(changes_M, USUAL) if len(changes_M) else (0.0, 0.0)
         moments_4Z[:, z] = logs_M.mean(), max(logs_M.std(), 1e-6), *usual_2
     return moments_4Z
-
-
-def _move(logit_M: Floats, ended_M: NDArray[np.bool_], time_M: Floats | None) -> float:
-    """Return by how much logits, or logarithms of rates over times, are to be moved to fit ends, by Newton's method."""
-    moved = 0.0
-    for _ in range(ANCHOR_STEPS):
-        if time_M is None:
-            expected_M = expit(logit_M + moved)
-            curve = float((expected_M * (1 - expected_M)).sum())
-        else:
-            expected_M = np.exp(np.minimum(logit_M + moved, MOST_LOG)) * time_M
-            curve = float(expected_M.sum())
-        slope = float(expected_M.sum() - ended_M.sum()) + moved / ANCHOR_SD**2
-        moved -= float(np.clip(slope / (curve + 1 / ANCHOR_SD**2), -1.0, 1.0))
-    return moved
 
 
 def _probabilities(logit_QHE: Floats, time_QH: Floats | None) -> Floats:

@@ -20,7 +20,7 @@ from costar_cli.methods.mixed.law import Floats, GrowthTransition, Series, carri
 from costar_cli.methods.mixed.likelihood import OPEN, Effects, effects_of, effects_shapes
 from costar_cli.methods.mixed.logit import LogitPosterior, stratified
 from costar_cli.methods.mixed.posterior import Known, Posterior
-from costar_cli.methods.mixed.rollout import Given, Rollout, State
+from costar_cli.methods.mixed.rollout import Given, Histories, Rollout, State
 from costar_cli.methods.registry import Adjusts
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
@@ -33,24 +33,6 @@ LINEAR: Final = (  # of files from before spec MIXED-14
     "it gives binary outcomes ({}) a linear law, as older versions did, with probabilities up to .2 off: fit it again "
     "with `costar finetune --overwrite`"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Histories:
-    """What the model knows at every step of every subject; the rows of all arrays are M = N T subjects and steps.
-
-    `effects` holds the expected effects `[P,M]` of each outcome, `exposure` what is left of earlier doses `[CL,M]`,
-    before the step's own. `own_sd` is the sd of the intercept `[1,M]` of a binary outcome, of others nothing `[0,M]`.
-    """
-
-    steps: int
-    y_YM: Floats
-    usual_YM: Floats
-    x_XM: Floats
-    before_LM: Floats
-    effects: list[Floats]
-    exposure: list[Floats]
-    own_sd: list[Floats]
 
 
 @dataclass(frozen=True, kw_only=True)

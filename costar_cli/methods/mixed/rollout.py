@@ -13,6 +13,24 @@ from costar_cli.methods.mixed.likelihood import Effects
 
 
 @dataclass(frozen=True, slots=True)
+class Histories:
+    """What the model knows at every step of every subject; the rows of all arrays are M = N T subjects and steps.
+
+    `effects` holds the expected effects `[P,M]` of each outcome, `exposure` what is left of earlier doses `[CL,M]`,
+    before the step's own. `own_sd` is the sd of the intercept `[1,M]` of a binary outcome, of others nothing `[0,M]`.
+    """
+
+    steps: int
+    y_YM: Floats
+    usual_YM: Floats
+    x_XM: Floats
+    before_LM: Floats
+    effects: list[Floats]
+    exposure: list[Floats]
+    own_sd: list[Floats]
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """Where a rollout stands: outcomes and covariates `[Y,Q]`, `[X,Q]`, what is left of doses `[CL,Q]` per outcome.
 
