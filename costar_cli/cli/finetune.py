@@ -16,7 +16,8 @@ from costar_cli.cli.workspace import Workspace
 from costar_cli.config.choices import DomainName, InitName, StepWeights
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import CostarError, UsageError
-from costar_cli.methods.registry import AUTO, METHODS, REFERENCE, SHORT_LIST
+from costar_cli.methods.entry import AUTO
+from costar_cli.methods.registry import METHODS, REFERENCE, SHORT_LIST
 from costar_cli.reporting import is_worse
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typer.models import OptionInfo
 
 from costar_cli.config.choices import DeviceName, PrecisionName, PresetName
 from costar_cli.config.requests import Flag
-from costar_cli.methods.registry import AUTO, METHODS
+from costar_cli.methods.entry import AUTO
+from costar_cli.methods.registry import METHODS
 
 
 class OneOf:

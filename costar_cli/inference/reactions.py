@@ -13,7 +13,8 @@ from costar_cli.data.record import ModelRecord
 from costar_cli.data.windows import share_of_changes
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.methods.base import FittedModel, adjusted
-from costar_cli.methods.registry import METHODS, Adjusts
+from costar_cli.methods.entry import Adjusts
+from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.ipw import TRUNCATED
 
 LEAST_TRUNCATED: Final = 0.01  # share of a total of weights below which effects lean by less than 2 %

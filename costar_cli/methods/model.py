@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from costar_cli.data import Panel, PanelSchema, Queries, Scaler
 from costar_cli.data.record import ModelRecord
-from costar_cli.methods.registry import METHODS, Adjusts
+from costar_cli.methods.entry import Adjusts
+from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.members import Params
 from costar_cli.reporting import Reporter
 

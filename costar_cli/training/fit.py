@@ -20,7 +20,8 @@ from costar_cli.errors import Termination, UsageError
 from costar_cli.files import Artifact
 from costar_cli.files.digest import Making
 from costar_cli.methods.base import FinalStage, FitTask, Fitted, FittedModel, FittedPart, Stage
-from costar_cli.methods.registry import METHODS, Method
+from costar_cli.methods.entry import Method
+from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.outcome_forms import choose_forms
 from costar_cli.methods.shared.trained import model_arrays

@@ -37,7 +37,8 @@ from costar_cli.inference import (
 )
 from costar_cli.methods.base import FitTask, FittedModel
 from costar_cli.methods.costar.pretraining import PretrainStage
-from costar_cli.methods.registry import METHODS, REFERENCE, Method
+from costar_cli.methods.entry import Method
+from costar_cli.methods.registry import METHODS, REFERENCE
 from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.outcome_forms import choose_forms
 from costar_cli.methods.shared.trained import model_arrays

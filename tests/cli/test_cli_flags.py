@@ -11,8 +11,8 @@ from costar_cli.cli.options import EXPERT
 from costar_cli.cli.verb import EXAMPLES, described
 from costar_cli.data.base import OPTIONS_OF_VERBS
 from costar_cli.data.registry import all_sources, sources
+from costar_cli.methods.entry import RESERVED as SECTIONS
 from costar_cli.methods.registry import METHODS
-from costar_cli.methods.registry import RESERVED as SECTIONS
 from costar_cli.settings.keys import all_keys, all_sections
 from costar_cli.settings.resolve import RESERVED as VARIABLES
 

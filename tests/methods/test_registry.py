@@ -12,7 +12,8 @@ from pydantic import Field
 
 from costar_cli.config.models import Config
 from costar_cli.errors import UsageError
-from costar_cli.methods.registry import LAST_VALUE, METHODS, REFERENCE, Method
+from costar_cli.methods.entry import Method
+from costar_cli.methods.registry import LAST_VALUE, METHODS, REFERENCE
 from costar_cli.settings.keys import all_keys, all_sections
 from tests.plugin_world import install
 

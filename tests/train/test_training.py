@@ -16,7 +16,7 @@ from costar_cli.files import write_artifact
 from costar_cli.methods.base import Fitted
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
-from costar_cli.methods.registry import Method
+from costar_cli.methods.entry import Method
 from costar_cli.reporting import NullReporter
 from costar_cli.training import RunIdentity, Runtime, loop
 from costar_cli.training.checkpoint import Checkpoint

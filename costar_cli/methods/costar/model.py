@@ -24,7 +24,7 @@ from costar_cli.methods.costar.decoding import CostarStates, Decoder, DecoderInp
 from costar_cli.methods.costar.inputs import EncoderInputs
 from costar_cli.methods.costar.representation import HistoryEncoder, encode_panel
 from costar_cli.methods.costar.supervised import ENCODER, HEAD
-from costar_cli.methods.registry import Adjusts
+from costar_cli.methods.entry import Adjusts
 from costar_cli.methods.shared.members import member_module, submodule
 from costar_cli.methods.shared.plan_forks import distinct_plans, runs
 from costar_cli.methods.shared.trained import AnswerJob, SeriesModel, read_fields

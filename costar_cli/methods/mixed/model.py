@@ -15,13 +15,13 @@ from costar_cli.data import Panel, Queries
 from costar_cli.data.visits import elapsed, elapsed_dose
 from costar_cli.files import Artifact
 from costar_cli.methods.base import Decide, PredictFn, PredictiveDistribution
+from costar_cli.methods.entry import Adjusts
 from costar_cli.methods.mixed.covariates import CovariateEquations, equations_of, equations_shapes
 from costar_cli.methods.mixed.law import Floats, GrowthTransition, Series, carried, remaining
 from costar_cli.methods.mixed.likelihood import OPEN, Effects, effects_of, effects_shapes
 from costar_cli.methods.mixed.logit import LogitPosterior, stratified
 from costar_cli.methods.mixed.posterior import Known, Posterior
 from costar_cli.methods.mixed.rollout import Given, Histories, Rollout, State
-from costar_cli.methods.registry import Adjusts
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
 

@@ -15,7 +15,7 @@ from costar_cli.config.models import TrainingConfig
 from costar_cli.data import Panel, Queries
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import Fit, FitTask, Fitted
-from costar_cli.methods.registry import Adjusts
+from costar_cli.methods.entry import Adjusts
 from costar_cli.methods.shared.covariate_transition import Rates, Reach, reach_of
 from costar_cli.methods.shared.members import Params, member_module, of_members, with_prefix
 from costar_cli.methods.shared.microbatches import encode_in_microbatches, microbatch_size

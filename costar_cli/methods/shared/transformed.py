@@ -13,7 +13,7 @@ from costar_cli.data.transforms import TRANSFORM, OutcomeTransforms
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.files import Artifact
 from costar_cli.methods.base import Decide, FitTask, FittedModel, PredictFn, PredictiveDistribution
-from costar_cli.methods.registry import Adjusts
+from costar_cli.methods.entry import Adjusts
 from costar_cli.methods.shared.trained import TrainedModel
 from costar_cli.reporting import Reporter
 

@@ -13,7 +13,8 @@ from costar_cli.data import Panel, Queries
 from costar_cli.data.record import ModelRecord
 from costar_cli.files import Artifact
 from costar_cli.methods.base import FittedModel, Forecast, PredictFn, adjusted
-from costar_cli.methods.registry import Adjusts, named_parts
+from costar_cli.methods.entry import Adjusts
+from costar_cli.methods.registry import named_parts
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
 from costar_cli.methods.stored import model_of
 from costar_cli.reporting import Reporter

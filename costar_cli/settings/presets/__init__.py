@@ -11,7 +11,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from costar_cli.config.choices import PresetName
-from costar_cli.methods.registry import METHODS, Method
+from costar_cli.methods.entry import Method
+from costar_cli.methods.registry import METHODS
 
 if TYPE_CHECKING:
     from costar_cli.data.base import DataSource
