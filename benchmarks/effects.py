@@ -7,7 +7,7 @@
     python -m benchmarks.effects --table [--out FOLDER]
 
 A repetition draws 1,000 subjects of a world of `tests/effect_worlds.py`, or of `tests/mortal_world.py` (`ends`), asks
-`costar_cli.effect` for every plan by every estimator, and `benchmarks/effects_yardstick.py`, which knows the law of the
+`estimate_effects` for every plan by every estimator, and `benchmarks/effects_yardstick.py`, which knows the law of the
 world. FOLDER/WORLD.jsonl has a line per repetition; a run that is started again goes on after the last, one that asks
 for more adds to them. FOLDER/summary.json has errors, bias and coverage of each world, estimator and quantity at
 the last step, with machine, versions and commit; the table of docs/effects.md is made of it.
@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import nullcontext
@@ -118,6 +119,7 @@ class _Blind:
     """A learner that is shown no history, and its regressions."""
 
     sees: Any
+    name: str = "none"
 
     def fit(self, history_MP: Floats, *rest: Any) -> "_Blind":
         return _Blind(self.sees.fit(np.zeros_like(history_MP), *rest))
@@ -136,10 +138,11 @@ def engine(dataset: Dataset, case: Case, estimators: Sequence[str]) -> Iterator[
     """Yield what costar says at the last step of each plan."""
     import costar_cli  # noqa: PLC0415 - workers load it once each
 
-    with mock.patch(LEARNER, _blind) if case.blind else nullcontext():
-        answers = costar_cli.effect(
-            dataset, {"plans": case.plans}, origin=0, reference=case.reference, estimators=list(estimators),
-            probabilities=case.known, unsupported=True,
+    with mock.patch(LEARNER, _blind) if case.blind else nullcontext(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", costar_cli.CostarWarning)  # of few followers
+        answers = costar_cli.estimate_effects(
+            dataset, {"plans": case.plans}, origin=0, reference=case.reference, estimator=list(estimators),
+            probability=case.known, unsupported=True,
         )  # fmt: skip
     table = answers.to_frame()
     last = pl.col("step") == pl.col("step").max().over("plan")
@@ -298,7 +301,7 @@ def timed(subjects: int = 10_000, steps: int = 12) -> dict[str, float]:
     half = {"rule": "a", "with probability": 0.5}
     plans = {regime: how.steps(steps) for regime, how in world.regimes.items()} | {"coin": {**half, "times": steps}}
     begin = time.perf_counter()
-    answers = costar_cli.effect(dataset, {"plans": plans}, origin=0, estimators=list(ENGINE), unsupported=True)
+    answers = costar_cli.estimate_effects(dataset, {"plans": plans}, origin=0, estimator="all", unsupported=True)
     rows = len(answers.to_frame())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return {"seconds": round(time.perf_counter() - begin, 2), "peak_gb": round(peak / 1e9, 3), "rows": rows}

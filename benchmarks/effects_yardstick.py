@@ -154,9 +154,8 @@ def estimate_ends(panel: Panel, name: str, steps: int) -> dict[tuple[str, str], 
         return _simulated_ends(panel, design, at_NK, kept_NK, comes_NK)
     practice = expit(design[..., :3] @ _logistic(design[at_NK][:, :3], a_NT[:, :steps][at_NK]))
     stays = expit(design @ _logistic(design[at_NK], kept_NK[at_NK].astype(float)))
-    # What each step adds to an answer: the end that comes, or another step without any
-    gain = {"death": comes_NK & (end_N == 1)[:, None], "recovery": comes_NK & (end_N == 2)[:, None],
-            "rmst": kept_NK & ~comes_NK}  # fmt: skip
+    # What each step adds to an answer: the end that comes, or another step that begins without any
+    gain = {"death": comes_NK & (end_N == 1)[:, None], "recovery": comes_NK & (end_N == 2)[:, None], "rmst": at_NK}
     found = {}
     for regime, (_, step) in REGIMES.items():
         planned_NK = step(x_NT, y_NT)[:, :steps] if callable(step) else np.full(x_NT[:, :steps].shape, step)
@@ -202,8 +201,8 @@ def _simulated_ends(
             recovery_M = (1 - death_M) * expit(now @ of_recovery)
             total["death"] += float((on_M * death_M).mean())
             total["recovery"] += float((on_M * recovery_M).mean())
-            on_M = on_M * (1 - death_M - recovery_M)
             total["rmst"] += float(on_M.mean())
+            on_M = on_M * (1 - death_M - recovery_M)
             e_M2 = rest[rng.integers(len(rest), size=len(x_M))]
             x_M, y_M = now @ of_x + e_M2[:, 0], now @ of_y + e_M2[:, 1]
         found |= {(regime, what): (value, np.nan) for what, value in total.items()}
