@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costar_cli.errors import ArtifactError
 from costar_cli.files import describe, read_artifact, read_header, verify_artifact, write_artifact
 from costar_cli.files.write import CHUNK_BYTES, chunk_shape
 from tests.artifact.crafting import META, sample_arrays, write
@@ -95,6 +97,26 @@ def test_header_has_everything_but_the_arrays(tmp_path):
     assert (header.kind, header.meta, header.parents) == ("run-state", META, {"dataset": "d" * 64})
     assert (header.digest, header.schema_version, header.versions) == (written.digest, "1.0", written.versions)
     assert {"costar", "h5py", "numpy", "torch", "scikit-learn", "scipy"} <= set(header.versions)
+
+
+def test_a_header_that_is_read_again_is_the_files_of_now_and_the_callers_alone(tmp_path):
+    path, settle = tmp_path / "a.h5", lambda: time.sleep(0.15)  # after it, what was read is kept
+    write(path, sample_arrays(), meta={"n": 1})
+    settle()
+    for _ in range(3):
+        header = read_header(path)
+        assert header.meta == META | {"n": 1}
+        header.meta["n"] = 0
+    write(tmp_path / "b.h5", sample_arrays(), meta={"n": 2})  # as large
+    (tmp_path / "b.h5").replace(path)
+    settle()
+    assert [read_header(path).meta["n"] for _ in range(3)] == [2, 2, 2]
+    with path.open("r+b") as file:  # in place: the same inode
+        file.seek(30)
+        file.write(b"!")
+    settle()
+    with pytest.raises(ArtifactError):
+        read_header(path)
 
 
 def test_same_content_gives_same_bytes_in_any_order_and_process(tmp_path):
