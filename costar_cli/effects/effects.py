@@ -283,10 +283,9 @@ def _largest(moved_UH: Floats, se_H: Floats, levels: Sequence[float], seed: int)
     if not (se_H > 0).any():
         return [float("nan")] * len(levels)
     scaled_UH = np.divide(moved_UH, se_H, out=np.zeros_like(moved_UH), where=np.nan_to_num(se_H) > 0)
-    rng = np.random.default_rng(seed)
-    most = np.concatenate(
-        [np.abs(rng.standard_normal((200, len(scaled_UH))) @ scaled_UH).max(axis=1) for _ in range(DRAWS // 200)]
-    )
+    value_H, vector_HH = np.linalg.eigh(scaled_UH.T @ scaled_UH)
+    root_HH = vector_HH * np.sqrt(np.maximum(value_H, 0.0))  # sums over units have the same law as draws of H normals
+    most = np.abs(np.random.default_rng(seed).standard_normal((DRAWS, len(value_H))) @ root_HH.T).max(axis=1)
     return [max(float(np.quantile(most, level)), float(norm.ppf(0.5 + level / 2))) for level in levels]
 
 

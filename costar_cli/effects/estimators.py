@@ -223,8 +223,10 @@ def _planned(
 
 def _alike(learn_MB: Bools) -> list[NDArray[np.intp]]:
     """Return the answers that are learnt from the same trials, together."""
-    _, kind_B = np.unique(learn_MB, axis=1, return_inverse=True)
-    return [np.flatnonzero(kind_B.ravel() == kind) for kind in range(int(kind_B.max()) + 1)]
+    kinds: dict[bytes, list[int]] = {}
+    for place, learn_M in enumerate(learn_MB.T):
+        kinds.setdefault(np.packbits(learn_M).tobytes(), []).append(place)
+    return [np.array(places) for places in kinds.values()]
 
 
 def by_computation(

@@ -23,7 +23,10 @@ KNOTS: Final = (0.1, 0.5, 0.9)  # quantiles at which the effect of a current val
 MOST_CROSSED: Final = 8  # current columns whose products with one another and with treatments are columns of `curves`
 NEWTON: Final = 30  # steps at most
 TOLERANCE: Final = 1e-5  # of coefficients of standardised columns
-LEAST_PENALTY: Final = 1e-2  # of logistic regressions, which perfect separation would send to infinity
+FREED: Final = 30.0  # times the sd that columns of treatments have, which penalties then hardly touch
+# Of logistic regressions: none sends perfect separation to infinity, and squared errors of rare events say little of
+# larger ones, which shrink confounders (risk of death 8 % too small at 1,000 subjects).
+LOGISTIC_PENALTIES: Final = (1e-2, 1.0)
 EDGE: Final = 1e-6  # of probabilities, from 0 and 1
 SMALL: Final = 1e-12
 # Standard errors. None takes noise for structure, one misses an effect that depends on the course: RMSEs of
@@ -31,7 +34,7 @@ SMALL: Final = 1e-12
 # .037/.037/.037, threshold of a micro-randomised trial .041/.041/.116.
 CLEARLY: Final = 0.3
 MOST_TRIED: Final = 6_000  # rows on which learners are compared
-NO_SPREAD: Final = 1e-9
+NO_SPREAD: Final = 1e-9  # sds, or less, that a column of no use has
 LEAST_REST: Final = 1e-3  # share of a row that others do not determine
 FARTHEST: Final = 5.0  # that a coefficient moves in one step
 BOOSTED: Final[dict[str, Any]] = {"max_iter": 120, "learning_rate": 0.08, "max_leaf_nodes": 12, "min_samples_leaf": 20,
@@ -147,6 +150,8 @@ def fit_linear(
     raw_MD = design.columns(history_MP, given_MA)
     n, width, count = len(raw_MD), raw_MD.shape[1], answer_MQ.shape[1]
     mean_D, sd_D = raw_MD.mean(axis=0), raw_MD.std(axis=0)
+    first = len(design.kept)
+    sd_D[first : first + given_MA.shape[1]] /= FREED  # a penalty on treatments would shrink what is asked about
     sd_D = np.where(sd_D > NO_SPREAD, sd_D, np.inf)  # what never changes moves nothing
     x_MD, mean_Q = (raw_MD - mean_D) / sd_D, answer_MQ.mean(axis=0)
     y_MQ = answer_MQ - mean_Q
@@ -168,7 +173,7 @@ def fit_linear(
     beta_DQ = np.concatenate([mean_Q[None], vector_DD @ coef_DQ])
     precision: dict[int, Floats] = {}
     for q in np.flatnonzero(logistic_Q).tolist():
-        penalty = max(penalty_Q[q], LEAST_PENALTY) / n
+        penalty = float(np.clip(penalty_Q[q], *LOGISTIC_PENALTIES)) / n
         beta_DQ[:, q], precision[q], error_MQ[:, q] = _fit_logistic(x_MD, answer_MQ[:, q], penalty)
     return Linear(design, mean_D, sd_D, beta_DQ, value_D, vector_DD, penalty_Q / n, precision, logistic_Q, error_MQ)
 

@@ -141,6 +141,12 @@ class Trials:
         last_M1, ended_M1 = self._last_M[:, None], self.ended_M[:, None] > 0
         return np.asarray((at_MK < last_M1) | ((at_MK == last_M1) & ~ended_M1))
 
+    @cached_property
+    def records_last(self) -> bool:
+        """Return whether data have the treatment of the last row of a series, after which nothing is seen."""
+        last_NA = self.panel.treatments[np.arange(self.panel.n_subjects), self.panel.length - 1]
+        return bool((self.schema.treatments.decode(last_NA) != self.schema.treatments.idle).any())
+
     def outcomes(self) -> Target:
         """Return the measured outcomes; a series that ends, however it does, is one that is no longer followed.
 

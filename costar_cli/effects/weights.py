@@ -97,6 +97,13 @@ class Practice:
             self.history_RP, given_RA, label_R, self.fold_M[self.row_R], at_R, self._present, boosting=self.boosting
         )
 
+    @cached_property
+    def _recorded_R(self) -> Bools:
+        """Return at which decisions the data have what was given."""
+        trials = self.trials
+        last_R = trials.panel.length[trials.subject_M[self.row_R]] - 1
+        return np.asarray(trials.records_last | (trials.row_MK[self.row_R, self.step_R] < last_R))
+
     @property
     def _present(self) -> tuple[int, ...]:
         return (*self.present, self.history_RP.shape[1] - 1)
@@ -115,7 +122,7 @@ class Practice:
         """Return the probability `[R,J]` of each combination of treatments with levels."""
         kinds_JA, place_R = self._combinations
         if not self.known:
-            return self.probabilities(place_R)
+            return self.probabilities(place_R, at_R=self._recorded_R)
         schema = self.trials.schema
         names = [variable.name for variable in schema.covariates]
         probability_RJ = np.ones((len(place_R), len(kinds_JA)))
@@ -258,7 +265,9 @@ class Practice:
         kept_R = np.asarray(target.kept_MK[self.row_R, self.step_R])
         if kept_R.all():
             return np.ones((len(self.trials), self.trials.steps))
-        probability_RJ = self.probabilities(kept_R.astype(np.int64), self.given_RA)
+        # What was given at a last row that does not have it must not tell that nothing follows.
+        given_RA = self.given_RA if self.trials.records_last else None
+        probability_RJ = self.probabilities(kept_R.astype(np.int64), given_RA)
         return np.maximum(self._spread(probability_RJ[:, -1]), LEAST)
 
     def measured(self, target: Target) -> Floats:
@@ -307,9 +316,11 @@ def _cross_fitted(
     first = int(fold_R.min())
     test_R = at_R & (fold_R == first)
     best, least_R = names[0], np.zeros(0)
+    rng = np.random.default_rng(0)
+    some_R = at_R & (fold_R != first) & (rng.random(len(at_R)) * len(at_R) < MOST_COMPARED)
     for name in names:
         fitted[name] = _predicted(
-            name, history_RP, given_RA, label_R, at_R & (fold_R != first), weight_R, present, fold_R == first, classes
+            name, history_RP, given_RA, label_R, some_R, weight_R, present, fold_R == first, classes
         )
         inside = fitted[name][test_R[fold_R == first]]
         loss_R = -np.log(np.maximum(inside[np.arange(len(inside)), label_R[test_R]], 1e-6)) * weight_R[test_R]
@@ -317,8 +328,10 @@ def _cross_fitted(
         if name == names[0] or gain_R.mean() > gain_R.std() / np.sqrt(max(len(gain_R), 1)):
             best, least_R = name, loss_R
     out_RJ = np.zeros((len(label_R), classes))
-    out_RJ[fold_R == first] = fitted[best]
-    for fold in np.unique(fold_R)[1:]:
+    whole = len(at_R) <= MOST_COMPARED
+    if whole:
+        out_RJ[fold_R == first] = fitted[best]
+    for fold in np.unique(fold_R)[whole:]:
         out_RJ[fold_R == fold] = _predicted(
             best, history_RP, given_RA, label_R, at_R & (fold_R != fold), weight_R, present, fold_R == fold, classes
         )
