@@ -21,7 +21,7 @@ from costar_cli.plans.rule import Course
 LEAST: Final = 0.01  # probability of what was given; what is less likely weighs as if it were this likely
 MOST_RATIO: Final = 100.0  # of a plan to practice at one decision, likewise
 MOST_COMPARED: Final = 20_000  # rows on which classifiers are compared
-GROWN: Final[dict[str, Any]] = {"max_iter": 100, "learning_rate": 0.08, "max_leaf_nodes": 8, "min_samples_leaf": 40,
+GROWN: Final[dict[str, Any]] = {"max_iter": 100, "learning_rate": 0.08, "max_leaf_nodes": 8, "min_samples_leaf": 40, "max_bins": 63,
                                 "l2_regularization": 1.0}  # fmt: skip
 
 
@@ -344,7 +344,7 @@ def _predicted(
 ) -> Floats:  # fmt: skip
     """Return probabilities of classes of some rows, by one classifier that learnt from others."""
     out_RJ = np.zeros((int(rows_R.sum()), classes))
-    kinds = np.unique(label_R[train_R])
+    kinds, weighted = np.unique(label_R[train_R]), (weight_R != 1).any()  # the library bins weighted rows slowly
     if len(kinds) == 1:
         out_RJ[:, kinds[0]] = 1.0
         return out_RJ
@@ -353,7 +353,7 @@ def _predicted(
 
         x_RD = np.concatenate([history_RP, given_RA], axis=1)
         trees = HistGradientBoostingClassifier(**GROWN, early_stopping=False, random_state=0)
-        trees.fit(x_RD[train_R], label_R[train_R], sample_weight=weight_R[train_R])
+        trees.fit(x_RD[train_R], label_R[train_R], sample_weight=weight_R[train_R] if weighted else None)
         out_RJ[:, trees.classes_] = trees.predict_proba(x_RD[rows_R])
         return out_RJ
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
