@@ -21,8 +21,8 @@ from costar_cli.plans.rule import Course
 LEAST: Final = 0.01  # probability of what was given; what is less likely weighs as if it were this likely
 MOST_RATIO: Final = 100.0  # of a plan to practice at one decision, likewise
 MOST_COMPARED: Final = 20_000  # rows on which classifiers are compared
-GROWN: Final[dict[str, Any]] = {"max_iter": 100, "learning_rate": 0.08, "max_leaf_nodes": 8, "min_samples_leaf": 40, "max_bins": 63,
-                                "l2_regularization": 1.0}  # fmt: skip
+GROWN: Final[dict[str, Any]] = {"max_iter": 100, "learning_rate": 0.08, "max_leaf_nodes": 8, "min_samples_leaf": 40,
+                                "max_bins": 63, "l2_regularization": 1.0}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
