@@ -111,6 +111,7 @@ def test_a_file_whose_parameters_are_not_those_of_its_settings_is_refused(name: 
         ("mixed", "ward"),
         ("mixed", "tumor"),
         ("boosting", "tumor"),
+        ("gcomp", "ward"),
         ("seasonal-naive", "tumor"),
     ],
 )

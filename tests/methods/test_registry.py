@@ -55,20 +55,21 @@ def test_every_entry_leads_to_its_implementation_and_settings(name: str) -> None
 def test_the_order_of_tables_is_the_papers_with_anchors_first_and_the_reference_last() -> None:
     assert sorted(METHODS, key=METHODS.place) == [
         LAST_VALUE, "mean", "seasonal-naive", "ridge",
-        "msm", "rmsn", "crn-erm", "crn", "ct-erm", "ct", "edct", "gnet", "mixed", "growth", "boosting", "stack",
-        REFERENCE,
+        "msm", "rmsn", "crn-erm", "crn", "ct-erm", "ct", "edct", "gnet", "mixed", "growth", "boosting", "gcomp",
+        "stack", REFERENCE,
     ]  # fmt: skip
     assert METHODS.place("edct") < METHODS.place("forest") < METHODS.place(REFERENCE)
 
 
 def test_where_a_model_loses_the_growth_network_is_suggested_first_and_what_finds_no_effects_last() -> None:
     assert METHODS.suggested() == [
-        "growth", "gnet", "crn-erm", "rmsn", "ct-erm", "msm", "crn", "ct", "edct", "mixed", "ridge", "boosting",
+        "growth", "gnet", "crn-erm", "rmsn", "ct-erm", "msm", "crn", "ct", "edct", "mixed", "gcomp", "ridge",
+        "boosting",
     ]  # fmt: skip
     assert METHODS.suggested(binary=True)[-3:] == ["growth", "ridge", "boosting"]
-    assert METHODS.adjusting(doses=False, binary=False) == ["growth", "msm", "mixed"]
-    assert METHODS.adjusting(doses=True, binary=False) == ["growth", "msm", "mixed"]
-    assert METHODS.adjusting(doses=False, binary=True) == ["msm", "mixed"]
+    assert METHODS.adjusting(doses=False, binary=False) == ["growth", "msm", "mixed", "gcomp"]
+    assert METHODS.adjusting(doses=True, binary=False) == ["growth", "msm", "mixed", "gcomp"]
+    assert METHODS.adjusting(doses=False, binary=True) == ["msm", "mixed", "gcomp"]
 
 
 def test_methods_are_listed_nowhere_else() -> None:

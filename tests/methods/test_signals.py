@@ -8,6 +8,7 @@ import pytest
 from costar_cli.config.models import Config
 from costar_cli.errors import Termination
 from costar_cli.methods.boosting.settings import BoostingConfig
+from costar_cli.methods.gcomp.settings import GcompConfig
 from costar_cli.methods.regression.settings import MsmConfig, RidgeConfig
 from tests.methods.linear_worlds import fit, random_dataset
 
@@ -15,6 +16,7 @@ STEPS: dict[str, tuple[str, str, Config]] = {  # the function that fits one step
     "ridge": ("regression.ridge", "_fit_step", RidgeConfig()),
     "msm": ("regression.msm", "_weighted_regression", MsmConfig()),
     "boosting": ("boosting.method", "grow", BoostingConfig(trees=2)),
+    "gcomp": ("gcomp.method", "choose", GcompConfig(learner="ridge")),
 }
 
 

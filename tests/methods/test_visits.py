@@ -209,7 +209,7 @@ def test_other_methods_take_the_gap_or_say_that_they_do_not(data: Dataset):
         METHODS["crn"].require_doses(data.schema)
 
 
-INTEGRATES = {"boosting": False, "msm": False, "growth": True, "mixed": True, "mean": True}
+INTEGRATES = {"boosting": False, "gcomp": False, "msm": False, "growth": True, "mixed": True, "mean": True}
 
 
 @pytest.mark.parametrize("method", INTEGRATES)

@@ -181,7 +181,10 @@ class Forest:
 
     def predict(self, columns_MP: Floats) -> Floats:
         """Return the prediction of rows, `[M]`."""
-        return self.sums([(self.reach(columns_MP), np.arange(len(columns_MP)))])
+        total_M = np.full(len(columns_MP), self.base)
+        for mask_M, values in zip(self.reach(columns_MP).mask_KM, self.leaf_values, strict=True):
+            total_M += values.take(_lowest_bit(mask_M))
+        return total_M
 
 
 def _after_left(inner: NDArray[np.bool_], start: Ints) -> Ints:
