@@ -1,0 +1,149 @@
+"""How far step-by-step g-computation is from known effects, by its learner.
+
+    python -m benchmarks.gcomp [WORLD ...] [--learners auto,ridge,boosting] [--seeds 20] [--n 1000] [--intervals]
+        [--out FILE.csv]
+
+Worlds are those of `tests/effect_worlds.py` that have plans of a model: `linear`, `linear-noise`, `binary`, `overlap`,
+`trial`. For each seed the method learns from n subjects, stops trees on n / 4 others, and is asked about the n from
+row 0: the mean outcome after the last step, of each regime but the reference as its difference from that. A row has the
+bias, the root mean square error over seeds, how often the 90 % interval holds the truth, the error of differences of
+single subjects against simulations from where they stand, and the seconds of a fit.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.comparing import Row, write
+from benchmarks.machine import commit, machine, machine_slug
+from costar_cli.config.models import FinetuneConfig
+from costar_cli.data import Dataset, Location, Panel, Part
+from costar_cli.methods.base import FittedModel
+from costar_cli.methods.gcomp.settings import GcompConfig
+from costar_cli.plans import parse_plans
+from costar_cli.questions import Averager, Cohort, answer_cohort, names_of
+from tests.effect_worlds import TRUTH, WORLDS, EffectWorld
+from tests.fits import fit_method, model_of
+
+__all__ = ["measure"]
+
+FIELDS = (
+    "world", "learner", "regime", "seeds", "truth", "bias", "rmse", "coverage", "subject_rmse", "fit_s", "chosen",
+    "machine", "commit",
+)  # fmt: skip
+ANSWERED = ("linear", "linear-noise", "binary", "overlap", "trial")
+COPIES = 400  # of each subject that its own truth is a mean of
+SOME = 100  # subjects whose own truths are simulated
+TRAIN, STOP = Part("source", "train"), Part("source", "val")
+
+
+class Found(NamedTuple):
+    """The estimate of a regime's difference from the reference, its interval, and the error of single subjects."""
+
+    estimate: float
+    lower: float
+    upper: float
+    subject_rmse: float
+
+
+def dataset_of(world: EffectWorld, n: int, seed: int) -> Dataset:
+    """Return n training subjects and n / 4 others to stop on."""
+    whole, others = world.dataset(n, seed), world.dataset(n // 4, 10_000 + seed).panels[TRAIN]
+    others = replace(others, subject_id=n + others.subject_id)
+    return Dataset("effects", whole.schema, whole.horizon, {TRAIN: whole.panels[TRAIN], STOP: others})
+
+
+def own_truths(world: EffectWorld, regime: str, n: int, seed: int) -> NDArray[np.float64]:
+    """Return the mean last outcome `[N]` of the first subjects of a draw, from where each began."""
+    x_NX, y_N = world.start(n, np.random.default_rng([seed, 32]))
+    x, y = np.repeat(x_NX[:SOME], COPIES, axis=0), np.repeat(y_N[:SOME], COPIES)
+    rng, natural = np.random.default_rng(seed), np.zeros((len(y), len(world.treatments)))
+    for _ in range(world.steps):  # the same chance under all regimes
+        x, y = world.update(x, y, world.regimes[regime].decide(x, y, natural), rng)
+    return np.asarray(y.reshape(-1, COPIES).mean(axis=1))
+
+
+def ask(world: EffectWorld, model: FittedModel, panel: Panel, seed: int, *, intervals: bool) -> dict[str, Found]:
+    """Return what a model says of each regime but the reference; intervals take longer than all the rest."""
+    plans = {name: world.regimes[name].steps(world.steps) for name in dict.fromkeys([world.reference, *world.regimes])}
+    request = parse_plans(json.dumps({"plans": plans}), model.schema, horizon=world.steps)
+    cohort = Cohort.of(panel, names_of(panel), [Location(TRAIN, row) for row in range(panel.n_subjects)], origin=0)
+    averager, single = Averager(cohort, request, ("all",), np.ones((1, len(cohort)), dtype=bool)), []
+    for answers in answer_cohort("gcomp", model, cohort, request):
+        averager.add(answers, None)
+        single.append(answers.estimates.mean_QHY[:, -1, 0])
+    rows = averager.finish("gcomp", model, (0.9,)).to_rows() if intervals else []
+    last = {row["plan"]: row for row in rows if row["step"] == world.steps and row["quantity"] == "difference"}
+    names = [plan.name for plan in request.plans]
+    by_plan_NP = np.concatenate(single).reshape(-1, len(names))
+    reference, found = names.index(world.reference), {}
+    for name in (name for name in names if name != world.reference):
+        own, usual = (own_truths(world, one, panel.n_subjects, seed) for one in (name, world.reference))
+        apart_N = by_plan_NP[:, names.index(name)] - by_plan_NP[:, reference]
+        limits = (last.get(name, {}).get(key) for key in ("lower", "upper"))
+        lower, upper = (float("nan") if limit is None else float(limit) for limit in limits)
+        error = float(np.sqrt(((apart_N[:SOME] - (own - usual)) ** 2).mean()))
+        found[name] = Found(float(apart_N.mean()), lower, upper, error)
+    return found
+
+
+def measure(name: str, learner: str, *, n: int, seeds: int, intervals: bool = False) -> list[Row]:
+    """Return the rows of a world and a learner."""
+    world, found, took, chosen = WORLDS[name], list[Mapping[str, Found]](), 0.0, dict[str, int]()
+    for seed in range(seeds):
+        dataset, began = dataset_of(world, n, seed), time.perf_counter()
+        trained = fit_method(dataset, "gcomp", GcompConfig(learner=learner), FinetuneConfig(members=1))
+        took += time.perf_counter() - began
+        for one in trained.meta["learners"]:
+            chosen[one] = chosen.get(one, 0) + 1
+        found.append(ask(world, model_of(trained), dataset.panels[TRAIN], seed, intervals=intervals))
+    made = {"machine": machine_slug(machine()), "commit": commit()}
+    made["chosen"] = " ".join(f"{one} {count}" for one, count in sorted(chosen.items(), key=lambda item: -item[1]))
+    rows = []
+    for regime in found[0]:
+        truth = TRUTH[name][regime][0] - TRUTH[name][world.reference][0]
+        estimate, lower, upper, subject = (
+            np.array(values) for values in zip(*(one[regime] for one in found), strict=True)
+        )
+        error, inside = estimate - truth, (lower <= truth) & (truth <= upper)
+        numbers = {
+            "truth": truth, "bias": error.mean(), "rmse": np.sqrt((error**2).mean()),
+            "coverage": inside.mean() if np.isfinite(lower).all() else np.nan,
+            "subject_rmse": np.sqrt((subject**2).mean()), "fit_s": took / seeds,
+        }  # fmt: skip
+        shown = {key: f"{value:.3g}" for key, value in numbers.items()}
+        rows.append({"world": name, "learner": learner, "regime": regime, "seeds": str(seeds)} | shown | made)
+    return rows
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the rows, and write them where that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("worlds", nargs="*", default=[*ANSWERED])
+    parser.add_argument("--learners", default="auto,ridge,boosting")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--n", type=int, default=1_000)
+    parser.add_argument("--intervals", action="store_true")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args(arguments)
+    rows = []
+    for world in options.worlds:
+        for learner in options.learners.split(","):
+            for row in measure(world, learner, n=options.n, seeds=options.seeds, intervals=options.intervals):
+                sys.stdout.write("  ".join(f"{key} {row[key]}" for key in FIELDS[:-2]) + "\n")
+                sys.stdout.flush()
+                rows.append(row)
+    if options.out:
+        write(options.out, rows, FIELDS)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
