@@ -1,9 +1,7 @@
 """Effects in a population, in the Python API: what `costar effect` estimates."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import Final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +13,7 @@ from costar_cli.config.nearest import did_you_mean
 from costar_cli.config.requests import EffectRequest
 from costar_cli.data.dataset import Dataset, Location
 from costar_cli.data.schema import PanelSchema
-from costar_cli.diagnostics import Diagnostic
-from costar_cli.effects import ESTIMATORS, Assigned, Effects, Flow, Regime, Settings, enrol, estimate, holm
+from costar_cli.effects import ESTIMATORS, Assigned, EffectReport, Regime, Settings, enrol, estimate
 from costar_cli.effects.diagnostics import cautions
 from costar_cli.errors import UsageError
 from costar_cli.plans import AnyPlan, IndexTimes, Origin, PlanRequest, TreatmentPlan, parse_origin
@@ -26,73 +23,10 @@ from costar_cli.questions.groups import groups_of
 from costar_cli.questions.subjects import Cohort, names_of
 from costar_cli.reporting import Reporter
 
-if TYPE_CHECKING:
-    from costar_cli.files.frames import Frame, FrameName
-
 ALL: Final = "all"
 MEASURES: Final = (
     "mean", "difference", "ratio", "risk", "risk-difference", "risk-ratio", "rmst", "rmst-difference",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class EffectReport:
-    """Effects, and how they were come by.
-
-    Attributes:
-        request: the options.
-        dataset: name of the data set.
-        effects: means under plans and their contrasts.
-        flow: how many were asked about and entered.
-        texts: each plan in words.
-        diagnostics: what a reader should know.
-        parents: digests of what it was made from.
-    """
-
-    request: EffectRequest
-    dataset: str
-    effects: Effects
-    flow: Flow
-    texts: tuple[str, ...]
-    diagnostics: tuple[Diagnostic, ...]
-    parents: Mapping[str, str]
-
-    @cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a row per quantity, estimator, group, plan, step and outcome that was asked for."""
-        wanted = {measure.replace("-", " ") for measure in self.request.measure}
-        rows = [
-            row
-            for row in self.effects.to_rows(self.request.levels)
-            if (not wanted or row["quantity"] in wanted)
-            and (not self.request.outcome or row["outcome"] in self.request.outcome)
-        ]
-        holm(rows)
-        names = dict.fromkeys([*(name for row in rows for name in row), "p", "p_holm"])
-        return [{name: row.get(name) for name in names} for row in rows]
-
-    def to_frame(self, frame: "FrameName" = "polars") -> "Frame":
-        """Return the rows as a frame."""
-        from costar_cli.files.frames import make_frame
-
-        return make_frame({name: [row[name] for row in self.rows] for name in self.rows[0]}, frame)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `--json` prints."""
-        effects = self.effects
-        return {
-            "dataset": self.dataset,
-            "step_unit": effects.trials.schema.step,
-            "flow": self.flow.to_json(),
-            "plans": [
-                {"name": plan.name, "steps": len(plan), "text": text}
-                for plan, text in zip(effects.plans, self.texts, strict=True)
-            ],
-            "reference": effects.plans[effects.reference].name,
-            "learners": {name: of.learner.name for of in effects.targets for name in of.target.names},
-            "levels": list(self.request.levels),
-            "effects": self.rows,
-        }  # fmt: skip
 
 
 def estimate_effects(

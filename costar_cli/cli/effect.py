@@ -15,7 +15,7 @@ from costar_cli.config.requests import EffectRequest
 from costar_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from costar_cli.api.effects import EffectReport
+    from costar_cli.effects import EffectReport
     from costar_cli.reporting.output import Output
 
 TEXTS: Final = frozenset({"quantity", "estimator", "group", "plan", "reference", "outcome", "unit"})

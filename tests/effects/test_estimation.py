@@ -8,8 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 import costar_cli as costar
-from costar_cli.api.effects import EffectReport
-from costar_cli.effects import effects
+from costar_cli.effects import EffectReport, effects
 from costar_cli.effects.learners import Learner
 from costar_cli.errors import UsageError
 from tests.effect_worlds import TRUTH, WORLDS

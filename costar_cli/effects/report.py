@@ -1,0 +1,74 @@
+"""What an estimation of effects says: rows, frames, JSON, and what a reader should know."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from costar_cli.config.requests import EffectRequest
+from costar_cli.diagnostics import Diagnostic
+from costar_cli.effects.effects import Effects, holm
+from costar_cli.effects.enrolment import Flow
+
+if TYPE_CHECKING:
+    from costar_cli.files.frames import Frame, FrameName
+
+
+@dataclass(frozen=True, eq=False)
+class EffectReport:
+    """Effects, and how they were come by.
+
+    Attributes:
+        request: the options.
+        dataset: name of the data set.
+        effects: means under plans and their contrasts.
+        flow: how many were asked about and entered.
+        texts: each plan in words.
+        diagnostics: what a reader should know.
+        parents: digests of what it was made from.
+    """
+
+    request: EffectRequest
+    dataset: str
+    effects: Effects
+    flow: Flow
+    texts: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    parents: Mapping[str, str]
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row per quantity, estimator, group, plan, step and outcome that was asked for."""
+        wanted = {measure.replace("-", " ") for measure in self.request.measure}
+        rows = [
+            row
+            for row in self.effects.to_rows(self.request.levels)
+            if (not wanted or row["quantity"] in wanted)
+            and (not self.request.outcome or row["outcome"] in self.request.outcome)
+        ]
+        holm(rows)
+        names = dict.fromkeys([*(name for row in rows for name in row), "p", "p_holm"])
+        return [{name: row.get(name) for name in names} for row in rows]
+
+    def to_frame(self, frame: "FrameName" = "polars") -> "Frame":
+        """Return the rows as a frame."""
+        from costar_cli.files.frames import make_frame  # noqa: PLC0415 - polars only where a frame is made
+
+        return make_frame({name: [row[name] for row in self.rows] for name in self.rows[0]}, frame)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints."""
+        effects = self.effects
+        return {
+            "dataset": self.dataset,
+            "step_unit": effects.trials.schema.step,
+            "flow": self.flow.to_json(),
+            "plans": [
+                {"name": plan.name, "steps": len(plan), "text": text}
+                for plan, text in zip(effects.plans, self.texts, strict=True)
+            ],
+            "reference": effects.plans[effects.reference].name,
+            "learners": {name: of.learner.name for of in effects.targets for name in of.target.names},
+            "levels": list(self.request.levels),
+            "effects": self.rows,
+        }  # fmt: skip
