@@ -11,6 +11,7 @@ import numpy as np
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.effects.effects import FEW, Effects
 from costar_cli.effects.enrolment import Flow
+from costar_cli.effects.estimators import Follow, by_computation, weighted
 from costar_cli.effects.trials import Floats
 
 UNLIKELY: Final = 0.02  # probability of what a plan gives, below which hardly anybody is treated so
@@ -114,3 +115,53 @@ def balance(effects: Effects) -> Iterator[Row]:
                     "before": float(plain / sd),
                     "after": float(weighted / sd),
                 }
+
+
+def positivity(effects: Effects) -> Iterator[Row]:
+    """Yield a row per plan and step: how likely practice was to do what the plan does, in followers until then.
+
+    Where a plan reads the natural treatment that is not known, and None; the largest ratio of plan to practice is.
+    """
+    for plan, weights, follow in zip(effects.plans, effects.weights, effects.targets[0].follows, strict=True):
+        for k in range(len(plan)):
+            at_M = follow.at_MK[:, k] & ((follow.raw_MK[:, k - 1] > 0) if k else True)
+            likely_M, ratio_M = weights.likely_MK[at_M, k], weights.ratio_MK[at_M, k]
+            known = bool(len(likely_M)) and not np.isnan(likely_M).any()
+            yield {
+                "plan": plan.name,
+                "step": k + 1,
+                "decisions": int(at_M.sum()),
+                "least": float(likely_M.min()) if known else None,
+                "low": float(np.quantile(likely_M, 0.05)) if known else None,
+                "unlikely": float((likely_M < UNLIKELY).mean()) if known else None,
+                "largest_ratio": float(ratio_M.max(initial=0.0)),
+            }
+
+
+def natural_course(effects: Effects) -> Iterator[Row]:
+    """Yield a row per quantity and step: what was observed, and what models say of the natural course.
+
+    Beside the mean of those in whom it was measured stand that weighted for loss to follow-up, and g-computation with
+    treatments as the model of practice gives them. Where these part from the observed course, a model is wrong (or,
+    where many are lost, those who stayed differ).
+    """
+    own, everybody = effects.practice.own_course(), np.ones((1, len(effects.trials)), dtype=bool)
+    for estimates in effects.targets:
+        target = estimates.target
+        kept_MK, measured_MHQ = effects.practice.kept(target), effects.practice.measured(target)
+        truncated = effects.settings.truncated
+        follow = Follow.of(effects.trials, target, own, kept_MK, measured_MHQ, truncated=truncated)
+        weighted_HQ = weighted(target, follow, everybody).mean_GHQ[0]
+        computed = by_computation(effects.trials, target, own, follow, estimates.learner, everybody)
+        for q, name in enumerate(target.names):
+            for h in range(len(own)):
+                value_M = target.value_MHQ[target.measured_MHQ[:, h, q] & (follow.raw_MK[:, h] > 0), h, q]
+                if len(value_M):
+                    yield {
+                        "outcome": name,
+                        "step": h + 1,
+                        "measured": len(value_M),
+                        "observed": float(value_M.mean()),
+                        "weighted": float(weighted_HQ[h, q]),
+                        "gformula": float(computed.mean_GHQ[0, h, q]),
+                    }

@@ -93,6 +93,7 @@ class Effects:
         groups: names of the groups, everybody first.
         in_GM: which trials belong to each.
         settings: how they were estimated.
+        practice: how treatments were decided.
     """
 
     trials: Trials
@@ -103,6 +104,7 @@ class Effects:
     groups: tuple[str, ...]
     in_GM: Bools
     settings: Settings
+    practice: Practice
 
     def to_rows(self, levels: Sequence[float] = (0.9,)) -> Iterator[Row]:
         """Yield a row per quantity, estimator, group, plan, step and outcome: means, then contrasts."""
@@ -357,7 +359,7 @@ def estimate(
                 tick()
             curves[estimator] = tuple(made)
         targets.append(TargetEstimates(target, curves, follows, learner))
-    return Effects(trials, tuple(plans), reference, weights, tuple(targets), groups, in_GM, settings)
+    return Effects(trials, tuple(plans), reference, weights, tuple(targets), groups, in_GM, settings, practice)
 
 
 def _curve(

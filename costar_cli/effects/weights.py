@@ -166,6 +166,26 @@ class Practice:
         ratio_MK = np.minimum(ratio_MK, MOST_RATIO)
         return PlanWeights(chances, columns, tilts or None, follows_MK, ratio_MK, likely_MK)
 
+    def own_course(self) -> PlanWeights:
+        """Return the natural course as the model of practice has it: each combination of levels with its probability.
+
+        Doses have no such model: they are those that were given.
+        """
+        trials, chances, columns = self.trials, [], []
+        certain_MK = np.ones((len(trials), trials.steps))
+        for k in range(trials.steps):
+            if trials.schema.treatments.doses:
+                chances.append(np.ones((1, len(trials))))
+                columns.append(trials.given(k)[None])
+                continue
+            kinds_JA, (rows_M, at_R) = self._combinations[0], self._at(k)
+            chance_JM = np.zeros((len(kinds_JA), len(trials)))
+            chance_JM[:, rows_M] = self.given_probability_RJ[at_R].T
+            chances.append(chance_JM)
+            given_JA = trials.columns_of(kinds_JA)
+            columns.append(np.repeat(given_JA[:, None], len(trials), axis=1))
+        return PlanWeights(chances, columns, None, certain_MK > 0, certain_MK, certain_MK)
+
     def _probability_MA(self, k: int) -> Floats:
         """Return how likely each treatment is to be given at decision k, `[M,names]`; 0 where none is decided."""
         kinds_JA, _ = self._combinations
