@@ -157,8 +157,11 @@ def number_text(value: object, decimals: int) -> str | None:
 
 
 def rating_reasons(report: WhatIfReport, model: ModelAnswers) -> Iterator[str]:
-    """Yield why a plan's support is not green, and when first, by the reason at the last step that is at its worst."""
-    for plan, ratings in zip(report.plans, model.plan_ratings or (), strict=True):
+    """Yield why a plan's support is not green, and when first, by the reason at the last step that is at its worst.
+
+    Nothing of a model without ratings.
+    """
+    for plan, ratings in zip(report.plans, model.plan_ratings, strict=True) if model.plan_ratings else ():
         worst = max(ratings.worst, key=SUPPORT_LEVELS.index)
         if worst == SUPPORT_LEVELS[0]:
             continue
