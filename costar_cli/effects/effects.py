@@ -223,7 +223,7 @@ class _Contrasts:
         widest = _largest(moved_UH, se_H, levels, effects.settings.seed)
         unit = next((o.unit for o in effects.trials.schema.outcomes if o.name == name), "")
         for h, value in enumerate(value_H):
-            known = bool(np.isfinite(value) and np.isfinite(se_H[h]))
+            known = bool(np.isfinite(value) and se_H[h] > 0)  # a few followers who are all alike say nothing
             back = np.exp if kind == "log" else float
             freedom = max(
                 (float(units) if self.estimator == "gformula" else min(float(units), effective_H[h])) - 1, 1.0
@@ -247,7 +247,7 @@ class _Contrasts:
                 if not i:
                     row["level"] = level if known else None
             if against:
-                row["p"] = float(2 * t.sf(abs(value) / se_H[h], freedom)) if known and se_H[h] > 0 else None
+                row["p"] = float(2 * t.sf(abs(value) / se_H[h], freedom)) if known else None
             yield row | {
                 "effective": float(effective_H[h]),
                 "followers": int(min(self._followers(i, q)[h] for i in plans)),

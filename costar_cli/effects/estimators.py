@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from costar_cli.effects.learners import Boosted, Learner, Linear
+from costar_cli.effects.learners import DESIGNS, Boosted, Learner, Linear
 from costar_cli.effects.trials import Bools, Floats, Ints, Target, Trials
 from costar_cli.effects.weights import PlanWeights
 
@@ -191,14 +191,14 @@ def cross_fitted(trials: Trials, plan: PlanWeights, follow: Follow, fold_M: Ints
         at_M = follow.at_MK[:, k]
         history_MP, given_MA = trials.history(k), trials.given(k)
         for same_B in _alike(learn_MB):
-            learn_M = learn_MB[:, same_B[0]]
+            learn_M, designs = learn_MB[:, same_B[0]], DESIGNS  # chosen in the first part, for all
             for fold in np.unique(fold_M):
                 train_M, rows_M = learn_M & (fold_M != fold), at_M & (fold_M == fold)
                 if not train_M.any() or not rows_M.any():
                     continue
-                fitted = learner.fit(
-                    history_MP[train_M], given_MA[train_M], answer_MB[np.ix_(train_M, same_B)], logistic_B[same_B]
-                )
+                answers = answer_MB[np.ix_(train_M, same_B)]
+                fitted = learner.fit(history_MP[train_M], given_MA[train_M], answers, logistic_B[same_B], designs)
+                designs = (fitted.design.name,) if isinstance(fitted, Linear) else designs
                 given_MB[np.ix_(rows_M, same_B)] = fitted.predict(history_MP[rows_M], given_MA[rows_M])
                 planned_MB[np.ix_(rows_M, same_B)] = _planned(fitted, plan, k, history_MP, rows_M)
         return given_MB, planned_MB

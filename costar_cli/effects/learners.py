@@ -246,9 +246,14 @@ class Learner:
     present: tuple[int, ...]
 
     def fit(
-        self, history_MP: Floats, given_MA: Floats, answer_MQ: Floats, logistic_Q: NDArray[np.bool_]
+        self,
+        history_MP: Floats,
+        given_MA: Floats,
+        answer_MQ: Floats,
+        logistic_Q: NDArray[np.bool_],
+        designs: Sequence[DesignName] = DESIGNS,
     ) -> Linear | Boosted:
-        """Return a regression, of designs the smallest than which no larger one is clearly better.
+        """Return a regression, of some designs the smallest than which no larger one is clearly better.
 
         A larger one lowers the error of rows that are left out, over all answers in units of their own error, by more
         than a share of its standard error.
@@ -257,7 +262,7 @@ class Learner:
             return Boosted.fit(history_MP, given_MA, answer_MQ)
         best: Linear | None = None
         error_M = scale_Q = np.zeros(0)
-        for name in DESIGNS:
+        for name in designs:
             design = Design.of(name, history_MP, self.present)
             width = design.width(given_MA.shape[1])
             if best is not None and (width > MOST_COLUMNS or 2 * width > len(answer_MQ)):
