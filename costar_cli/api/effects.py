@@ -1,12 +1,13 @@
 """Effects in a population, in the Python API: what `costar effect` estimates."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.api.calls import Progress, levels_of, one_of, reporting, require_data_set, texts
+from costar_cli.api.calls import Progress, levels_of, reporting, require_data_set, texts
 from costar_cli.api.estimates import Plans, plan_request
 from costar_cli.config.choices import LearnerName, ProtocolName
 from costar_cli.config.nearest import did_you_mean
@@ -16,7 +17,7 @@ from costar_cli.data.schema import PanelSchema
 from costar_cli.effects import ESTIMATORS, Assigned, EffectReport, Regime, Settings, enrol, estimate
 from costar_cli.effects.diagnostics import cautions
 from costar_cli.errors import UsageError
-from costar_cli.plans import AnyPlan, IndexTimes, Origin, PlanRequest, TreatmentPlan, parse_origin
+from costar_cli.plans import AnyPlan, IndexTimes, Origin, PlanOdds, PlanRequest, TreatmentPlan, parse_origin
 from costar_cli.plans.plan import in_words
 from costar_cli.questions import choose_subjects, join_places
 from costar_cli.questions.groups import groups_of
@@ -110,6 +111,7 @@ def effects_of(
     Raises:
         UsageError: see `estimate_effects`.
     """
+    request = replace(request, estimator=_split(request.estimator), measure=_split(request.measure))
     settings = _settings(dataset, request)
     panel = join_places(dataset, places)
     chosen = None if request.origin is None else request.origin
@@ -137,7 +139,8 @@ def effects_of(
     subjects = trials.panel
     cohort = Cohort(subjects, names_of(subjects), (), trials.subject_M, trials.origin_M)
     groups, in_GM = groups_of(cohort, dataset.schema, request.by)
-    total = len(regimes) * len(settings.estimators) * (1 + (trials.events() is not None))
+    targets = [target for target in (trials.outcomes(), trials.events()) if target and target.only(request.outcome)]
+    total = len(regimes) * len(settings.estimators) * len(targets)
     with reporter.task("estimate", total=total, unit="curve") as task:
         effects = estimate(
             trials, regimes, settings, reference=names.index(request.reference) if request.reference else 0,
@@ -152,21 +155,26 @@ def effects_of(
     )
 
 
+def _split(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return names, of which a text may have several with commas between them, each once."""
+    return tuple(dict.fromkeys(name.strip() for text in texts for name in text.split(",") if name.strip()))
+
+
 def _settings(dataset: Dataset, request: EffectRequest) -> Settings:
     """Return how effects are estimated.
 
     Raises:
         UsageError: an unknown estimator or measure, a number out of range, probabilities of no treatment or column.
     """
-    estimators = [name for text in request.estimator for name in text.replace(" ", "").split(",")]
-    if ALL in estimators:
-        estimators = list(ESTIMATORS)
-    for name in estimators:
-        one_of(name, [*ESTIMATORS, ALL], "estimator", "estimator")
-    for name in request.measure:
-        one_of(name, MEASURES, "measure", "measure")
-    one_of(request.learner, get_args(LearnerName), "learner", "learner")
-    one_of(request.protocol, get_args(ProtocolName), "protocol", "protocol")
+    estimators = list(ESTIMATORS) if ALL in request.estimator else list(request.estimator)
+    chosen: list[tuple[str, str, Sequence[str]]] = [("estimator", name, [*ESTIMATORS, ALL]) for name in estimators]
+    chosen += [("measure", name, MEASURES) for name in request.measure]
+    chosen += [("learner", request.learner, get_args(LearnerName))]
+    chosen += [("protocol", request.protocol, get_args(ProtocolName))]
+    for what, name, known_names in chosen:
+        if name not in known_names:
+            fix = f"{did_you_mean(name, known_names, quoted=True)} choose from {', '.join(known_names)}".strip()
+            raise UsageError(f"there is no {what} {name!r}", where=f"--{what}", fix=fix)
     ranges: list[tuple[str, float, float, float]] = [("--level", level, 0.5, 0.999) for level in request.levels]
     ranges += [("--truncate", request.truncate, 0.5, 1), ("--folds", request.folds, 2, 20)]
     ranges += [("--grace", request.grace, 0, 1000)]
@@ -197,8 +205,15 @@ def _settings(dataset: Dataset, request: EffectRequest) -> Settings:
 
 
 def _assigned(plan: AnyPlan, request: EffectRequest) -> Regime:
-    """Return a plan as trials assign it."""
+    """Return a plan as trials assign it.
+
+    Raises:
+        UsageError: a plan of odds is to be assigned.
+    """
     initial = request.protocol == "intention-to-treat"
+    if isinstance(plan, PlanOdds) and (initial or request.grace):
+        fix = "leave out --protocol and --grace, or the plan"
+        raise UsageError(f"plan {plan.name!r} changes odds, and starts nothing", where="--plan", fix=fix)
     return Assigned(plan, request.grace, initial) if initial or request.grace else plan
 
 

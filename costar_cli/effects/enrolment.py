@@ -92,8 +92,8 @@ def enrol(
     # A trial that outlasts the study says nothing of its last steps, whoever is in it: that is no loss of follow-up.
     enough_M = origin_M + steps <= panel.n_steps - 1
     if not enough_M.any():
-        longest = int(panel.n_steps - 1 - origin_M.min(initial=0)) if eligible else 0
-        problem = f"no trial is followed for {steps} steps: the longest has {max(longest, 0)}"
+        longest = int(panel.n_steps - 1 - origin_M.min()) if eligible else 0
+        problem = f"no trial is followed for {steps} steps: the longest has {longest}"
         fix = "give plans of fewer steps, or an earlier origin"
         raise UsageError(problem, where=WHEN if when is not None else where, fix=fix)
     subject_M, origin_M = subject_M[enough_M], origin_M[enough_M]

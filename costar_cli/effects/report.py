@@ -40,11 +40,14 @@ class EffectReport:
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per quantity, estimator, group, plan, step and outcome that was asked for."""
         wanted = {measure.replace("-", " ") for measure in self.request.measure}
+        wanted |= {"rmst difference"} if "rmst" in wanted else set()
+        outcomes = {*self.request.outcome}
         rows = [
             row
             for row in self.effects.to_rows(self.request.levels)
             if (not wanted or row["quantity"] in wanted)
-            and (not self.request.outcome or row["outcome"] in self.request.outcome)
+            # the time without an event is that without any of those that compete
+            and (not outcomes or row["outcome"] in outcomes or row["quantity"].startswith("rmst"))
         ]
         holm(rows)
         names = dict.fromkeys([*(name for row in rows for name in row), "p", "p_holm"])
