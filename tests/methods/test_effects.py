@@ -212,6 +212,14 @@ def test_a_stack_takes_what_adjusts_where_it_errs_as_little(seed: int, monkeypat
     assert effect(model_of(fit("stack", settings, seed=seed, n=400)), seed, 400) > 0.5 * TRUE
 
 
+@pytest.mark.parametrize("parts", ["closed-form", "last-value,ridge,boosting,gcomp"])
+def test_auto_ends_with_the_known_effect(parts: str) -> None:
+    """On 1,000 subjects, by any part that adjusts; `closed-form` is what `auto` fits without epochs."""
+    model = model_of(fit("stack", StackConfig(parts=parts)))
+    assert adjusted(model) == "all"
+    assert effect(model) == pytest.approx(TRUE, rel=0.05)
+
+
 def test_a_stack_of_what_does_not_adjust_names_it_with_its_weight() -> None:
     trained = fit("stack", StackConfig(parts="last-value,ridge"), n=200)
     known = Reactions.recorded(model_of(trained))

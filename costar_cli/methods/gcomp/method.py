@@ -116,12 +116,13 @@ class _Steps:
         """Return a variable's rows: those after which it was observed, with its change or whether it is 1."""
         seen_M, kind = self.seen_ME[:, e], self.scales.kinds[e]
         unit_M, after_M = self.unit_ME[seen_M, e], self.after_ME[seen_M, e]
+        columns_MP = self.columns_MP if seen_M.all() else self.columns_MP[seen_M]
         if kind == "binary":
-            return Rows(self.columns_MP[seen_M], (after_M > HALF).astype(np.float64), np.ones(len(after_M)))
+            return Rows(columns_MP, (after_M > HALF).astype(np.float64), np.ones(len(after_M)))
         low_E, high_E = self.scales.limits
         change_M = (after_M - self.course.now_ME[seen_M, e]) / unit_M
         weight_M = (unit_M / self.scales.sd_E[e]) ** POWER.get(kind, 0.0)
-        return Rows(self.columns_MP[seen_M], change_M.clip(low_E[e], high_E[e]), weight_M)
+        return Rows(columns_MP, change_M.clip(low_E[e], high_E[e]), weight_M)
 
     def residuals(self, e: int, seen_M: NDArray[np.bool_], predicted_M: Floats, seed: int) -> tuple[Floats, float]:
         """Return what subjects held out differ from their predictions by `[M]`, and a count's dispersion (GCOMP-5).
