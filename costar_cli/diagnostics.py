@@ -301,6 +301,9 @@ NOTES: Final = {  # a reader of the results would like to know
     "averages-left-out": "some averages of {subject} are left out: {why}",
     "averages-without-interval": "averages of {subject} have no interval: {why}",
     "averages-interval": "intervals of {subject} include {kind}; units are {unit}s",
+    "averages-corrected":
+        "averages of {subject} are corrected by what came of those who followed a plan, where enough do ({how}); "
+        "`model_estimate` has what the model alone says",
     "averages-few-units": "groups of fewer than 20 units have no interval",
     "effect-lost":
         "{subject}: {share} of trials are lost within {steps} steps; others stand for them, by how likely they "

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 MOST_SHOWN: Final = 8  # plans of a table that has them as columns
 MOST_ENDS: Final = 20  # plans of a table that has them as rows
+MOST_REASONS: Final = 3  # why means have no interval
 
-TEXTS: Final = frozenset({"quantity", "model", "group", "plan", "reference", "outcome", "unit", "interval_kind"})
+TEXTS: Final = frozenset({"quantity", "model", "group", "plan", "reference", "outcome", "unit", "interval_kind",
+                              "estimator"})  # fmt: skip
 
 Show = Callable[..., None]
 
@@ -74,8 +76,9 @@ def _at_dose(effects: "AverageEffects", sweep: "Sweep", row: Mapping[str, Any]) 
 def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Mapping[str, Any]], show: Show) -> None:
     """Print what intervals of each model include, then its averages at the end; first, of details, those by step."""
     from costar_cli.data.schema import step_word
+    from costar_cli.effects import ESTIMATORS
     from costar_cli.inference import UNMEASURED
-    from costar_cli.inference.resampling import FEWEST_UNITS
+    from costar_cli.questions.averages import FEW_UNITS
 
     for effects in found:
         mine = [row for row in rows if row["model"] == effects.label]
@@ -88,16 +91,37 @@ def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Ma
             _show_survival(session, effects)
         if any(row["interval_kind"] == UNMEASURED for row in mine):
             session.out.say(Diagnostic.of("averages-left-out", effects.label, why=UNMEASURED[6:-1]))
-        if (kind := effects.interval_kind).startswith("none"):
-            session.out.say(Diagnostic.of("averages-without-interval", effects.label, why=kind[6:-1]))
-        else:
-            if any(row["lower"] is not None for row in mine):
-                session.out.say(Diagnostic.of("averages-interval", effects.label, kind=kind, unit=effects.unit))
-            if any(row["units"] < FEWEST_UNITS for row in mine):
-                session.out.say(Diagnostic.of("averages-few-units"))
+        if any(row["lower"] is not None for row in mine):
+            kind, unit = effects.interval_kind, effects.unit
+            session.out.say(Diagnostic.of("averages-interval", effects.label, kind=kind, unit=unit))
+        if any(row["interval_kind"] == FEW_UNITS for row in mine):
+            session.out.say(Diagnostic.of("averages-few-units"))
+        if effects.is_corrected:
+            session.out.say(Diagnostic.of("averages-corrected", effects.label, how=ESTIMATORS["tmle"]))
+        whys = _reasons(effects, mine)
+        for why, whose in list(whys.items())[:MOST_REASONS]:
+            who = effects.label + f" ({', '.join(whose)})" * (effects.is_corrected or len(whys) > 1)
+            session.out.say(Diagnostic.of("averages-without-interval", who, why=why))
+        if (left := len(whys) - MOST_REASONS) > 0:
+            session.out.note(f"{left:,} more reasons for averages without interval: `interval_kind` has each")
         for outcome in dict.fromkeys(row["outcome"] for row in mine):
             _show_ends(session, effects, [row for row in mine if row["outcome"] == outcome])
     session.out.more(f"every {step_word(found[0].schema.step)}, and notes in full")
+
+
+def _reasons(effects: "AverageEffects", rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return why means at the end of plans have no interval, and of which plans and groups that is so."""
+    from costar_cli.inference import UNMEASURED
+    from costar_cli.questions.averages import FEW_UNITS
+
+    ends, whys = {plan.name: len(plan) for plan in effects.plans}, dict[str, dict[str, None]]()
+    for row in rows:
+        kind, plan = row["interval_kind"], row["plan"]
+        at_end = row["quantity"] == "outcome" and row["step"] == ends[plan]
+        if at_end and kind.startswith("none") and kind not in (UNMEASURED, FEW_UNITS):
+            whose = plan if row["group"] == effects.groups[0] else f"{plan}, {row['group']}"
+            whys.setdefault(kind[6:-1], {})[whose] = None
+    return {why: [*whose] for why, whose in whys.items()}
 
 
 def _show_ends(session: Session, effects: "AverageEffects", rows: Sequence[Mapping[str, Any]]) -> None:
@@ -137,6 +161,7 @@ def _show_ends(session: Session, effects: "AverageEffects", rows: Sequence[Mappi
     what = f"mean {first['outcome']}" + (" (%)" if share > 1 else f" ({first['unit']})" if first["unit"] else "")
     what += f" {at}" + f", and difference from `{effects.plans[effects.reference].name}`" * bool(found[1])
     title = f"{what}: {counted(int(effects.moments_G[0]), 'answer')} per plan, by {effects.label}"
+    title += ", corrected" * effects.is_corrected
     session.out.table(headers, lines, title=title, keys=1 + grouped, together=1 + len(truth))
     if (left := len(effects.plans) - most) > 0:
         session.out.text(f"and {counted(left, 'more plan')}")
@@ -194,7 +219,8 @@ def _show(session: Session, effects: "AverageEffects", rows: Sequence[Mapping[st
 def _title(effects: "AverageEffects", row: Mapping[str, Any], quantity: str) -> str:
     unit = f" ({row['unit']})" if row["unit"] else ""
     what = f"mean {row['outcome']}{unit}"
-    return f"{what}, by {effects.label}" if quantity == "outcome" else f"{what}: difference from `{row['reference']}`"
+    by = f", by {effects.label}" + ", corrected" * effects.is_corrected
+    return f"{what}{by}" if quantity == "outcome" else f"{what}: difference from `{row['reference']}`"
 
 
 def _show_survival(session: Session, effects: "AverageEffects") -> None:

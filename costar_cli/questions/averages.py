@@ -5,8 +5,8 @@ replicates, `S` joint draws.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.plans import AnyPlan, PlanRequest
 from costar_cli.questions.answers import ModelAnswers, ask_plans, plans_of
 from costar_cli.questions.subjects import Cohort
+
+if TYPE_CHECKING:
+    from costar_cli.questions.corrected import Corrected
 
 REPLICATES: Final = 1_000
 DRAWS: Final = 200  # the sd of the training part is then known to 5 %
@@ -36,6 +39,8 @@ NONE_OF_MEMBERS: Final = (
 NONE_OF_ONE: Final = "none (a network shrinks effects, by how much nothing that it says shows)"
 FEW_UNITS: Final = f"none (fewer than {FEWEST_UNITS} units)"  # of a group
 NONE: Final = "none (the model says nothing of what its training leaves open)"
+CORRECTED: Final = "subjects, and what the model gets wrong of those who follow a plan (influence curve)"
+TARGETED: Final = "tmle"  # the name that `costar effect` has for it
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
@@ -53,6 +58,8 @@ class Averages:
         low_Y: below which no mean can be.
         high_Y: above which no mean can be.
         truth_GPHY: the mean of the simulator's answers, where they were asked for.
+        model_GPHY: the mean of the model's answers; None where nothing is corrected.
+        kind_GPHY: what the interval of each corrected mean rests on, or why it is not corrected; likewise.
     """
 
     mean_GPHY: Floats
@@ -60,12 +67,39 @@ class Averages:
     low_Y: Floats
     high_Y: Floats
     truth_GPHY: Floats | None = None
+    model_GPHY: Floats | None = None
+    kind_GPHY: NDArray[Any] | None = None
 
     @property
     def limits_LGPHY(self) -> tuple[Floats, Floats]:
         """Return the lower and the upper limits, those that cannot occur moved to the nearest that can."""
         low, high = (self.mean_GPHY + side * self.half_LGPHY for side in (-1, 1))
         return np.clip(low, self.low_Y, self.high_Y), np.clip(high, self.low_Y, self.high_Y)
+
+    @property
+    def kind(self) -> str:
+        """Return what the intervals include, or why none of them is there; nothing where that differs or is open."""
+        kinds = {""} if self.kind_GPHY is None else {*self.kind_GPHY.flat}
+        return CORRECTED if self.is_corrected else kinds.pop() if len(kinds) == 1 else ""
+
+    @property
+    def is_corrected(self) -> bool:
+        """Return whether any of them is not the model's own."""
+        return self.kind_GPHY is not None and bool(np.isfinite(self.half_LGPHY).any())
+
+    def corrected(self, by: "Corrected", why: str) -> Self:
+        """Return the averages with the corrected ones in their place, where there are any (spec AVERAGE-6).
+
+        Args:
+            by: the corrected ones.
+            why: the model's have no interval.
+        """
+        at_GPHY = np.isfinite(by.mean_GPHY) & np.isfinite(self.mean_GPHY)
+        mean_GPHY = np.where(at_GPHY, np.clip(by.mean_GPHY, self.low_Y, self.high_Y), self.mean_GPHY)
+        half_LGPHY = np.where(at_GPHY, by.half_LGPHY, np.nan)
+        none = np.vectorize(lambda lacks: f"{why.removesuffix(')')}; {lacks})", otypes=[object])
+        kind_GPHY = np.where(at_GPHY, by.kind_GPHY, none(by.kind_GPHY))
+        return replace(self, mean_GPHY=mean_GPHY, half_LGPHY=half_LGPHY, model_GPHY=self.mean_GPHY, kind_GPHY=kind_GPHY)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -105,6 +139,11 @@ class AverageEffects:
     ratings_GPL: NDArray[np.int64] | None = None
     survival: Mapping[str, Floats] = field(default_factory=dict)
 
+    @property
+    def is_corrected(self) -> bool:
+        """Return whether any mean is not the model's own."""
+        return self.outcomes.is_corrected
+
     def to_rows(self) -> Iterator[Row]:
         """Yield a row per quantity, group, plan, step and outcome; differences follow the outcomes, survival these."""
         for quantity, found in (("outcome", self.outcomes), ("difference", self.differences)):
@@ -120,6 +159,11 @@ class AverageEffects:
                 of = {"outcome": outcome.name, "unit": outcome.unit}
                 limits_2L = lower[:, *at], upper[:, *at]
                 row = self._row(quantity, of, float(found.mean_GPHY[at]), limits_2L, (g, p, h))
+                if found.kind_GPHY is not None and found.model_GPHY is not None and row["estimate"] is not None:
+                    corrected = bool(np.isfinite(found.half_LGPHY[0][at]))
+                    row["interval_kind"] = found.kind_GPHY[at]
+                    row |= {"estimator": TARGETED} if corrected else {}
+                    row["model_estimate"] = float(found.model_GPHY[at])
                 yield row | ({} if found.truth_GPHY is None else {"truth": float(found.truth_GPHY[at])})
         unknown_2L = (np.full(len(self.levels), np.nan),) * 2
         for name, mean_GPH in self.survival.items():
@@ -161,6 +205,8 @@ class AverageEffects:
                 row["level"] = level if known else None
         return row | {
             "interval_kind": UNMEASURED if np.isnan(estimate) else self.interval_kind if few is None else few,
+            "estimator": "model",
+            "model_estimate": None if np.isnan(estimate) else estimate,
             "moments": int(self.moments_G[g]),
             "units": int(self.units_G[g]),
         }
@@ -217,11 +263,20 @@ class Averager:
         training = training_variance(model, self.cohort, self.request, self.in_GM, unit_M, self._reference)
         apart = (slice(None), slice(self._reference, self._reference + 1))
         found: list[Averages] = []
+        correction = None
+        if not model.is_joint:  # it says nothing of what training leaves open: those who followed plans do
+            from costar_cli.questions.corrected import Correction  # noqa: PLC0415 - statistics load for a while
+
+            plans_M = plans_of(self.cohort, self.request)
+            correction = Correction(label, model, self.cohort, plans_M, self.in_GM, mean_MPHY)
         for i, minus in enumerate((None, apart)):
             values = mean_MPHY if minus is None else mean_MPHY - mean_MPHY[minus]
             true = truth_MPHY if minus is None or truth_MPHY is None else truth_MPHY - truth_MPHY[minus]
             mean, half, truth = self._averages(values, true, unit_M, training and training[i], levels)
-            found.append(Averages(mean, half, *_bounds(model, apart=minus is not None), truth))
+            averages = Averages(mean, half, *_bounds(model, apart=minus is not None), truth)
+            if correction:
+                averages = averages.corrected(correction.means(levels, self._reference if i else None), kind_of(model))
+            found.append(averages)
         units_G = np.array([len(np.unique(unit_M[in_M])) for in_M in self.in_GM])
         survival = {
             name: np.stack([np.concatenate(parts)[in_M].mean(axis=0) for in_M in self.in_GM])
@@ -233,7 +288,7 @@ class Averager:
             ratings_GPL = np.stack([is_MPL[in_M].sum(axis=0) for in_M in self.in_GM])
         return AverageEffects(
             label, model.schema, self.groups, self._plans, self._reference, tuple(levels), self.in_GM.sum(axis=1),
-            units_G, unit, kind_of(model), found[0], found[1], ratings_GPL, survival,
+            units_G, unit, found[0].kind or kind_of(model), found[0], found[1], ratings_GPL, survival,
         )  # fmt: skip
 
     def _averages(

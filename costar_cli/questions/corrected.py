@@ -1,0 +1,253 @@
+"""Averages of models that say nothing of what training leaves open, corrected by those who followed a plan (AVERAGE-6).
+
+The model's forecasts stand where `costar effect` has regressions: the same weights, targeting and influence curves.
+`G` counts groups, `M` moments, `P` plans, `H` steps, `Y` outcomes, `L` levels, `U` units of sampling.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t
+
+from costar_cli.data import Values
+from costar_cli.data.findings import counted
+from costar_cli.effects.diagnostics import effective
+from costar_cli.effects.effects import FEW, FEWEST_UNITS
+from costar_cli.effects.estimators import Curve, Follow, sequential
+from costar_cli.effects.trials import Bools, Floats, Ints, Trials
+from costar_cli.effects.weights import Practice
+from costar_cli.inference import COHORT_DRAWS, resolve
+from costar_cli.methods.base import FittedModel
+from costar_cli.plans import AnyPlan, Course, IndexTimes, Options, PlanRule, TreatmentPlan
+from costar_cli.plans.rule import PLANNED
+from costar_cli.questions.answers import MOST_QUERIES, ask_plans, estimate_plans
+from costar_cli.questions.subjects import Cohort
+
+FOLDS: Final = 5
+SEED: Final = 0
+NO_FOLLOW_UP: Final = "nothing is known after the origin to correct it by: ask from an earlier one"
+OUTLASTED: Final = "some origins are so late that the data end before this step"
+NOT_CERTAIN: Final = "means under fixed plans and rules without chance alone are corrected"
+TOO_FEW_UNITS: Final = f"fewer than {FEWEST_UNITS} units to correct it by"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Corrected:
+    """Corrected means, or differences from the reference plan, not numbers where support is too thin.
+
+    Attributes:
+        mean_GPHY: the means.
+        half_LGPHY: half the width of their intervals.
+        kind_GPHY: what an interval rests on, or why there is none.
+    """
+
+    mean_GPHY: Floats
+    half_LGPHY: Floats
+    kind_GPHY: NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Fixed:
+    """A plan of so many steps `[M,K,names]`, of each moment its own."""
+
+    name: str
+    values_MKA: Values
+    window: ClassVar[int] = 1
+    reads_natural: ClassVar[bool] = False
+
+    def __len__(self) -> int:
+        return int(self.values_MKA.shape[1])
+
+    def options(self, step: int, course: Course) -> Options:
+        """Return the one treatment of a step; see `Regime`."""
+        return np.ones((1, len(course.usual_MA))), self.values_MKA[None, :, step]
+
+
+@dataclass(frozen=True, eq=False)
+class _Support:
+    """Who follows a plan, `[G,H,Y]`: how many, and as many as how many of equal weight; and what comes of them."""
+
+    curve: Curve
+    followers_GHY: Ints
+    effective_GHY: Floats
+    share_GH: Floats
+
+
+def _regime(plans: Sequence[AnyPlan], steps: int) -> "_Fixed | PlanRule | None":
+    """Return so many steps of a plan, of each moment its own, or of one rule; None of one whose rest is no plan.
+
+    Of those who follow, what was given must be what the plan gives: the model is asked from there on. Rules with
+    chances, plans that read the natural treatment, and rules that count their steps are not corrected.
+    """
+    fixed = [plan for plan in plans if isinstance(plan, TreatmentPlan)]
+    if len(fixed) == len(plans):
+        return _Fixed(fixed[0].name, np.stack([plan.values for plan in fixed])[:, :steps])
+    rule = plans[0]
+    certain = isinstance(rule, PlanRule) and not (rule.has_chance or rule.reads_natural or rule.reads([PLANNED]))
+    return replace(rule, steps=steps) if certain and isinstance(rule, PlanRule) else None
+
+
+class Correction:
+    """Corrects a model's mean answers about a cohort.
+
+    Args:
+        label: what the model is called.
+        model: which answers.
+        cohort: the moments, of subjects whose data go on after them.
+        plans_M: the plans of each moment, of the same names and lengths.
+        in_GM: which moments belong to each group.
+        mean_MPHY: the model's answers.
+    """
+
+    def __init__(
+        self, label: str, model: FittedModel, cohort: Cohort, plans_M: Sequence[Sequence[AnyPlan]], in_GM: Bools,
+        mean_MPHY: Floats,
+    ) -> None:  # fmt: skip
+        self.label, self.model, self.in_GM, self.mean_MPHY = label, model, in_GM, mean_MPHY
+        target_N = np.array([place.part.domain == "target" for place in cohort.places], dtype=np.float64)
+        extra_NE = target_N[:, None] if len(target_N) and 0 < target_N.mean() < 1 else None
+        self.plans_M, steps = plans_M, mean_MPHY.shape[2]
+        self.trials = Trials(model.schema, cohort.panel, cohort.subject_M, cohort.origin_M, steps, extra_NE)
+        self.target = self.trials.outcomes()
+        # Beyond the end of the study nobody is followed who started late, whatever became of them.
+        self.whole = int(np.clip(cohort.panel.n_steps - 1 - cohort.origin_M.max(), 0, steps))
+        self.units_G = np.array([len(np.unique(self.trials.unit_M[in_M])) for in_M in in_GM])
+        self.supports: list[_Support | None] = [None] * len(plans_M[0])
+        self.why: list[str] = [""] * len(plans_M[0])  # a plan is not corrected at any step
+        self._practice: tuple[Practice, Floats, Floats] | None = None
+        for p in range(len(plans_M[0])):
+            self._add(p)
+
+    def _add(self, p: int) -> None:
+        """Correct the means under one plan, as far as enough follow it."""
+        trials, plans = self.trials, [own[p] for own in self.plans_M]
+        steps = min(len(plans[0]), self.whole)
+        regime = _regime(plans, steps)
+        if not self.target.measured_MHQ.any():
+            self.why[p] = NO_FOLLOW_UP
+        elif regime is None:
+            self.why[p] = NOT_CERTAIN
+        elif self.units_G[0] < FEWEST_UNITS:
+            self.why[p] = TOO_FEW_UNITS
+        if regime is None or self.why[p]:
+            return
+        follow_MK = trials.decided_MK[:, :steps] & self.target.kept_MK[:, :steps]
+        for k in range(steps):
+            chance_CM, values_CMA = regime.options(k, trials.course(k, window=regime.window))
+            follow_MK[:, k] &= ((values_CMA == trials.values(k)).all(axis=-1) & (chance_CM > 0)).any(axis=0)
+        follow_MK = np.logical_and.accumulate(follow_MK, axis=1)
+        count_K = follow_MK.sum(axis=0)
+        followed = int((count_K >= FEW).sum())  # of later steps nothing is corrected: the model is not asked
+        share_GH = np.stack([follow_MK[in_M].mean(axis=0) for in_M in self.in_GM])
+        if not followed:
+            self.why[p] = OUTLASTED if not steps else thin(int(count_K[0]), int(count_K[0]), share_GH[0, :1])
+            return
+        practice, kept_MK, measured_MHQ = self._practice = self._practice or self._learn()
+        weights = practice.of(_regime(plans, followed) or regime)
+        follow = Follow.of(trials, self.target, weights, kept_MK, measured_MHQ)
+        forecasts = _Forecasts(self.label, self.model, trials, plans, follow, self.mean_MPHY[:, p, :followed])
+        curve = sequential(self.target, weights, follow, forecasts.regress, self.in_GM, targeted=True)
+        raw_GMHY = follow.raw_last_MHQ * self.in_GM[..., None, None]
+        shape = (len(self.in_GM), followed, raw_GMHY.shape[3])
+        effective_GHY = np.array([effective(raw_GMHY[g, :, h, y]) for g, h, y in np.ndindex(shape)]).reshape(shape)
+        self.supports[p] = _Support(curve, (raw_GMHY > 0).sum(axis=1), effective_GHY, share_GH)
+
+    def _learn(self) -> tuple[Practice, Floats, Floats]:
+        """Return how treatments were decided, who was followed further, and in whom outcomes were measured."""
+        rng, units = np.random.default_rng(SEED), int(self.trials.unit_M.max()) + 1
+        fold_M = np.asarray((rng.permutation(units) % FOLDS)[self.trials.unit_M], dtype=np.int64)
+        practice = Practice(self.trials, fold_M, self.trials.present, known={}, boosting=True)
+        return practice, practice.kept(self.target), practice.measured(self.target)
+
+    def means(self, levels: Sequence[float], reference: int | None = None) -> Corrected:
+        """Return corrected means, or differences from the `reference` plan where both are supported."""
+        shape = (len(self.in_GM), *self.mean_MPHY.shape[1:])
+        mean, half = np.full(shape, np.nan), np.full((len(levels), *shape), np.nan)
+        kind = np.full(shape, "", dtype=object)
+        for g, p, h, y in np.ndindex(shape):
+            plans = [p] if reference is None else [p, reference]
+            if kind_none := next((none for none in (self._lacks(g, i, h, y) for i in plans) if none), ""):
+                kind[g, p, h, y] = kind_none
+                continue
+            supports = [support for i in plans if (support := self.supports[i])]
+            curves = [support.curve for support in supports]
+            least = supports[int(np.argmin([support.effective_GHY[g, h, y] for support in supports]))]
+            signs = (1, -1)[: len(plans)]
+            moved_M = sum(s * c.influence_GMHQ[g, :, h, y] for s, c in zip(signs, curves, strict=True))
+            mean[g, p, h, y] = sum(s * c.mean_GHQ[g, h, y] for s, c in zip(signs, curves, strict=True))
+            few = float(least.effective_GHY[g, h, y])
+            units = int(self.units_G[g])
+            moved_U = np.bincount(self.trials.unit_M, weights=np.asarray(moved_M)) / self.in_GM[g].sum()
+            se = np.sqrt((moved_U**2).sum() * units / (units - 1))
+            half[:, g, p, h, y] = t.ppf(0.5 + np.asarray(levels) / 2, min(units, few) - 1) * se
+            count = least.followers_GHY[g, h, y]
+            kind[g, p, h, y] = f"influence curve ({count:,} follow through step {h + 1}, as many as {few:,.0f})"
+        return Corrected(mean, half, kind)
+
+    def _lacks(self, g: int, p: int, h: int, y: int) -> str:
+        """Return why a mean of a group is not corrected; nothing where it is."""
+        support = self.supports[p]
+        if support is None or self.units_G[g] < FEWEST_UNITS:
+            return self.why[p] or TOO_FEW_UNITS
+        if h >= support.share_GH.shape[1]:
+            return OUTLASTED
+        share_K = support.share_GH[g, : h + 1]
+        if h >= support.followers_GHY.shape[1]:
+            count = round(share_K[-1] * self.in_GM[g].sum())
+            return thin(count, count, share_K)
+        if not self.target.measured_MHQ[:, h, y].any():
+            return f"{self.target.names[y]} is not measured {counted(h + 1, 'step')} after the origin"
+        count, few = int(support.followers_GHY[g, h, y]), float(support.effective_GHY[g, h, y])
+        return thin(count, few, share_K) if few < FEW else ""
+
+
+def thin(followers: int, few: float, share_K: Floats) -> str:
+    """Return that too few follow a plan, of whom by step such a share does."""
+    shares = ", ".join(f"{100 * share:.0f} %" for share in share_K)
+    weigh = f", as many as {few:.0f} of equal weight" if round(few) < followers else ""
+    return f"{followers:,} follow the plan through step {len(share_K)}{weigh}, of {FEW:.0f} needed; by step {shares}"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Forecasts:
+    """A model's forecasts in the place of regressions: from each decision on, of those who followed until then.
+
+    Whoever counts followed the plan at the decision, too, so that one forecast is for what was given and for the plan.
+    """
+
+    label: str
+    model: FittedModel
+    trials: Trials
+    plans: Sequence[AnyPlan]
+    follow: Follow
+    first_MHY: Floats
+
+    def regress(self, k: int, *_: NDArray[Any]) -> tuple[Floats, Floats]:
+        """Return forecasts for what was given and for the plan; see `Regress`."""
+        shape = self.first_MHY[:, k:].shape
+        planned_MHY = np.zeros(shape)
+        if k == 0:
+            planned_MHY = np.nan_to_num(self.first_MHY)
+        else:
+            rows = np.flatnonzero(self.follow.at_MK[:, k] & (self.follow.raw_MK[:, k - 1] > 0))
+            for some in np.split(rows, range(MOST_QUERIES, len(rows), MOST_QUERIES)):
+                planned_MHY[some] = self._asked(k, some, shape[1])
+        planned_MB = planned_MHY.reshape(shape[0], -1)
+        return planned_MB, planned_MB.copy()
+
+    def _asked(self, k: int, rows: NDArray[np.intp], steps: int) -> Floats:
+        trials, origin_M = self.trials, self.trials.origin_M[rows] + k
+        moments = IndexTimes(trials.panel.until(int(origin_M.max()) + 1), trials.subject_M[rows], origin_M)
+        rest = {
+            id(plan): TreatmentPlan(plan.name, plan.values[k : k + steps])
+            if isinstance(plan, TreatmentPlan) else replace(plan, steps=steps)
+            for plan in self.plans
+        }  # fmt: skip
+        plans_Q = [rest[id(self.plans[row])] for row in rows.tolist()]
+        asked = resolve(self.label, self.model, moments, plans_Q, n=COHORT_DRAWS)
+        queries = ask_plans(self.model, moments, asked.plans_Q)
+        common = estimate_plans(self.label, self.model, moments.panel, queries, asked.plans_Q)
+        return asked.estimated(common).mean_QHY
