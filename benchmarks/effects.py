@@ -144,12 +144,12 @@ def engine(dataset: Dataset, case: Case, estimators: Sequence[str]) -> Iterator[
             dataset, {"plans": case.plans}, origin=0, reference=case.reference, estimator=list(estimators),
             probability=case.known, unsupported=True,
         )  # fmt: skip
-    table = answers.to_frame()
-    last = pl.col("step") == pl.col("step").max().over("plan")
-    for row in table.filter(last).iter_rows(named=True):
+    steps = {plan.name: len(plan) for plan in answers.effects.plans}
+    for row in answers.rows:
         quantity, outcome = row["quantity"], row["outcome"]
-        of_time = "rmst" in quantity
-        if quantity in MEASURED and (row["plan"], outcome) in case.truth and of_time == (outcome == "any event"):
+        if row["step"] < steps[row["plan"]] or quantity not in MEASURED:
+            continue
+        if (row["plan"], outcome) in case.truth and ("rmst" in quantity) == (outcome == "any event"):
             limits = (row["lower"], row["upper"], row["effective"])
             yield row["estimator"], MEASURED[quantity], row["plan"], outcome, row["estimate"], *limits
 
@@ -300,11 +300,14 @@ def timed(subjects: int = 10_000, steps: int = 12) -> dict[str, float]:
     dataset = longer.dataset(subjects, 0)
     half = {"rule": "a", "with probability": 0.5}
     plans = {regime: how.steps(steps) for regime, how in world.regimes.items()} | {"coin": {**half, "times": steps}}
-    begin = time.perf_counter()
+    begin, cpu, load = time.perf_counter(), time.process_time(), os.getloadavg()[0]
     answers = costar_cli.estimate_effects(dataset, {"plans": plans}, origin=0, estimator="all", unsupported=True)
     rows = len(answers.to_frame())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return {"seconds": round(time.perf_counter() - begin, 2), "peak_gb": round(peak / 1e9, 3), "rows": rows}
+    return {
+        "seconds": round(time.perf_counter() - begin, 1), "cpu_s": round(time.process_time() - cpu, 1),
+        "load": round(load, 1), "peak_gb": round(peak / 1e9, 3), "rows": rows,
+    }  # fmt: skip
 
 
 def compared(folder: Path, python: str | None) -> dict[str, Any]:

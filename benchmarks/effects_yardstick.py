@@ -182,14 +182,14 @@ def _simulated_ends(
 ) -> dict[tuple[str, str], tuple[float, float]]:
     steps, end_N1 = at_NK.shape[1], panel.ends[:, None]
     alive_NK = kept_NK & ~comes_NK
-    next_2 = [array[:, 1 : steps + 1, 0][alive_NK] for array in (panel.covariates, panel.outcomes)]
+    next_2 = [array[:, 1 : steps + 1, 0][alive_NK].astype(float) for array in (panel.covariates, panel.outcomes)]
     of_x, of_y = (_least_squares(design[alive_NK], answer) for answer in next_2)
     rest = np.column_stack([answer - design[alive_NK] @ of for answer, of in zip(next_2, (of_x, of_y), strict=True)])
     death_NK, recovery_NK = comes_NK & (end_N1 == 1), comes_NK & (end_N1 == 2)
     of_death = _logistic(design[kept_NK], death_NK[kept_NK].astype(float))
     spared_NK = kept_NK & ~death_NK
     of_recovery = _logistic(design[spared_NK], recovery_NK[spared_NK].astype(float))
-    found = {}
+    found: dict[tuple[str, str], tuple[float, float]] = {}
     for regime, (_, step) in REGIMES.items():
         rng, total = np.random.default_rng(0), dict.fromkeys(ENDS, 0.0)
         x_M = np.tile(panel.covariates[:, 0, 0].astype(float), COPIES)
