@@ -381,12 +381,18 @@ def _measured_only(curve: Curve, target: Target) -> Curve:
 
 
 def _next_steps(trials: Trials, target: Target) -> list[tuple[Floats, Floats, Floats]]:
-    """Return what was known and given at each decision, and what was measured after it."""
-    parts = []
-    for k in range(trials.steps):
-        at_M = trials.decided_MK[:, k] & target.measured_MHQ[:, k].all(axis=1)
-        parts.append((trials.history(k, at_M), trials.given(k, at_M), target.value_MHQ[at_M, k]))
-    return parts
+    """Return what was known and given at each decision, and what was measured after it.
+
+    A decision of several trials counts once: trees would otherwise be tested on decisions that they learnt.
+    """
+    at_MK = trials.decided_MK & target.measured_MHQ.all(axis=2)
+    place_MK = trials.subject_M[:, None] * trials.panel.n_steps + trials.row_MK
+    first = np.unique(place_MK[at_MK], return_index=True)[1]
+    once_MK = np.zeros_like(at_MK)
+    once_MK.flat[np.flatnonzero(at_MK)[first]] = True
+    return [
+        (trials.history(k, at_M), trials.given(k, at_M), target.value_MHQ[at_M, k]) for k, at_M in enumerate(once_MK.T)
+    ]
 
 
 def _refuse_unfollowed(plans: Sequence[Regime], follows: Sequence[Follow]) -> None:
