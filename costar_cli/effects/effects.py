@@ -221,13 +221,14 @@ class _Contrasts:
             (0.0, 1.0) if kind in ("binary", "event") else (0.0, np.inf) if kind == "count" else (-np.inf, np.inf)
         )
         widest = _largest(moved_UH, se_H, levels, effects.settings.seed)
+        followers_H = np.min([self._followers(i, q)[: len(value_H)] for i in plans], axis=0)
+        computed = self.estimator == "gformula"  # from everybody, whoever follows
         unit = next((o.unit for o in effects.trials.schema.outcomes if o.name == name), "")
         for h, value in enumerate(value_H):
-            known = bool(np.isfinite(value) and se_H[h] > 0)  # a few followers who are all alike say nothing
+            # Nobody who follows says nothing, and so do a few who are all alike.
+            known = bool(np.isfinite(value) and se_H[h] > 0 and (computed or followers_H[h]))
             back = np.exp if kind == "log" else float
-            freedom = max(
-                (float(units) if self.estimator == "gformula" else min(float(units), effective_H[h])) - 1, 1.0
-            )
+            freedom = max(min(float(units), np.inf if computed else effective_H[h]) - 1, 1.0)
             row: Row = {
                 "quantity": quantity,
                 "plan": plan,
@@ -240,7 +241,8 @@ class _Contrasts:
             }
             for i, (level, wide) in enumerate(zip(levels, widest, strict=True)):
                 further = f"_{level:g}" * (i > 0)
-                for end, times in (("", float(t.ppf(0.5 + level / 2, freedom))), ("_simultaneous", wide)):
+                single, normal = float(t.ppf(0.5 + level / 2, freedom)), float(norm.ppf(0.5 + level / 2))
+                for end, times in (("", single), ("_simultaneous", wide * single / normal)):
                     for side, sign in (("lower", -1), ("upper", 1)):
                         limit = back(value + sign * times * se_H[h]) if known else None
                         row[f"{side}{end}{further}"] = None if limit is None else float(np.clip(limit, low, high))
@@ -250,7 +252,7 @@ class _Contrasts:
                 row["p"] = float(2 * t.sf(abs(value) / se_H[h], freedom)) if known else None
             yield row | {
                 "effective": float(effective_H[h]),
-                "followers": int(min(self._followers(i, q)[h] for i in plans)),
+                "followers": int(followers_H[h]),
                 "trials": len(unit_M),
                 "units": units,
                 "supported": bool(effective_H[h] >= FEW),
