@@ -441,5 +441,5 @@ def kind_of(model: FittedModel) -> str:
             return NONE_OF_MEMBERS if model.members > 1 else NONE_OF_ONE
         return NONE
     if not model.draws_training:
-        return "subjects and their posterior (not what the training sample leaves open: fit the model again)"
+        return "subjects and their posterior (not what the training sample leaves open)"
     return "subjects and training (posterior)"

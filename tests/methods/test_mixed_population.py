@@ -79,7 +79,7 @@ def test_draws_share_what_training_leaves_open_and_models_of_before_leave_it_out
     older = replace(found, params={name: value for name, value in found.params.items() if not name.endswith(".open")})
     assert (kind_of(found), kind_of(older)) == (
         "subjects and training (posterior)",
-        "subjects and their posterior (not what the training sample leaves open: fit the model again)",
+        "subjects and their posterior (not what the training sample leaves open)",
     )
     subject, origin = np.arange(panel.n_subjects, dtype=np.int32), np.full(panel.n_subjects, 7, np.int16)
     drug = np.tile(np.eye(4, dtype=np.uint8)[1], (panel.n_subjects, 1, 1))
