@@ -231,7 +231,7 @@ class Practice:
 
     def _ratio_of_options(self, chances: Sequence[Floats], matches: Sequence[Bools]) -> tuple[Floats, Floats]:
         """Return ratios of plans of doses that do not read the natural one, and how likely practice gave any option."""
-        options = max(len(chance_CM) for chance_CM in chances)
+        options = len(chances[0])
         label_R = np.full(len(self.row_R), options)
         chance_R = np.zeros(len(self.row_R))
         for k, (chance_CM, match_CM) in enumerate(zip(chances, matches, strict=True)):
@@ -256,25 +256,16 @@ class Practice:
         """
         at_R = np.asarray(self.step_R < len(chances))
         history_RP, fold_R = self.history_RP[at_R], self.fold_M[self.row_R][at_R]
-        options = max(len(chance_CM) for chance_CM in chances)
-        given, weight = [self.given_RA[at_R]], [np.ones(int(at_R.sum()))]
+        given, weight = [self.given_RA[at_R]], [np.ones(len(history_RP))]
+        options = len(chances[0])  # as many at each step of a plan
         for c in range(options):
-            own = [(columns[k][c], chances[k][c]) if c < len(chances[k]) else None for k in range(len(chances))]
-            rows = [self._at(k)[0] for k in range(len(chances))]
-            given.append(
-                np.concatenate(
-                    [
-                        o[0][r] if o else np.zeros((len(r), self.given_RA.shape[1]))
-                        for o, r in zip(own, rows, strict=True)
-                    ]
-                )
-            )
-            weight.append(np.concatenate([o[1][r] if o else np.zeros(len(r)) for o, r in zip(own, rows, strict=True)]))
-        label = np.repeat([0, *[1] * options], len(history_RP))
-        stacked = np.concatenate(weight)
+            rows = [(k, self._at(k)[0]) for k in range(len(chances))]
+            given.append(np.concatenate([columns[k][c][rows_M] for k, rows_M in rows]))
+            weight.append(np.concatenate([chances[k][c][rows_M] for k, rows_M in rows]))
+        label_R, weight_R = np.repeat([0, *[1] * options], len(history_RP)), np.concatenate(weight)
         planned = _cross_fitted(
-            np.tile(history_RP, (options + 1, 1)), np.concatenate(given), label, np.tile(fold_R, options + 1),
-            stacked > 0, self._present, boosting=True, weight_R=stacked,
+            np.tile(history_RP, (options + 1, 1)), np.concatenate(given), label_R, np.tile(fold_R, options + 1),
+            weight_R > 0, self._present, boosting=True, weight_R=weight_R,
         )[: len(history_RP), 1]  # fmt: skip
         ratio_R = np.ones(len(self.row_R))
         ratio_R[at_R] = planned / np.maximum(1 - planned, 1 / MOST_RATIO)

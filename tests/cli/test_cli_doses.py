@@ -184,7 +184,7 @@ def test_a_table_of_plans_with_a_bad_dose_is_one_error_that_names_its_step(
     [
         (["--sweep", "treatment 0:2:1", "--plan", "p.json", "-s", 405], "both --sweep and --plan are given"),
         (["--sweep", "treatment 0:2:1"], "missing option '--subject'"),
-        (["--sweep", "", "-s", 405], "there is no dose ''"),
+        (["--sweep", "", "-s", 405], "the value of `--sweep` is empty"),
         (["--sweep", "treatment 0,1e30", "--subjects", "all"], "more than 10 times what was ever given"),
         (["--sweep", "treatment nan,1", "--subjects", "all"], "are no doses"),
         (["--sweep", "treatment 0:2:1", "--subjects", "all", "--plot", "a.png"], "--plot of a cohort is for averages"),
