@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import polars as pl
 import pytest
 from cli_world import Run
 
@@ -94,3 +95,29 @@ def test_the_card_of_a_model_says_it_among_its_limits(made: Path, call: Call) ->
     for method, words, count in (("ridge", LINE, 1), ("mixed", LINE, 0), ("msm", TRUNCATED, 1)):
         assert call("inspect", made / f"model-{method}.h5", "--report", f"{method}.html").code == 0
         assert Path(f"{method}.html").read_text("utf-8").count(words) == count
+
+
+def test_averages_of_a_forecast_are_corrected_where_enough_follow_and_say_so(made: Path, call: Call) -> None:
+    Path("short.json").write_text(SHORT)
+    words = ["whatif", "--workspace", made, "-m", made / "model-ridge.h5", "--subjects", "source/train", "--average"]
+    run = call(*words, "--plan", "short.json", "--csv", "a.csv", "--plot", "a.png")
+    [heading] = lines(run, "by model-ridge, corrected")
+    assert heading.startswith("mean y after 1 step, and difference from `never`")
+    assert len(lines(run, "are corrected by what came of those who followed a plan")) == 1
+    assert "targeted maximum likelihood" in run.err
+    [why] = lines(run, "have no interval")
+    assert (
+        "averages of model-ridge (always) have no interval" in why
+    )  # 69 of 150 follow, some of them with large weights
+    assert "69 follow the plan through step 1, as many as " in why
+    table = pl.read_csv("a.csv")
+    assert table["estimator"].to_list() == ["tmle", "model", "model"]  # a difference is where both means are
+    corrected, *others = table.to_dicts()
+    assert corrected["lower"] < corrected["estimate"] < corrected["upper"]
+    assert corrected["estimate"] != corrected["model_estimate"]
+    assert all(row["lower"] is None and row["estimate"] == row["model_estimate"] for row in others)
+    Path("two.json").write_text(TWO)
+    document = call(*words, "--plan", "two.json", "--json").document
+    last = [row for row in document["result"]["averages"] if row["step"] == 3 and row["quantity"] == "outcome"]
+    assert all("follow the plan through step 3, of 50 needed; by step" in row["interval_kind"] for row in last)
+    assert call(*words, "--plan", "short.json", "-m", made / "model-mixed.h5").out.count("corrected") == 1
