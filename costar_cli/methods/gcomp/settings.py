@@ -25,7 +25,7 @@ class GcompConfig(Config):
         50_000, ge=100, description="Maximum training steps of each variable, spread evenly over subjects"
     )
     trees: int = Field(300, ge=1, le=10_000, description="Maximum trees of each variable")
-    leaves: int = Field(8, ge=2, le=32, description="Maximum leaves of a tree")
+    leaves: int = Field(16, ge=2, le=32, description="Maximum leaves of a tree")
     leaf_rows: int = Field(20, ge=1, description="Minimum training rows of a leaf")
     learning_rate: float = Field(0.1, gt=0, le=1, description="Share of a tree that is added")
     penalty: float = Field(1.0, ge=0, description="L2 penalty on the values of leaves")
