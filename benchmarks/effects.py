@@ -206,8 +206,15 @@ def repetition(name: str, n: int, econml: str | None, seed: int) -> dict[str, An
     if econml and name.startswith("panel"):
         row, seconds["DynamicDML"] = dynamic_dml(name, n, seed, econml)
         rows.append(row)
+    found = commit()
     short = [[round(x, 5) if isinstance(x, float) else x for x in row] for row in rows]
-    return {"seed": seed, "subjects": n, "seconds": {k: round(v, 3) for k, v in seconds.items()}, "rows": short}
+    return {
+        "seed": seed,
+        "commit": found,
+        "subjects": n,
+        "seconds": {k: round(v, 3) for k, v in seconds.items()},
+        "rows": short,
+    }
 
 
 def run(name: str, options: argparse.Namespace) -> None:
@@ -283,15 +290,16 @@ def write_summary(folder: Path) -> dict[str, Any]:
                 for what, value in line["seconds"].items():
                     seconds.setdefault(what, []).append(value)
             worlds[name] = {
-                "seconds": {what: round(float(np.median(values)), 3) for what, values in seconds.items()},
-                "subjects": lines[0]["subjects"], "rows": summary(name, lines),
+                "seconds": {what: round(min(values), 3) for what, values in seconds.items()},
+                "subjects": lines[0]["subjects"],
+                "commits": list(dict.fromkeys(line["commit"] for line in lines)), "rows": summary(name, lines),
             }  # fmt: skip
-    document |= {"machine": machine(), "versions": versions(), "commit": commit()}
+    document |= {"machine": machine(), "versions": versions()}
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return document
 
 
-def timed(subjects: int = 10_000, steps: int = 12) -> dict[str, float]:
+def timed(subjects: int = 10_000, steps: int = 12) -> dict[str, Any]:
     """Return seconds and peak memory of all estimators and four plans, in this process."""
     import costar_cli  # noqa: PLC0415
 
@@ -306,7 +314,7 @@ def timed(subjects: int = 10_000, steps: int = 12) -> dict[str, float]:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return {
         "seconds": round(time.perf_counter() - begin, 1), "cpu_s": round(time.process_time() - cpu, 1),
-        "load": round(load, 1), "peak_gb": round(peak / 1e9, 3), "rows": rows,
+        "load": round(load, 1), "commit": commit(), "peak_gb": round(peak / 1e9, 3), "rows": rows,
     }  # fmt: skip
 
 
@@ -324,7 +332,7 @@ def compared(folder: Path, python: str | None) -> dict[str, Any]:
         rows = [dict(zip(FIELDS, row, strict=True)) for row in engine(dataset, case, ENGINE)]
         elapsed_s = round(time.perf_counter() - begin, 2)
         found[name] = {
-            "seconds": elapsed_s, "rows": [row for row in rows if row["kind"] == "mean"],
+            "seconds": elapsed_s, "commit": commit(), "rows": [row for row in rows if row["kind"] == "mean"],
             "documented": DOCUMENTED[name], "pygformula": peers.get(name),
         }  # fmt: skip
     return found

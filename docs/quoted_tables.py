@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 
-from benchmarks import calibration, prices, regret, sensitivity, support
+from benchmarks import calibration, effects_table, prices, regret, sensitivity, support
 from benchmarks.all import RESULTS
 from costar_cli.data.registry import sources
 from costar_cli.evaluation.published import published_row
@@ -30,7 +30,7 @@ PAGES = (
     ROOT / "README.md",
     *(
         ROOT / "docs" / f"{page}.md"
-        for page in ("reproduction", "uncertainty", "support", "sensitivity", "search", "data-m5", "scale")
+        for page in ("reproduction", "uncertainty", "support", "sensitivity", "search", "data-m5", "scale", "effects")
     ),
     ROOT / "docs" / "methods" / "costar.md",
     *(ROOT / "docs" / "gallery" / f"{table}.md" for table in GALLERY),
@@ -291,6 +291,11 @@ def regret_table() -> Iterator[str]:
     yield f"`python -m benchmarks.regret`, 100 test subjects of each domain; data seeds of {told}."
 
 
+def effects_tables(part: str) -> Iterator[str]:
+    """Yield a table of effects: errors, bias with wrong models, goals, coverage, times, sample data."""
+    yield from effects_table.PARTS[part](json.loads((RESULTS / "effects" / "summary.json").read_text("utf-8")))
+
+
 def prices_table() -> Iterator[str]:
     """Yield what methods make of prices as classes and as a dose, and how the rows were made."""
     stored = rows("", "prices.csv")
@@ -372,6 +377,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "hidden confounding": hidden_table,
     "regret": regret_table,
     "prices": prices_table,
+    **{f"effects {part}": partial(effects_tables, part) for part in effects_table.PARTS},
     "speed": speed_table,
     "gpu": gpu_table,
     **{name: partial(scale_table, name) for name in ("large", "growth", "processes")},

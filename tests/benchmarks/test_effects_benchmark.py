@@ -14,7 +14,13 @@ from benchmarks.effects_table import table
 
 
 def line(seed: int, *rows: tuple[Any, ...]) -> dict[str, Any]:
-    return {"seed": seed, "subjects": 100, "seconds": {"all": 1.0 + seed}, "rows": [list(row) for row in rows]}
+    return {
+        "seed": seed,
+        "commit": "a",
+        "subjects": 100,
+        "seconds": {"all": 1.0 + seed},
+        "rows": [list(row) for row in rows],
+    }
 
 
 def two(world: str) -> list[dict[str, Any]]:
