@@ -258,6 +258,9 @@ WARNINGS: Final = {  # a result may be wrong
     "effect-positivity":
         "plan `{subject}`: at {share} of decisions practice hardly ever does what it does (probability below {limit})",
     "effect-weights": "plan `{subject}`: the largest weight is {times} times the mean weight at step {step}",
+    "averages-refuted":
+        "model `{subject}` says {own} for plan `{plan}` less `{reference}` at step {step}, outside the corrected "
+        "interval, {lower} to {upper}: its differences are forecasts, not effects",
     "effect-no-event": "{subject}: none of {trials} trials has it within {steps} steps",
 }
 NOTES: Final = {  # a reader of the results would like to know

@@ -1,6 +1,6 @@
 """What `costar whatif --average` shows of average effects: tables, a figure, a file of rows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -76,9 +76,6 @@ def _at_dose(effects: "AverageEffects", sweep: "Sweep", row: Mapping[str, Any]) 
 def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Mapping[str, Any]], show: Show) -> None:
     """Print what intervals of each model include, then its averages at the end; first, of details, those by step."""
     from costar_cli.data.schema import step_word
-    from costar_cli.effects import ESTIMATORS
-    from costar_cli.inference import UNMEASURED
-    from costar_cli.questions.averages import FEW_UNITS
 
     for effects in found:
         mine = [row for row in rows if row["model"] == effects.label]
@@ -89,15 +86,8 @@ def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Ma
                     show(session, effects, of, quantity)
         if session.out.details:
             _show_survival(session, effects)
-        if any(row["interval_kind"] == UNMEASURED for row in mine):
-            session.out.say(Diagnostic.of("averages-left-out", effects.label, why=UNMEASURED[6:-1]))
-        if any(row["lower"] is not None for row in mine):
-            kind, unit = effects.interval_kind, effects.unit
-            session.out.say(Diagnostic.of("averages-interval", effects.label, kind=kind, unit=unit))
-        if any(row["interval_kind"] == FEW_UNITS for row in mine):
-            session.out.say(Diagnostic.of("averages-few-units"))
-        if effects.is_corrected:
-            session.out.say(Diagnostic.of("averages-corrected", effects.label, how=ESTIMATORS["tmle"]))
+        for one in _about(effects, mine):
+            session.out.say(one)
         whys = _reasons(effects, mine)
         for why, whose in list(whys.items())[:MOST_REASONS]:
             who = effects.label + f" ({', '.join(whose)})" * (effects.is_corrected or len(whys) > 1)
@@ -107,6 +97,24 @@ def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Ma
         for outcome in dict.fromkeys(row["outcome"] for row in mine):
             _show_ends(session, effects, [row for row in mine if row["outcome"] == outcome])
     session.out.more(f"every {step_word(found[0].schema.step)}, and notes in full")
+
+
+def _about(effects: "AverageEffects", rows: Sequence[Mapping[str, Any]]) -> Iterator[Diagnostic]:
+    """Yield what a reader of a model's averages should know."""
+    from costar_cli.effects import ESTIMATORS
+    from costar_cli.inference import UNMEASURED
+    from costar_cli.questions.averages import FEW_UNITS, refuted
+
+    if any(row["interval_kind"] == UNMEASURED for row in rows):
+        yield Diagnostic.of("averages-left-out", effects.label, why=UNMEASURED[6:-1])
+    if any(row["lower"] is not None for row in rows):
+        yield Diagnostic.of("averages-interval", effects.label, kind=effects.interval_kind, unit=effects.unit)
+    if any(row["interval_kind"] == FEW_UNITS for row in rows):
+        yield Diagnostic.of("averages-few-units")
+    if effects.is_corrected:
+        yield Diagnostic.of("averages-corrected", effects.label, how=ESTIMATORS["tmle"])
+    if (warning := refuted(rows)) is not None:
+        yield warning
 
 
 def _reasons(effects: "AverageEffects", rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:

@@ -4,7 +4,7 @@
 replicates, `S` joint draws.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data import PanelSchema
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import UsageError
 from costar_cli.inference import SUPPORT_LEVELS, UNMEASURED, draws, facts_of, resolve
 from costar_cli.inference.resampling import FEWEST_UNITS, moved_means
@@ -210,6 +211,24 @@ class AverageEffects:
             "moments": int(self.moments_G[g]),
             "units": int(self.units_G[g]),
         }
+
+
+def refuted(rows: Iterable[Mapping[str, Any]]) -> Diagnostic | None:
+    """Return a warning where a model's own mean difference is outside the corrected interval, at the latest such step.
+
+    Everybody is looked at, and no group: among many, some are outside by chance.
+    """
+    of = [row for row in rows if row["quantity"] == "difference" and row.get("estimator") == "tmle"]
+    everybody = [row for row in of if row["group"] == of[0]["group"] and row["lower"] is not None]
+    outside = [row for row in everybody if not row["lower"] <= row["model_estimate"] <= row["upper"]]
+    if not outside:
+        return None
+    row = max(outside, key=lambda one: one["step"])
+    own, lower, upper = (f"{row[name]:.3g}" for name in ("model_estimate", "lower", "upper"))
+    return Diagnostic.of(
+        "averages-refuted", row["model"], own=own, plan=row["plan"], reference=row["reference"], step=row["step"],
+        lower=lower, upper=upper,
+    )  # fmt: skip
 
 
 @dataclass(eq=False)

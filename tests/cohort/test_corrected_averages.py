@@ -13,6 +13,7 @@ from costar_cli import Model
 from costar_cli.data import Dataset, Panel, Part, TreatmentEncoding
 from costar_cli.plans import PlanRequest
 from costar_cli.questions import Averager, Cohort, answer_cohort, corrected, groups_of
+from costar_cli.questions.averages import refuted
 from costar_cli.reporting import NullReporter
 from tests.effect_worlds import TRUTH, WORLDS
 from tests.feedback_worlds import LINEAR
@@ -151,6 +152,14 @@ def test_a_model_that_finds_a_quarter_of_the_effect_is_corrected_as_far_as_enoug
     last = rows[3]
     assert (last["step"], last["estimator"], last["lower"], last["level"]) == (4, "model", None, None)
     assert last["estimate"] == last["model_estimate"] == pytest.approx(-2, abs=1e-4)
+
+
+def test_a_model_whose_effect_the_data_contradict_is_warned_of() -> None:
+    warning = refuted(averages(panel_of()))
+    assert warning is not None
+    assert (warning.code, warning.subject) == ("averages-refuted", "m")
+    assert "says -1.5 for plan `always` less `never` at step 3" in warning.text
+    assert refuted(averages(panel_of(), coefficients=(-2.0,))) is None
 
 
 def test_followers_are_counted_and_why_there_is_no_interval_is_said_by_step() -> None:
