@@ -397,8 +397,8 @@ NOTES: Final = {  # a reader of the results would like to know
     "rule-reads-held":
         "rule `{subject}` reads {read}, held at the value at the origin by {models}: there it is not simulated",
     "natural-of-data":
-        "the natural treatment in {plans} is what the data gave, and after their end the last one given: it does not "
-        "react to the course under the plan",
+        "the natural treatment in {plans} is what the data gave, then the last given: it does not react to the course "
+        "under the plan (in `costar effect` it does)",
     "rule-truth":
         "the true rule acts on what would have happened with the subject's own noise; truths are expectations",
     # Searches
@@ -447,6 +447,9 @@ FIXES: Final = {  # what helps, or what follows
 }
 # What terminals show of sentences that take more than two lines there; `--details` shows these whole.
 SHORT: Final = {
+    "effect-few-followers": "plan `{subject}`: few followers from step {step} on: {effective} of equal weight",
+    "effect-positivity": "plan `{subject}`: practice hardly ever does it at {share} of decisions",
+    "effect-lost": "{subject}: {share} of trials lost within {steps} steps; others stand for them",
     "estimates-of-survivors": "outcomes by `{subject}` are of a subject whose series goes on; see its survival",
     "bands-cover": "bands hold {shares} of new subjects on average, treated as usual; no hidden confounding assumed",
     "bands-no-guarantee": "a band is no guarantee for one subject",

@@ -13,7 +13,7 @@ from costar_cli.config.choices import LearnerName, ProtocolName
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.config.requests import EffectRequest
 from costar_cli.data.dataset import Dataset, Location
-from costar_cli.data.schema import PanelSchema
+from costar_cli.data.schema import PanelSchema, step_word
 from costar_cli.effects import ESTIMATORS, Assigned, EffectReport, Regime, Settings, enrol, estimate
 from costar_cli.effects.diagnostics import cautions
 from costar_cli.errors import UsageError
@@ -150,9 +150,13 @@ def effects_of(
     for one in diagnostics:
         reporter.say(one)
     digest = {} if not dataset.digest else {"dataset": dataset.digest}
-    return EffectReport(
-        request, dataset.name, effects, flow, _in_words(read, trials.schema, start), diagnostics, digest
-    )
+    word = step_word(trials.schema.step)
+    first = start if isinstance(start, str) else f"{word} {start}" if isinstance(start, int) else f"{start}"
+    if first == "all":
+        first = f"each {word}"
+    parts = tuple(dict.fromkeys(str(place.part) for place in places))
+    texts = _in_words(read, trials.schema, start)
+    return EffectReport(request, dataset.name, effects, flow, texts, first, parts, diagnostics, digest)
 
 
 def _split(texts: Iterable[str]) -> tuple[str, ...]:

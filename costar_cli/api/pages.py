@@ -1,4 +1,4 @@
-"""Reports as pages in the Python API: what `--report` of `costar whatif`, `search` and `inspect` writes."""
+"""Reports as pages in the Python API: what `--report` of `costar whatif`, `effect`, `search` and `inspect` writes."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,6 +8,7 @@ from costar_cli.api.calls import PathLikeText
 from costar_cli.api.model import Model
 from costar_cli.api.outputs import check_outputs, check_page, named
 from costar_cli.data import Dataset
+from costar_cli.effects import EffectReport
 from costar_cli.errors import CostarError, MismatchError, UsageError
 from costar_cli.files import read_header, write_bytes
 from costar_cli.questions import WhatIfReport
@@ -20,7 +21,7 @@ WHERE: Final = "path="
 
 
 def write_report(
-    what: WhatIfReport | SearchReport | Dataset | Model,
+    what: WhatIfReport | SearchReport | EffectReport | Dataset | Model,
     path: PathLikeText,
     *,
     dataset: Dataset | None = None,
@@ -30,7 +31,7 @@ def write_report(
     """Write one self-contained HTML page about an answer, a search, a data set or a model; a model's is its card.
 
     Args:
-        what: what `estimate_outcomes` or `search_plans` returned, a data set, or a model.
+        what: what `estimate_outcomes`, `search_plans` or `estimate_effects` returned, a data set, or a model.
         path: the page's file.
         dataset: of a model, the data set that it was trained on, for the card's section on data.
         evaluations: of a model, reports of `evaluate_models` in which it was scored.
@@ -91,11 +92,15 @@ def html_of(
         from costar_cli.report.pages.whatif import whatif_page
 
         return whatif_page(what, what.parents)
+    if isinstance(what, EffectReport):
+        from costar_cli.report.pages.effects import effects_page
+
+        return effects_page(what, what.parents)
     if isinstance(what, SearchReport):
         return _of_search(what)
     if isinstance(what, Dataset):
         return _of_data(what)
-    fix = "give what `estimate_outcomes` or `search_plans` returned, a data set or a model"
+    fix = "give what `estimate_outcomes`, `search_plans` or `estimate_effects` returned, a data set or a model"
     raise UsageError(f"there is no page about {type(what).__name__}", where="what=", fix=fix)
 
 

@@ -1,16 +1,16 @@
 """`costar effect`: mean outcomes under treatment plans in a population, and their contrasts, with intervals."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from costar_cli.api.outputs import Files, check_outputs
+from costar_cli.api.outputs import Files, check_outputs, check_page
 from costar_cli.cli import options
 from costar_cli.cli.options import FILES, expanded
 from costar_cli.cli.session import RunFlags
+from costar_cli.cli.whatif import check_plot
 from costar_cli.config.requests import EffectRequest
 from costar_cli.errors import UsageError
 
@@ -42,6 +42,8 @@ class OutputFiles:
         typer.Option("--csv", help="Table to write: .csv, .parquet or .jsonl", rich_help_panel=FILES),
     ] = None
     csv_safe: options.CsvSafeFlag = False
+    plot: options.PlotOpt = None
+    report: options.ReportOpt = None
     overwrite: options.OverwriteFlag = False
 
     def check(self, read: Files) -> None:
@@ -54,7 +56,10 @@ class OutputFiles:
         """
         from costar_cli.files.tables import check_table_name
 
-        check_outputs([("--csv", self.csv)], read=read, overwrite=self.overwrite)
+        check_plot(self.plot)
+        written = [("--csv", self.csv), ("--plot", self.plot), ("--report", self.report)]
+        check_outputs(written, read=read, overwrite=self.overwrite)
+        check_page(self.report, flag="--report")
         if self.csv is not None:
             check_table_name(self.csv, flag="--csv")
 
@@ -92,50 +97,33 @@ def effect(
         with safe_cells(files.csv_safe), table_file(files.csv) as table:
             table.write(columns_of_rows(report.rows, texts=TEXTS))
         session.out.wrote("effects", files.csv)
+    if files.plot is not None:
+        from costar_cli.report.figures.population import plot_effects
+
+        session.out.wrote("plot", plot_effects(report, files.plot))
+    if files.report is not None:
+        from costar_cli.files import write_bytes
+        from costar_cli.report.pages.effects import effects_page
+
+        write_bytes(files.report, effects_page(report, report.parents).encode())
+        session.out.wrote("report", files.report, kind="html")
     show_effects(session.out, report)
     session.out.done(report.to_json())
 
 
 def show_effects(out: "Output", report: "EffectReport") -> None:
-    """Print who entered, and what each plan comes to after its last step; every step is in the table of rows."""
-    from costar_cli.data.schema import steps_of
-    from costar_cli.questions.tables import decimals_of, estimate_text
+    """Print who entered, then what each plan comes to after its last step; with details every step before that."""
+    from costar_cli.data.findings import counted
+    from costar_cli.effects import FEW
+    from costar_cli.questions.effect_tables import end_tables, followers_table, steps_table
 
     effects, flow = report.effects, report.flow
-    schema, reference = effects.trials.schema, effects.plans[effects.reference].name
-    unit = "cluster" if effects.trials.panel.cluster is not None else "subject"
-    out.text(f"{flow.trials:,} trials of {flow.units:,} {unit}s; differences are from plan `{reference}`")
-    last = {
-        (plan.name, row["outcome"]): row for row in report.rows for plan in effects.plans if row["plan"] == plan.name
-    }
-    lines: dict[tuple[str, int], dict[tuple[str, str, str], dict[str, Any]]] = {}
-    for row in report.rows:
-        if row["step"] == last[row["plan"], row["outcome"]]["step"]:
-            of = lines.setdefault((row["outcome"], row["step"]), {})
-            of.setdefault((row["group"], row["plan"], row["estimator"]), {})[row["quantity"]] = row
-    several = len(effects.groups) > 1
-    for (outcome, step), of in lines.items():
-        quantities = list(dict.fromkeys(name for cells in of.values() for name in cells))
-        decimals = {name: decimals_of(cells[name]["estimate"] for cells in of.values() if name in cells)
-                    for name in quantities}  # fmt: skip
-        table = [
-            [*([group] if several else []), plan, estimator,
-             *(estimate_text(_first_level(cells[name]), decimals[name]) if name in cells else None
-               for name in quantities),
-             _followers(next(iter(cells.values())))]
-            for (group, plan, estimator), cells in of.items()
-        ]  # fmt: skip
-        headers = [*(["group"] if several else []), "plan", "estimator", *quantities, "followers"]
-        out.table(headers, table, title=f"{outcome} after {steps_of(step, schema.step)}", keys=2 + several)
-    kinds = ", ".join(f"{100 * level:g} %" for level in report.request.levels[:1])
-    out.note(f"{kinds} intervals from influence curves; followers in brackets: of equal weight; `--csv` has every step")
-
-
-def _first_level(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with the limits of its first level alone."""
-    return {name: row[name] for name in ("estimate", "lower", "upper")}
-
-
-def _followers(row: Mapping[str, Any]) -> str:
-    mark = "" if row["supported"] else " ?"
-    return f"{row['followers']:,} ({row['effective']:.0f}){mark}"
+    unit = "subject" if effects.trials.panel.cluster is None else "cluster"
+    reference = effects.plans[effects.reference].name
+    out.text(f"{counted(flow.trials, 'trial')} of {counted(flow.units, unit)}; contrasts are with plan `{reference}`")
+    shared, every = followers_table(report), [steps_table(report)] if out.details else []
+    for table in [*every, *([shared] if shared else []), *end_tables(report, main=not out.details)]:
+        out.table(table.headers, table.rows, title=table.title, keys=table.keys)
+    out.note(f"followers in brackets: how many of equal weight; ? below {FEW:g}")
+    ratios = any(row["quantity"].endswith("ratio") for row in report.rows) and not report.request.measure
+    out.more("every step, ratios, and notes in full" if ratios else "every step, and notes in full")

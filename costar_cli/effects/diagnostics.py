@@ -114,6 +114,7 @@ def balance(effects: Effects) -> Iterator[Row]:
                     "column": names[p],
                     "before": float(plain / sd),
                     "after": float(weighted / sd),
+                    "effective": effective(after_M),
                 }
 
 

@@ -24,6 +24,8 @@ class EffectReport:
         effects: means under plans and their contrasts.
         flow: how many were asked about and entered.
         texts: each plan in words.
+        start: time zero in words, where no condition says it.
+        parts: of the data set, that subjects are of.
         diagnostics: what a reader should know.
         parents: digests of what it was made from.
     """
@@ -33,6 +35,8 @@ class EffectReport:
     effects: Effects
     flow: Flow
     texts: tuple[str, ...]
+    start: str
+    parts: tuple[str, ...]
     diagnostics: tuple[Diagnostic, ...]
     parents: Mapping[str, str]
 

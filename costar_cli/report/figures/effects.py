@@ -34,6 +34,9 @@ SHADE: Final = 0.18  # of the colour in a band
 MOST_GROUPS: Final = 6
 MOST_PLANS: Final = 12
 BESIDE: Final = 0.07  # steps between plans
+DASHES: Any = (0, (4, 2))
+
+Floats = NDArray[np.float64]
 
 
 def plot_averages(found: Sequence[AverageEffects], path: Path) -> Path:
@@ -79,9 +82,7 @@ def _draw_average(ax: Axes, effects: AverageEffects, g: int, k: int) -> None:
         steps = np.arange(1, len(plan) + 1) + shift  # side by side: bands of several plans would hide each other
         mean_H = effects.outcomes.mean_GPHY[g, i, : len(plan), k]
         low_H, high_H = (limit[0, g, i, : len(plan), k] for limit in effects.outcomes.limits_LGPHY)
-        ax.plot(steps, mean_H, color=colour, marker=marker)
-        if not np.isnan(low_H).all():
-            ax.vlines(steps, low_H, high_H, color=colour, lw=1.2)
+        draw_steps(ax, steps, mean_H, (low_H, high_H), (colour, marker))
         if effects.outcomes.truth_GPHY is not None:
             ax.plot(steps, effects.outcomes.truth_GPHY[g, i, : len(plan), k], color=BLACK, ls=":", lw=1.2)
     ax.set_title(f"{label_text(effects.groups[g], 40)} ({effects.moments_G[g]:,})")
@@ -89,11 +90,27 @@ def _draw_average(ax: Axes, effects: AverageEffects, g: int, k: int) -> None:
     ax.set_xlabel(f"{steps_axis(effects.schema.step)} after the origin")
 
 
+def draw_steps(
+    ax: Axes,
+    steps: NDArray[np.floating],
+    value_H: NDArray[np.floating],
+    limits: tuple[NDArray[np.floating], NDArray[np.floating]],
+    style: tuple[str, str],
+    few_H: NDArray[np.bool_] | None = None,
+) -> None:
+    """Draw a plan's numbers by step with a bar at each; hollow and dashed where few stand behind them."""
+    colour, marker = style
+    if few_H is not None and few_H.any():
+        ax.plot(steps, value_H, color=colour, marker=marker, mfc="white", ls=DASHES, lw=1.2)
+        value_H = np.where(few_H, np.nan, value_H)
+    ax.plot(steps, value_H, color=colour, marker=marker)
+    if not np.isnan(limits[0]).all():
+        ax.vlines(steps, *limits, color=colour, lw=1.2)
+
+
 MOST_TICKS: Final = 500  # of the rug: some of the doses that were given, evenly spread
 SIDES: Final = ("lower", "upper")
 HALF: Final = 0.5  # of a group's answers: more than these have a light before the mean is marked
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -242,7 +259,6 @@ ABOUT_GAMMA: Final = "Gamma: an unrecorded variable multiplies or divides the od
 ALLOWED: Final = "what hidden confounding\nallows; marked where\nit reaches 0"
 BAR: Final = 4.0  # width of bars, in points
 APART: Final = 1.015  # factor between the Gammas at which bars of two plans stand
-DASHES: Any = (0, (4, 2))
 DRAWN: Final = 41  # Gammas between the smallest and the largest
 
 

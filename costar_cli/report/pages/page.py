@@ -29,12 +29,13 @@ def lights_mean(what: str, *, precision: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReportTable:
-    """A table with its title, and a sentence on how to read it."""
+    """A table with its title, and a sentence on how to read it; a long one may be folded until a reader opens it."""
 
     title: str
     note: str
     headers: tuple[str, ...]
     rows: tuple[tuple[object, ...], ...]
+    folded: bool = False
 
     def style(self, column: int) -> "Markup":
         """Return the attribute of a column's cells: numbers stand on the right, long texts take several lines."""

@@ -1,0 +1,313 @@
+"""The page of effects in a population: the answer, who stands behind it, the trial that it emulates (TARGET 2025)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from costar_cli.data.findings import counted, percent
+from costar_cli.data.schema import labelled, steps_of
+from costar_cli.effects import ESTIMATORS, FEW, EffectReport
+from costar_cli.effects.diagnostics import UNLIKELY, balance, followers, natural_course, positivity
+from costar_cli.questions.effect_tables import end_tables, followers_table, steps_table
+from costar_cli.report.pages.page import Item, Page, ReportTable, Section, render, svg, warnings_and_notes
+from costar_cli.report.pages.whatif import lineage
+
+ABOUT_ANSWER: Final = (
+    "Means are those of everybody who entered, had all of them followed the plan. In brackets: {level} intervals, from "
+    "influence curves. Followers: how many follow the plan until then, and in brackets how many of equal weight know "
+    "as much; ? where these are fewer than {few:g}, so that intervals may miss their level."
+)
+ABOUT_FOLLOWERS: Final = (
+    "Who follows each plan up to a step, of those still in follow-up, and how much they weigh to stand for everybody. "
+    "Before weights are cut they should come to about 1 on average in all trials, so that the mean over followers is "
+    "the number of trials by that of followers. Cut: at the {cut:g} quantile of each step."
+)
+ABOUT_BALANCE: Final = (
+    "How those who follow a plan at a step differ from those who could have (who followed until then), in standard "
+    "deviations, before and after weighting. Less than 0.1 (dotted) is usually thought not to matter (Austin 2009). "
+    "The figure has the step where it is largest, and a line from least to most over steps; steps with fewer than "
+    "{few:g} effective followers, where differences are chance, are in the table alone."
+)
+ABOUT_NATURAL: Final = (
+    "What was observed, and what the same models say of practice itself: the mean weighted for loss to follow-up, and "
+    "g-computation with treatments {treatments}. Where they part from the observed course, a model is wrong, or those "
+    "who were lost differ from those who stayed."
+)
+ABOUT_POSITIVITY: Final = (
+    "How likely practice was to give what a plan gives, in those who followed it until then: near 0 nobody can stand "
+    "for them. Plans that read the natural treatment have no such probability: the ratio of plan to practice tells."
+)
+ABOUT_TARGET: Final = (
+    "The randomised trial that would answer the question, and how these data emulate it, in the order of the TARGET "
+    "statement (Cashin et al. 2025, JAMA, doi 10.1001/jama.2025.13350). Title, background, sources of the data, "
+    "ethics, registration, funding and access to data are for you to write."
+)
+ASSUMPTIONS: Final = (
+    "Exchangeability: given {given}, who is treated at a step does not depend on what would have followed. Positivity: "
+    "whoever can follow a plan has some chance to. Consistency: a treatment is what the data call it, however it came. "
+    "No interference between {unit}s. No errors of measurement that matter."
+)
+LOSS: Final = " Who is lost to follow-up is like those who stay, given the same."
+
+
+def effects_page(report: EffectReport, parents: Mapping[str, str], figure_name: str = "effects") -> str:
+    """Return the page; the same report gives the same text.
+
+    Args:
+        report: the answer.
+        parents: digests of what it was made from, by role.
+        figure_name: keeps the ids of the figures its own.
+    """
+    from costar_cli.report.figures.population import (  # noqa: PLC0415 - matplotlib only where something is drawn
+        draw_balance,
+        draw_effects,
+        draw_natural,
+    )
+
+    effects, flow = report.effects, report.flow
+    schema, shown = effects.trials.schema, [*balance(effects)]
+    course, love = [*natural_course(effects)], draw_balance(shown)
+    modelled = "as they were given" if schema.treatments.doses else "drawn from the model of practice"
+    answer = ABOUT_ANSWER.format(level=f"{100 * report.request.levels[0]:g} %", few=FEW)
+    sections = [
+        Section("Question", texts=[_question(report)], tables=[_plans(report)]),
+        Section(
+            "Answer", texts=[answer], pictures=[svg(draw_effects(report), figure_name)],
+            tables=[*_ends(report), steps_table_of(report)],
+        ),
+        Section(
+            "Who follows", texts=[ABOUT_FOLLOWERS.format(cut=report.request.truncate)], tables=[_weights(report)]
+        ),
+        Section(
+            "Balance", texts=[ABOUT_BALANCE.format(few=FEW)], tables=[_balance(shown)],
+            pictures=[] if love is None else [svg(love, f"{figure_name}-balance")],
+        ),
+        Section(
+            "Natural course", texts=[ABOUT_NATURAL.format(treatments=modelled)], tables=[_natural(course)],
+            pictures=[svg(draw_natural(course, schema.step), f"{figure_name}-natural")],
+        ),
+        Section("Positivity", texts=[ABOUT_POSITIVITY], tables=[_positivity(report)]),
+        warnings_and_notes(report.diagnostics),
+        _target(report, shown),
+        lineage(parents),
+    ]  # fmt: skip
+    subtitle = f"{report.dataset}, {counted(flow.trials, 'trial')} of {counted(flow.units, _unit(report))}"
+    return render(Page("Effects in a population", subtitle, sections))
+
+
+def _unit(report: EffectReport) -> str:
+    return "subject" if report.effects.trials.panel.cluster is None else "cluster"
+
+
+def _quantities(report: EffectReport) -> list[str]:
+    """Return the outcomes and events that are measured, as pages call them."""
+    units = {outcome.name: outcome.unit for outcome in report.effects.trials.schema.outcomes}
+    return [labelled(name, units.get(name, "")) for name in dict.fromkeys(row["outcome"] for row in report.rows)]
+
+
+def _question(report: EffectReport) -> str:
+    plans, schema = report.effects.plans, report.effects.trials.schema
+    what, steps = ", ".join(_quantities(report)), steps_of(max(map(len, plans)), schema.step)
+    how = " and ".join(ESTIMATORS[name] for name in report.effects.settings.estimators)
+    return (
+        f"What would {what} be on average over {steps} after time zero, if everybody followed each of these plans? "
+        f"Estimates: {how}. Contrasts are with plan {plans[report.effects.reference].name}."
+    )
+
+
+def _plans(report: EffectReport) -> ReportTable:
+    rows = tuple((plan.name, text) for plan, text in zip(report.effects.plans, report.texts, strict=True))
+    return ReportTable("", "", ("plan", "in words"), rows)
+
+
+def _ends(report: EffectReport) -> Iterator[ReportTable]:
+    """Yield a table per outcome of the last step, and who follows where estimators share them."""
+    for table in end_tables(report):
+        yield ReportTable(table.title, "", tuple(table.headers), tuple(map(tuple, table.rows)))
+    if (shared := followers_table(report)) is not None:
+        yield ReportTable(shared.title, "", tuple(shared.headers), tuple(map(tuple, shared.rows)))
+
+
+def steps_table_of(report: EffectReport) -> ReportTable:
+    """Return every step, folded."""
+    table = steps_table(report)
+    return ReportTable(table.title, "", tuple(table.headers), tuple(map(tuple, table.rows)), folded=True)
+
+
+def _weights(report: EffectReport) -> ReportTable:
+    headers = (
+        "plan", "step", "in follow-up", "follow", "share", "mean weight", "largest", "effective", "mean, cut",
+        "largest, cut", "effective, cut",
+    )  # fmt: skip
+    names = ("mean", "largest", "effective", "cut_mean", "cut_largest", "cut_effective")
+    rows = tuple(
+        (row["plan"], row["step"], row["followed"], row["followers"], percent(row["share"]),
+         *(f"{row[name]:.1f}" for name in names))
+        for row in followers(report.effects)
+    )  # fmt: skip
+    return ReportTable("", "", headers, rows)
+
+
+def _balance(shown: Sequence[Mapping[str, Any]]) -> ReportTable:
+    headers = ("plan", "step", "column", "before", "after")
+    rows = tuple(
+        (row["plan"], row["step"], row["column"], f"{row['before']:+.2f}", f"{row['after']:+.2f}") for row in shown
+    )
+    return ReportTable("Balance by step", "", headers, rows, folded=True)
+
+
+def _natural(course: Sequence[Mapping[str, Any]]) -> ReportTable:
+    headers = ("outcome", "step", "measured in", "observed", "weighted", "g-computation")
+    rows = tuple(
+        (labelled(row["outcome"], ""), row["step"], row["measured"], row["observed"], row["weighted"], row["gformula"])
+        for row in course
+    )
+    return ReportTable("", "", headers, rows)
+
+
+def _positivity(report: EffectReport) -> ReportTable:
+    headers = ("plan", "step", "decisions", "least likely", "5 % quantile", f"below {UNLIKELY:g}", "largest ratio")
+    rows = tuple(
+        (row["plan"], row["step"], row["decisions"], row["least"], row["low"],
+         None if row["unlikely"] is None else percent(row["unlikely"]), f"{row['largest_ratio']:.1f}")
+        for row in positivity(report.effects)
+    )  # fmt: skip
+    return ReportTable("", "", headers, rows)
+
+
+def _target(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> Section:
+    """Return the protocol of the target trial and its emulation, flow, results and limitations."""
+    results = tuple((text,) for text in _results(report))
+    return Section(
+        "Target trial",
+        texts=[ABOUT_TARGET],
+        tables=[
+            ReportTable("Protocol", "", ("component", "target trial", "emulation"), tuple(_protocol(report, shown))),
+            ReportTable("Flow", "", ("who", "number"), tuple(_flow(report))),
+            ReportTable("Results", "", ("at the end of each plan",), results),
+        ],
+        items=[Item(text) for text in _limitations(report)],
+    )
+
+
+def _time_zero(report: EffectReport) -> str:
+    request = report.request
+    if request.when is not None:
+        return f"the first step at which {request.when}" if request.once else f"each step at which {request.when}"
+    return report.start
+
+
+def _protocol(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, str]]:
+    """Yield the components of the protocol: how the target trial has them, and how the data stand in for it."""
+    effects, request, flow = report.effects, report.request, report.flow
+    trials, schema = effects.trials, effects.trials.schema
+    steps, unit, ends = steps_of(trials.steps, schema.step), _unit(report), list(schema.terminal.values())
+    condition = f" with {request.when}" if request.when is not None else ""
+    yield (
+        "Eligibility",
+        f"Subjects in follow-up at time zero{condition}",
+        (
+            f"The same, as recorded in {report.dataset} ({', '.join(report.parts)}): {flow.eligible:,} of "
+            f"{flow.rows:,} moments of {counted(flow.subjects, 'subject')}"
+        ),
+    )
+    strategies = "; ".join(f"{plan.name}: {text}" for plan, text in zip(effects.plans, report.texts, strict=True))
+    grace = f" The first treatment may start up to {steps_of(request.grace, schema.step)} later." * bool(request.grace)
+    yield "Treatment strategies", f"{strategies}.{grace}", "The same; treatments as recorded at each step"
+    known = ", ".join(f"{name} in {column}" for name, column in effects.settings.known.items())
+    columns = [variable.name for variable in (*schema.outcomes, *schema.covariates)]
+    given = f"{', '.join(labelled(name, '') for name in columns if name not in trials.left_out)} and treatments so far"
+    given += f", {', '.join(labelled(variable.name, '') for variable in schema.statics)}" * bool(schema.statics)
+    yield (
+        "Assignment",
+        "At random at time zero, known to all",
+        f"Randomised in the data, with known probability: {known}" if known
+        else f"Taken to be random at each step given {given}",
+    )  # fmt: skip
+    again = flow.trials > flow.units
+    yield (
+        "Time zero",
+        _time_zero(report)[:1].upper() + _time_zero(report)[1:],
+        "The same" + f"; a {unit} may enter again: {flow.trials:,} trials of {flow.units:,}" * again,
+    )
+    until = f"From time zero for {steps}" + f", until {' or '.join(ends)}" * bool(ends) + ", or until lost"
+    left = flow.eligible - flow.followed
+    late = f"; {left:,} eligible moments too late for that many steps are left out" * (left > 0)
+    yield "Follow-up", until, f"The same{late}"
+    yield "Outcome", f"{', '.join(_quantities(report))}, after each step", "The same, where recorded"
+    assigned = request.protocol == "intention-to-treat"
+    contrast = (
+        "Of being assigned a plan's first step, whatever follows (intention to treat)" if assigned
+        else "Of following a plan to its end (per protocol)"
+    )  # fmt: skip
+    nouns = ", ".join(dict.fromkeys(row["quantity"] for row in report.rows))
+    reference = effects.plans[effects.reference].name
+    yield "Causal contrast", f"{contrast}: {nouns}, against {reference}", "The same, standardised to all who entered"
+    lost = any(not estimates.target.kept_MK.all() for estimates in effects.targets)
+    worst = max((abs(row["after"]) for row in shown if row["effective"] >= FEW), default=None)
+    weighed = (
+        f"; of what is recorded, weighting leaves differences of up to {worst:.2f} sds" if worst is not None else ""
+    )
+    assumed = f"{ASSUMPTIONS.format(given=given, unit=unit)}{LOSS * lost} No data can show the first{weighed}."
+    without = "None beyond those of a trial without loss" + " and with full adherence" * (not assigned)
+    yield "Identifying assumptions", without, assumed
+    arms = f"Means by arm and their contrasts, with {100 * request.levels[0]:g} % intervals"
+    yield "Analysis", arms, _analysis(report)
+
+
+def _analysis(report: EffectReport) -> str:
+    """Return how effects were estimated."""
+    settings, unit = report.effects.settings, _unit(report)
+    learners = " and ".join(dict.fromkeys(estimates.learner.name for estimates in report.effects.targets))
+    how = " and ".join(ESTIMATORS[name] for name in settings.estimators)
+    return (
+        f"{how[:1].upper()}{how[1:]}; outcome regressions: {learners}; cross-fitted in {settings.folds} parts by "
+        f"{unit}; weights cut at their {settings.truncated:g} quantile; intervals from influence curves by {unit}, "
+        "bands over all steps, p-values adjusted for all contrasts (Holm)"
+    )
+
+
+def _flow(report: EffectReport) -> Iterator[tuple[str, int]]:
+    """Yield how many were asked about, entered, and followed each plan."""
+    effects, flow = report.effects, report.flow
+    yield "Subjects asked about", flow.subjects
+    yield "Their steps at which a decision could be made", flow.rows
+    yield "Eligible at time zero", flow.eligible
+    yield "of these, early enough for every step of the plans", flow.followed
+    yield "Trials", flow.trials
+    yield f"{_unit(report).capitalize()}s in these trials", flow.units
+    for row in followers(effects):
+        plan = next(plan for plan in effects.plans if plan.name == row["plan"])
+        if row["step"] == len(plan):
+            yield f"In follow-up at the end of {plan.name}", row["followed"]
+            yield f"of these, followed {plan.name} to its end", row["followers"]
+
+
+def _results(report: EffectReport) -> Iterator[str]:
+    """Yield the contrasts at the last step in words."""
+    ends = {plan.name: len(plan) for plan in report.effects.plans}
+    level = f"{100 * report.request.levels[0]:g} %"
+    for row in report.rows:
+        if row["reference"] is None or row["step"] != min(ends[row["plan"]], ends[row["reference"]]):
+            continue
+        if row["estimate"] is None:
+            continue
+        group = f" in {row['group']}" * (len(report.effects.groups) > 1)
+        text = f"{labelled(row['outcome'], '')}, {row['quantity']} of {row['plan']} from {row['reference']}{group}, "
+        text += f"{row['estimator']}: {row['estimate']:.4g}"
+        text += f" ({level} interval {row['lower']:.4g} to {row['upper']:.4g})" * (row["lower"] is not None)
+        yield text + " ?" * (not row["supported"])
+
+
+def _limitations(report: EffectReport) -> Iterator[str]:
+    """Yield what a reader should hold against the results."""
+    yield "Limitation: what drives both treatment and outcome and is not recorded biases every number here."
+    if any(not row["supported"] for row in report.rows):
+        yield (
+            f"Limitation: some plans have fewer than {FEW:g} effective followers at some step (marked ?): there "
+            "intervals may miss their level, and g-computation extrapolates."
+        )
+    if any(one.code == "effect-positivity" for one in report.diagnostics):
+        yield "Limitation: practice hardly ever does what some plan does; see Positivity."
+    if any(one.code == "effect-lost" for one in report.diagnostics):
+        yield "Limitation: some were lost to follow-up, and others stand for them."
+    yield "Effects are those in this population under its practice of everything that plans leave alone."
