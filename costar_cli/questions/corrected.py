@@ -31,6 +31,8 @@ SEED: Final = 0
 NO_FOLLOW_UP: Final = "nothing is known after the origin to correct it by: ask from an earlier one"
 OUTLASTED: Final = "some origins are so late that the data end before this step"
 NOT_CERTAIN: Final = "means under fixed plans and rules without chance alone are corrected"
+MOST_CORRECTED: Final = 100  # plans: each is asked about anew from every step, and keeps what each moment moves
+TOO_MANY: Final = f"means under the first {MOST_CORRECTED} plans alone are corrected"
 TOO_FEW_UNITS: Final = f"fewer than {FEWEST_UNITS} units to correct it by"
 
 
@@ -84,7 +86,7 @@ def _regime(plans: Sequence[AnyPlan], steps: int) -> "_Fixed | PlanRule | None":
     """
     fixed = [plan for plan in plans if isinstance(plan, TreatmentPlan)]
     if len(fixed) == len(plans):
-        return _Fixed(fixed[0].name, np.stack([plan.values for plan in fixed])[:, :steps])
+        return _Fixed(fixed[0].name, np.stack([plan.values[:steps] for plan in fixed]))
     rule = plans[0]
     certain = isinstance(rule, PlanRule) and not (rule.has_chance or rule.reads_natural or rule.reads([PLANNED]))
     return replace(rule, steps=steps) if certain and isinstance(rule, PlanRule) else None
@@ -125,9 +127,11 @@ class Correction:
         """Correct the means under one plan, as far as enough follow it."""
         trials, plans = self.trials, [own[p] for own in self.plans_M]
         steps = min(len(plans[0]), self.whole)
-        regime = _regime(plans, steps)
+        regime = _regime(plans, steps) if p < MOST_CORRECTED else None
         if not self.target.measured_MHQ.any():
             self.why[p] = NO_FOLLOW_UP
+        elif p >= MOST_CORRECTED:
+            self.why[p] = TOO_MANY
         elif regime is None:
             self.why[p] = NOT_CERTAIN
         elif self.units_G[0] < FEWEST_UNITS:

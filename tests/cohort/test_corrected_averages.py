@@ -225,6 +225,15 @@ def test_the_mean_of_a_group_is_corrected_by_its_own_followers() -> None:
     assert {row["estimator"] for row in groups.values()} == {"tmle"}
 
 
+def test_means_of_the_first_plans_alone_are_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corrected, "MOST_CORRECTED", 1)
+    rows = averages(panel_of())
+    first = {(row["plan"], row["quantity"]): row for row in rows if row["step"] == 1}
+    assert first["never", "outcome"]["estimator"] == "tmle"
+    for quantity in ("outcome", "difference"):
+        assert first["always", quantity]["interval_kind"].endswith(f"; {corrected.TOO_MANY})")
+
+
 def test_rules_with_chance_are_not_corrected() -> None:
     chance = {"maybe": {"rule": "drug", "with probability": 0.5, "times": 2}}
     rows = averages(panel_of(), request=request_of(chance, schema=SCHEMA))
