@@ -64,6 +64,7 @@ def test_the_protocol_is_made_of_the_request() -> None:
     for words in (
         "Subjects in follow-up at time zero with x > 0",
         "The first step at which x > 0",
+        "Steps of plans count from time zero",
         "The first treatment may start up to 1 step later",
         "whatever follows (intention to treat): mean, difference, against never",
         f"{report.flow.eligible:,} of {report.flow.rows:,} moments of 400 subjects",

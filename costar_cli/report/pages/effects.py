@@ -18,8 +18,8 @@ ABOUT_ANSWER: Final = (
 )
 ABOUT_FOLLOWERS: Final = (
     "Who follows each plan up to a step, of those still in follow-up, and how much they weigh to stand for everybody. "
-    "Before weights are cut they should come to about 1 on average in all trials, so that the mean over followers is "
-    "the number of trials by that of followers. Cut: at the {cut:g} quantile of each step."
+    "The mean weight should be near the number of trials over that of followers, else the model of practice is wrong. "
+    "Cut: at the {cut:g} quantile of each step."
 )
 ABOUT_BALANCE: Final = (
     "How those who follow a plan at a step differ from those who could have (who followed until then), in standard "
@@ -108,9 +108,10 @@ def _question(report: EffectReport) -> str:
     plans, schema = report.effects.plans, report.effects.trials.schema
     what, steps = ", ".join(_quantities(report)), steps_of(max(map(len, plans)), schema.step)
     how = " and ".join(ESTIMATORS[name] for name in report.effects.settings.estimators)
+    counted_from = " Steps of plans count from time zero." * (report.request.when is not None)
     return (
         f"What would {what} be on average over {steps} after time zero, if everybody followed each of these plans? "
-        f"Estimates: {how}. Contrasts are with plan {plans[report.effects.reference].name}."
+        f"Estimates: {how}. Contrasts are with plan {plans[report.effects.reference].name}.{counted_from}"
     )
 
 
