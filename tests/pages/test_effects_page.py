@@ -85,6 +85,26 @@ def test_what_is_thin_is_marked_among_results_and_limitations(overlap: EffectRep
     assert f"{row['estimate']:.4g} (90 % interval {row['lower']:.4g} to {row['upper']:.4g}) ?" in text_of(linear)
 
 
+@pytest.mark.parametrize(
+    ("world", "n", "options"),
+    [
+        ("overlap", 200, {"estimator": "gformula", "learner": "boosting"}),  # trees have no interval
+        ("linear", 60, {"estimator": ["sdr", "ipw"]}),  # nobody follows
+        ("doses", 200, {"estimator": "sdr"}),  # no probability of what a plan gives
+        ("binary", 200, {"estimator": "sdr", "measure": "ratio"}),
+    ],
+)
+def test_what_has_no_interval_no_follower_or_no_probability_has_a_page(
+    world: str, n: int, options: Mapping[str, Any]
+) -> None:
+    report = report_on(world, n, **options)
+    text = text_of(report)
+    assert "nan" not in text.lower().split()
+    quantity = "ratio" if "measure" in options else "difference"
+    row = next(row for row in reversed(report.rows) if row["quantity"] == quantity and row["estimate"] is not None)
+    assert f"{row['estimate']:.4g}" in text
+
+
 def test_texts_of_files_are_texts(overlap: EffectReport) -> None:
     report = replace(overlap, dataset=EVIL, texts=(EVIL, *overlap.texts[1:]), start=EVIL, parts=(EVIL,))
     assert_inert(read_alone(effects_page(report, {"dataset": EVIL})))

@@ -295,7 +295,8 @@ def _results(report: EffectReport) -> Iterator[str]:
         group = f" in {row['group']}" * (len(report.effects.groups) > 1)
         text = f"{labelled(row['outcome'], '')}, {row['quantity']} of {row['plan']} from {row['reference']}{group}, "
         text += f"{row['estimator']}: {row['estimate']:.4g}"
-        text += f" ({level} interval {row['lower']:.4g} to {row['upper']:.4g})" * (row["lower"] is not None)
+        if row["lower"] is not None:
+            text += f" ({level} interval {row['lower']:.4g} to {row['upper']:.4g})"
         yield text + " ?" * (not row["supported"])
 
 
