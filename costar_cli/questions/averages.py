@@ -5,8 +5,8 @@ replicates, `S` joint draws.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.plans import AnyPlan, PlanRequest
 from costar_cli.questions.answers import ModelAnswers, ask_plans, plans_of
 from costar_cli.questions.subjects import Cohort
-
-if TYPE_CHECKING:
-    from costar_cli.questions.corrected import Corrected
 
 REPLICATES: Final = 1_000
 DRAWS: Final = 200  # the sd of the training part is then known to 5 %
@@ -87,20 +84,6 @@ class Averages:
     def is_corrected(self) -> bool:
         """Return whether any of them is not the model's own."""
         return self.kind_GPHY is not None and bool(np.isfinite(self.half_LGPHY).any())
-
-    def corrected(self, by: "Corrected", why: str) -> Self:
-        """Return the averages with the corrected ones in their place, where there are any (spec AVERAGE-6).
-
-        Args:
-            by: the corrected ones.
-            why: the model's have no interval.
-        """
-        at_GPHY = np.isfinite(by.mean_GPHY) & np.isfinite(self.mean_GPHY)
-        mean_GPHY = np.where(at_GPHY, np.clip(by.mean_GPHY, self.low_Y, self.high_Y), self.mean_GPHY)
-        half_LGPHY = np.where(at_GPHY, by.half_LGPHY, np.nan)
-        none = np.vectorize(lambda lacks: f"{why.removesuffix(')')}; {lacks})", otypes=[object])
-        kind_GPHY = np.where(at_GPHY, by.kind_GPHY, none(by.kind_GPHY))
-        return replace(self, mean_GPHY=mean_GPHY, half_LGPHY=half_LGPHY, model_GPHY=self.mean_GPHY, kind_GPHY=kind_GPHY)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -294,7 +277,7 @@ class Averager:
             mean, half, truth = self._averages(values, true, unit_M, training and training[i], levels)
             averages = Averages(mean, half, *_bounds(model, apart=minus is not None), truth)
             if correction:
-                averages = averages.corrected(correction.means(levels, self._reference if i else None), kind_of(model))
+                averages = correction.replacing(averages, kind_of(model), levels, self._reference if i else None)
             found.append(averages)
         units_G = np.array([len(np.unique(unit_M[in_M])) for in_M in self.in_GM])
         survival = {

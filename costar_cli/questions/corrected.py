@@ -6,7 +6,7 @@ The model's forecasts stand where `costar effect` has regressions: the same weig
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from costar_cli.plans import AnyPlan, Course, IndexTimes, Options, PlanRule, Tre
 from costar_cli.plans.rule import PLANNED
 from costar_cli.questions.answers import MOST_QUERIES, ask_plans, estimate_plans
 from costar_cli.questions.subjects import Cohort
+
+if TYPE_CHECKING:
+    from costar_cli.questions.averages import Averages
 
 FOLDS: Final = 5
 SEED: Final = 0
@@ -165,6 +168,19 @@ class Correction:
         fold_M = np.asarray((rng.permutation(units) % FOLDS)[self.trials.unit_M], dtype=np.int64)
         practice = Practice(self.trials, fold_M, self.trials.present, known={}, boosting=True)
         return practice, practice.kept(self.target), practice.measured(self.target)
+
+    def replacing(
+        self, averages: "Averages", why: str, levels: Sequence[float], reference: int | None = None
+    ) -> "Averages":
+        """Return averages with corrected ones in their place; `why` says why the others have no interval."""
+        by = self.means(levels, reference)
+        at_GPHY = np.isfinite(by.mean_GPHY) & np.isfinite(averages.mean_GPHY)
+        mean_GPHY = np.where(at_GPHY, np.clip(by.mean_GPHY, averages.low_Y, averages.high_Y), averages.mean_GPHY)
+        none = np.vectorize(lambda lacks: f"{why.removesuffix(')')}; {lacks})", otypes=[object])
+        return replace(
+            averages, mean_GPHY=mean_GPHY, half_LGPHY=np.where(at_GPHY, by.half_LGPHY, np.nan),
+            model_GPHY=averages.mean_GPHY, kind_GPHY=np.where(at_GPHY, by.kind_GPHY, none(by.kind_GPHY)),
+        )  # fmt: skip
 
     def means(self, levels: Sequence[float], reference: int | None = None) -> Corrected:
         """Return corrected means, or differences from the `reference` plan where both are supported."""
