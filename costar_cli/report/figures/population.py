@@ -157,8 +157,8 @@ def _draw_panel(ax: Axes, panel: _Panel, beside: Sequence[_Panel], report: Effec
     if ax.get_subplotspec() is None or ax.get_subplotspec().is_first_col() or len(beside) == 1:  # type: ignore[union-attr]
         unit = next((row["unit"] for row in panel.rows), "")
         reference = label_text(report.effects.plans[report.effects.reference].name, 24)
-        words = label_text(labelled(panel.outcome, unit), 40)
-        ax.set_ylabel(f"{panel.quantity} of {words}" + f"\nfrom {reference}" * panel.compares)
+        words, against = label_text(labelled(panel.outcome, unit), 40), "to" if _null(panel) else "from"
+        ax.set_ylabel(f"{panel.quantity} of {words}" + f"\n{against} {reference}" * panel.compares)
     return cut
 
 
@@ -172,9 +172,12 @@ def _about(report: EffectReport, grid: Sequence[Sequence[_Panel | None]], *, cut
     panels = [panel for line in grid for panel in line if panel is not None]
     level = f"{100 * report.request.levels[0]:g} %"
     alone, together = (any(panel.compares is compares for panel in panels) for compares in (False, True))
-    about = [f"bars: {level} intervals" + " of each step" * (alone and together)]
-    about[0] += ("; of contrasts, bands that hold" if alone else ": bands that hold") * together
-    about[0] += f" at all steps at once with {level}" * together
+    bands = f"bands that hold at all steps at once with {level}"
+    about = [
+        f"bars: {level} intervals of each step" + f"; of contrasts, {bands}" * together if alone else f"bars: {bands}"
+    ]
+    if all(row["lower"] is None for panel in panels for row in panel.rows):
+        about = ["no intervals"]
     effects = report.effects
     if len(effects.groups) > 1 or len(effects.settings.estimators) == 1:
         about.insert(0, f"estimates: {ESTIMATORS[effects.settings.estimators[0]]}")
