@@ -143,9 +143,13 @@ class Trials:
 
     @cached_property
     def records_last(self) -> bool:
-        """Return whether data have the treatment of the last row of a series, after which nothing is seen."""
-        last_NA = self.panel.treatments[np.arange(self.panel.n_subjects), self.panel.length - 1]
-        return bool((self.schema.treatments.decode(last_NA) != self.schema.treatments.idle).any())
+        """Return whether data have the treatment of the last row of a series that is lost, after which nothing is seen.
+
+        Series that the panel cuts go on, and have it in any case.
+        """
+        lost_N = (self.panel.length < self.panel.n_steps) & ~np.isin(self.panel.ends, list(self.schema.terminal))
+        last_LA = self.panel.treatments[lost_N, self.panel.length[lost_N] - 1]
+        return bool((self.schema.treatments.decode(last_LA) != self.schema.treatments.idle).any())
 
     def outcomes(self) -> Target:
         """Return the measured outcomes; a series that ends, however it does, is one that is no longer followed.

@@ -18,8 +18,9 @@ from costar_cli.effects.trials import Bools, Floats, Ints, Regime, Target, Trial
 from costar_cli.plans import PlanOdds
 from costar_cli.plans.rule import Course
 
-LEAST: Final = 0.01  # probability of what was given; what is less likely weighs as if it were this likely
+LEAST: Final = 0.01  # probability of what happened; what is less likely weighs as if it were this likely
 MOST_RATIO: Final = 100.0  # of a plan to practice at one decision, likewise
+TINY: Final = 1e-12
 MOST_COMPARED: Final = 20_000  # rows on which classifiers are compared
 GROWN: Final[dict[str, Any]] = {"max_iter": 100, "learning_rate": 0.08, "max_leaf_nodes": 8, "min_samples_leaf": 40,
                                 "max_bins": 63, "l2_regularization": 1.0}  # fmt: skip
@@ -156,7 +157,7 @@ class Practice:
             return PlanWeights(chances, columns, None, follows_MK, certain_MK, certain_MK)
         likely_MK = np.full((len(trials), steps), np.nan)
         if plan.reads_natural and doses:
-            ratio_MK = self._ratio_by_classification(chances, columns)
+            ratio_MK = self._ratio_by_classification(chances, columns, matches)
         elif doses:
             ratio_MK, likely_MK = self._ratio_of_options(chances, matches)
         else:
@@ -191,7 +192,7 @@ class Practice:
         kinds_JA, _ = self._combinations
         rows_M, at_R = self._at(k)
         probability_MA = np.zeros((len(self.trials), kinds_JA.shape[1]))
-        probability_MA[rows_M] = np.clip(self.given_probability_RJ[at_R] @ (kinds_JA != 0), LEAST, 1 - LEAST)
+        probability_MA[rows_M] = self.given_probability_RJ[at_R] @ (kinds_JA != 0)
         return probability_MA
 
     def _at(self, k: int) -> tuple[NDArray[np.intp], Bools]:
@@ -204,7 +205,7 @@ class Practice:
         ratio_MK = np.ones((len(self.trials), len(chances)))
         for k, (chance_CM, match_CM) in enumerate(zip(chances, matches, strict=True)):
             rows_M, at_R = self._at(k)
-            practice_M = np.maximum(self.given_probability_RJ[at_R, place_R[at_R]], LEAST)
+            practice_M = np.maximum(self.given_probability_RJ[at_R, place_R[at_R]], TINY)
             planned_M = (chance_CM * match_CM).sum(axis=0)[rows_M]
             if plan.reads_natural:  # the same treatment may come of several natural ones
                 planned_M = np.zeros(len(rows_M))
@@ -239,33 +240,41 @@ class Practice:
             first_M = match_CM.argmax(axis=0)[rows_M]
             met_M = match_CM[:, rows_M].any(axis=0)
             label_R[at_R] = np.where(met_M, first_M, options)
-            chance_R[at_R] = np.where(met_M, chance_CM[first_M, rows_M], 0.0)
+            chance_R[at_R] = (chance_CM * match_CM).sum(axis=0)[rows_M]
         kinds, place_R = np.unique(label_R, return_inverse=True)
-        at_R = self.step_R < len(chances)
+        at_R = self._recorded_R & (self.step_R < len(chances))
         probability_RJ = self.probabilities(place_R.astype(np.int64), at_R=at_R)
         practice_R = np.maximum(probability_RJ[np.arange(len(place_R)), place_R], LEAST)
         other_R = probability_RJ[:, kinds.tolist().index(options)] if options in kinds else np.zeros(len(label_R))
         steps = slice(len(chances))
         return self._spread(chance_R / practice_R)[:, steps], self._spread(1 - other_R)[:, steps]
 
-    def _ratio_by_classification(self, chances: Sequence[Floats], columns: Sequence[Floats]) -> Floats:
+    def _ratio_by_classification(
+        self, chances: Sequence[Floats], columns: Sequence[Floats], matches: Sequence[Bools]
+    ) -> Floats:
         """Return ratios of plans that read the natural dose, by telling planned from given doses.
 
         Of a classifier that gives probability p to `planned`, p / (1 - p) is the ratio of densities (Diaz et al. 2023,
         section 5.4).
         """
-        at_R = np.asarray(self.step_R < len(chances))
+        # At a step at which all are left to practice, as after assignment, nothing is to be told apart.
+        steps = [
+            k for k, (chance_CM, match_CM) in enumerate(zip(chances, matches, strict=True))
+            if not (match_CM | (chance_CM == 0)).all()
+        ]  # fmt: skip
+        at_R = np.isin(self.step_R, steps)
         history_RP, fold_R = self.history_RP[at_R], self.fold_M[self.row_R][at_R]
         given, weight = [self.given_RA[at_R]], [np.ones(len(history_RP))]
-        options = len(chances[0])  # as many at each step of a plan
+        options = len(chances[steps[0]])  # as many at each step of a plan
         for c in range(options):
-            rows = [(k, self._at(k)[0]) for k in range(len(chances))]
+            rows = [(k, self._at(k)[0]) for k in steps]
             given.append(np.concatenate([columns[k][c][rows_M] for k, rows_M in rows]))
             weight.append(np.concatenate([chances[k][c][rows_M] for k, rows_M in rows]))
         label_R, weight_R = np.repeat([0, *[1] * options], len(history_RP)), np.concatenate(weight)
         planned = _cross_fitted(
             np.tile(history_RP, (options + 1, 1)), np.concatenate(given), label_R, np.tile(fold_R, options + 1),
-            weight_R > 0, self._present, boosting=True, weight_R=weight_R,
+            (weight_R > 0) & np.tile(self._recorded_R[at_R], options + 1), self._present, boosting=True,
+            weight_R=weight_R,
         )[: len(history_RP), 1]  # fmt: skip
         ratio_R = np.ones(len(self.row_R))
         ratio_R[at_R] = planned / np.maximum(1 - planned, 1 / MOST_RATIO)
@@ -276,10 +285,13 @@ class Practice:
         kept_R = np.asarray(target.kept_MK[self.row_R, self.step_R])
         if kept_R.all():
             return np.ones((len(self.trials), self.trials.steps))
-        # What was given at a last row that does not have it must not tell that nothing follows.
-        given_RA = self.given_RA if self.trials.records_last else None
-        probability_RJ = self.probabilities(kept_R.astype(np.int64), given_RA)
-        return np.maximum(self._spread(probability_RJ[:, -1]), LEAST)
+        # What was given at a last row that does not have it must not tell that nothing follows; it may tell who of
+        # those that are followed has an event, which ends what is measured.
+        recorded_R = self._recorded_R
+        probability_R = self.probabilities(kept_R.astype(np.int64), self.given_RA, recorded_R)[:, -1]
+        if not recorded_R.all():
+            probability_R = probability_R * self.probabilities(recorded_R.astype(np.int64))[:, -1]
+        return np.maximum(self._spread(probability_R), LEAST)
 
     def measured(self, target: Target) -> Floats:
         """Return the probability `[M,H,Q]` that a quantity is measured after each step, of those who are followed."""
