@@ -11,7 +11,7 @@ import numpy as np
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.effects.effects import FEW, Effects
 from costar_cli.effects.enrolment import Flow
-from costar_cli.effects.estimators import Follow, by_computation, weighted
+from costar_cli.effects.estimators import Follow, by_computation, kish, weighted
 from costar_cli.effects.trials import Floats
 
 UNLIKELY: Final = 0.02  # probability of what a plan gives, below which hardly anybody is treated so
@@ -61,6 +61,7 @@ def followers(effects: Effects) -> Iterator[Row]:
     """Yield a row per plan and step: who follows it until then, and with what weights, raw and cut."""
     estimates = effects.targets[0]
     for plan, follow in zip(effects.plans, estimates.follows, strict=True):
+        effective_K = follow.effective(follow.raw_MK)
         for k in range(len(plan)):
             at_M = estimates.target.kept_MK[:, : k + 1].all(axis=1)
             raw_M, cut_M = follow.raw_MK[:, k], follow.weight_MK[:, k]
@@ -71,7 +72,7 @@ def followers(effects: Effects) -> Iterator[Row]:
                 "followed": int(at_M.sum()),
                 "followers": int(follows_M.sum()),
                 "share": float(follows_M.sum() / max(at_M.sum(), 1)),
-                "effective": effective(raw_M),
+                "effective": float(effective_K[k]),
                 "mean": float(raw_M.sum() / max(follows_M.sum(), 1)),
                 "largest": float(raw_M.max(initial=0.0)),
                 "cut_mean": float(cut_M.sum() / max(follows_M.sum(), 1)),
@@ -82,8 +83,7 @@ def followers(effects: Effects) -> Iterator[Row]:
 
 def effective(weight_M: Floats) -> float:
     """Return how many trials of equal weight know as much (Kish 1965)."""
-    square = float((weight_M**2).sum())
-    return float(weight_M.sum()) ** 2 / square if square else 0.0
+    return float(kish(weight_M))
 
 
 def balance(effects: Effects) -> Iterator[Row]:

@@ -264,12 +264,8 @@ class _Contrasts:
         return np.asarray(last_MHQ[..., min(q, last_MHQ.shape[2] - 1)])
 
     def _effective(self, p: int, q: int) -> Floats:
-        """Return how many trials of equal weight know as much as those who follow a plan, `[H]` (Kish 1965)."""
-        weight_MH = self._weights(p, q)
-        square_H = (weight_MH**2).sum(axis=0)
-        return np.asarray(
-            np.divide(weight_MH.sum(axis=0) ** 2, square_H, out=np.zeros_like(square_H), where=square_H > 0)
-        )
+        """Return how many trials of equal weight know as much as those who follow a plan, `[H]`."""
+        return self.estimates.follows[p].effective(self._weights(p, q), self._of_units[1])
 
     def _followers(self, p: int, q: int) -> Ints:
         return np.asarray((self._weights(p, q) > 0).sum(axis=0))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from costar_cli.effects.learners import DESIGNS, Boosted, Learner, Linear
+from costar_cli.effects.learners import DESIGNS, Learner, Linear
 from costar_cli.effects.trials import Bools, Floats, Ints, Target, Trials
 from costar_cli.effects.weights import PlanWeights
 
@@ -20,6 +20,7 @@ EstimatorName = Literal["sdr", "tmle", "gformula", "ipw"]
 TRUNCATED: Final = 0.99  # quantile of the weights of those who follow a plan, at which larger ones are cut
 EDGE: Final = 1e-4  # of probabilities that are moved on the logit scale
 STEPS: Final = 50
+LEAST_AT_RISK: Final = 0.05  # share of the weight of followers, from which on those at risk decide what is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,15 +69,41 @@ class Follow:
         raw_MK = np.cumprod(np.where(still_MK | settled_MK, factor_MK, 0.0), axis=1, dtype=np.float64)
         share_MHQ = target.measured_MHQ[:, :steps] / measured_MHQ[:, :steps]
         raw_last_MHQ: Floats = raw_MK[..., None] * share_MHQ
-        cut = [_cut(columns, truncated) for columns in (np.where(at_MK, factor_MK, 0.0), raw_MK)]
-        return cls(at_MK, cut[0], share_MHQ, raw_MK, raw_last_MHQ, cut[1], _cut(raw_last_MHQ, truncated))
+        ratio_MK, weight_MK, last_MHQ = (
+            _cut(weights, at_MK, truncated) for weights in (np.where(at_MK, factor_MK, 0.0), raw_MK, raw_last_MHQ)
+        )
+        return cls(at_MK, ratio_MK, share_MHQ, raw_MK, raw_last_MHQ, weight_MK, last_MHQ)
+
+    def effective(self, weights: Floats, rows: Ints | slice = slice(None)) -> Floats:
+        """Return how many trials of equal weight know as much as some with these `[M,H]`, at each step.
+
+        Where events have settled trials, those still at risk decide, unless they stand for next to nobody: many early
+        events do not tell how it goes on.
+        """
+        at_risk = weights * self.at_MK[rows]
+        total_H = weights.sum(axis=0)
+        few_H = kish(at_risk)
+        return np.asarray(np.where(at_risk.sum(axis=0) >= LEAST_AT_RISK * total_H, few_H, kish(weights)))
 
 
-def _cut(weights: Floats, quantile: float) -> Floats:
-    """Return weights `[M,...]`, each column cut at a quantile of those that are not 0."""
-    flat = weights.reshape(len(weights), -1)
-    most = [np.quantile(column[column > 0], quantile) if (column > 0).any() else 0.0 for column in flat.T]
-    return np.asarray(np.minimum(flat, most).reshape(weights.shape))
+def kish(weights: Floats) -> Floats:
+    """Return how many trials of equal weight know as much as some with these `[M,...]` (Kish 1965)."""
+    square = np.asarray((weights**2).sum(axis=0))
+    return np.asarray(np.divide(weights.sum(axis=0) ** 2, square, out=np.zeros_like(square), where=square > 0))
+
+
+def _cut(weights: Floats, at_MK: Bools, quantile: float) -> Floats:
+    """Return weights `[M,K,...]`, each column cut at a quantile of those that are not 0.
+
+    Trials that an event has settled do not count in it: they weigh little, so that all who go on would be cut.
+    """
+    cut = weights.copy()
+    for place in np.ndindex(weights.shape[1:]):
+        column_M = weights[:, *place]
+        counted_M = column_M[(column_M > 0) & at_MK[:, place[0]]]
+        if len(counted_M):
+            cut[:, *place] = np.minimum(column_M, np.quantile(counted_M, quantile))
+    return cut
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +126,7 @@ class Curve:
 
 Regress = Callable[[int, Bools, Floats, NDArray[np.bool_]], tuple[Floats, Floats]]
 """From a decision, the trials to learn from `[M,B]`, answers `[M,B]` and which are logistic to predictions for what was
-given `[M,B]` and for what the plan gives `[M,B]`."""
+given `[M,B]` and for each option of the plan `[C,M,B]`."""
 
 
 def weighted(target: Target, follow: Follow, in_GM: Bools) -> Curve:
@@ -139,13 +166,13 @@ def sequential(
         learn_MHQ[:, 0] &= target.measured_MHQ[:, k]
         learn_MB = learn_MHQ.reshape(shape[0], -1)
         logistic_B = np.tile(logistic_Q, steps - k)
-        given_MB, planned_MB = regress(k, learn_MB, answer_MB, logistic_B)
+        given_MB, option_CMB = regress(k, learn_MB, answer_MB, logistic_B)
         weight_MHQ = np.repeat(follow.weight_MK[:, k, None, None], steps - k, axis=1) * np.ones(shape[2])
         weight_MHQ[:, 0] = follow.last_MHQ[:, k]
         weight_MB = np.where(learn_MB, weight_MHQ.reshape(shape[0], -1), 0.0)
         if targeted:
-            given_MB, planned_MB = _fluctuated(given_MB, planned_MB, answer_MB, weight_MB, logistic_B)
-            new_MB = planned_MB
+            given_MB, option_CMB = _fluctuated(given_MB, option_CMB, answer_MB, weight_MB, logistic_B)
+            new_MB = _mixed(option_CMB, plan, k)
             residual_MHQ[:, later] += np.where(learn_MB, weight_MB * (answer_MB - given_MB), 0.0).reshape(
                 shape[0], -1, shape[2]
             )
@@ -153,13 +180,13 @@ def sequential(
             ratio_MHQ = np.repeat(follow.ratio_MK[:, k, None, None], steps - k, axis=1) * np.ones(shape[2])
             ratio_MHQ[:, 0] *= follow.share_MHQ[:, k]
             ratio_MB = np.where(learn_MB, ratio_MHQ.reshape(shape[0], -1), 0.0)
-            new_MB = planned_MB + ratio_MB * (answer_MB - given_MB)
+            new_MB = _mixed(option_CMB, plan, k) + ratio_MB * (answer_MB - given_MB)
         pseudo_MHQ[:, later] = np.where(at_M[:, None], new_MB, answer_MB).reshape(shape[0], -1, shape[2])
     return Curve.of_trials(pseudo_MHQ + residual_MHQ, in_GM)
 
 
 def _fluctuated(
-    given_MB: Floats, planned_MB: Floats, answer_MB: Floats, weight_MB: Floats, logistic_B: NDArray[np.bool_]
+    given_MB: Floats, option_CMB: Floats, answer_MB: Floats, weight_MB: Floats, logistic_B: NDArray[np.bool_]
 ) -> tuple[Floats, Floats]:
     """Return predictions moved by one number per answer, on the logit scale where it is logistic, so that weighted
     residuals vanish.
@@ -167,10 +194,10 @@ def _fluctuated(
     total_B = weight_MB.sum(axis=0)
     safe_B = np.where(total_B > 0, total_B, 1.0)
     move_B = (weight_MB * (answer_MB - given_MB)).sum(axis=0) / safe_B
-    moved = [given_MB + move_B, planned_MB + move_B]
+    moved = [given_MB + move_B, option_CMB + move_B]
     at = logistic_B & (total_B > 0)
     if at.any():
-        given, planned = (logit(np.clip(array[:, at], EDGE, 1 - EDGE)) for array in (given_MB, planned_MB))
+        given, planned = (logit(np.clip(array[..., at], EDGE, 1 - EDGE)) for array in (given_MB, option_CMB))
         weight, answer, shift = weight_MB[:, at], answer_MB[:, at], np.zeros(int(at.sum()))
         for _ in range(STEPS):
             share = expit(given + shift)
@@ -179,7 +206,7 @@ def _fluctuated(
             shift = shift + move
             if np.abs(move).max() < 1e-9:
                 break
-        moved[0][:, at], moved[1][:, at] = expit(given + shift), expit(planned + shift)
+        moved[0][:, at], moved[1][..., at] = expit(given + shift), expit(planned + shift)
     return moved[0], moved[1]
 
 
@@ -187,7 +214,7 @@ def cross_fitted(trials: Trials, plan: PlanWeights, follow: Follow, fold_M: Ints
     """Return regressions in which each trial is predicted by what learnt from the other parts."""
 
     def regress(k: int, learn_MB: Bools, answer_MB: Floats, logistic_B: Bools) -> tuple[Floats, Floats]:
-        given_MB, planned_MB = np.zeros(answer_MB.shape), np.zeros(answer_MB.shape)
+        given_MB, option_CMB = np.zeros(answer_MB.shape), np.zeros((len(plan.given[k]), *answer_MB.shape))
         at_M = follow.at_MK[:, k]
         history_MP, given_MA = trials.history(k), trials.given(k)
         for same_B in _alike(learn_MB):
@@ -200,25 +227,17 @@ def cross_fitted(trials: Trials, plan: PlanWeights, follow: Follow, fold_M: Ints
                 fitted = learner.fit(history_MP[train_M], given_MA[train_M], answers, logistic_B[same_B], designs)
                 designs = (fitted.design.name,) if isinstance(fitted, Linear) else designs
                 given_MB[np.ix_(rows_M, same_B)] = fitted.predict(history_MP[rows_M], given_MA[rows_M])
-                planned_MB[np.ix_(rows_M, same_B)] = _planned(fitted, plan, k, history_MP, rows_M)
-        return given_MB, planned_MB
+                for option_MB, planned_MA in zip(option_CMB, plan.given[k], strict=True):
+                    option_MB[np.ix_(rows_M, same_B)] = fitted.predict(history_MP[rows_M], planned_MA[rows_M])
+        return given_MB, option_CMB
 
     return regress
 
 
-def _planned(
-    law: Linear | Boosted, plan: PlanWeights, k: int, history_MP: Floats, rows_M: Bools, *, plain: bool = False
-) -> Floats:
-    """Return what some trials are predicted under a plan: of several options, weighted by their chances.
-
-    Where chances are estimated, residuals of practice move them.
-    """
-    chance_CM = plan.chance[k] if plan.tilt is None or plain else plan.chance[k] + plan.tilt[k]
-    parts = [
-        chance_M[rows_M, None] * law.predict(history_MP[rows_M], planned_MA[rows_M])
-        for chance_M, planned_MA in zip(chance_CM, plan.given[k], strict=True)
-    ]
-    return np.asarray(sum(parts))
+def _mixed(option_CMB: Floats, plan: PlanWeights, k: int) -> Floats:
+    """Return options of a plan weighted by their chances; residuals of practice move those that are estimated."""
+    chance_CM = plan.chance[k] if plan.tilt is None else plan.chance[k] + plan.tilt[k]
+    return np.asarray(np.einsum("cm,cmb->mb", chance_CM, option_CMB))
 
 
 def _alike(learn_MB: Bools) -> list[NDArray[np.intp]]:
@@ -258,7 +277,10 @@ def by_computation(
             answers = answer_MB[np.ix_(learn_M, same_B)]
             fitted = learner.fit(history_MP[learn_M], given_MA[learn_M], answers, logistic_B[same_B])
             residual = answers - fitted.predict(history_MP[learn_M], given_MA[learn_M])
-            new_MB[np.ix_(at_M, same_B)] = _planned(fitted, plan, k, history_MP, at_M, plain=True)
+            new_MB[np.ix_(at_M, same_B)] = sum(
+                chance_M[at_M, None] * fitted.predict(history_MP[at_M], planned_MA[at_M])
+                for chance_M, planned_MA in zip(plan.chance[k], plan.given[k], strict=True)
+            )
             fits.append((same_B, learn_M, fitted if isinstance(fitted, Linear) else None, residual))
         kept.insert(0, fits)
         pseudo_MHQ[:, later] = new_MB.reshape(shape[0], -1, shape[2])

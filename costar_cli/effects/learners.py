@@ -37,6 +37,7 @@ SMALL: Final = 1e-12
 # g-computation in four worlds, 10 seeds (0 / .3 / 1): linear .067/.059/.054, its threshold .034/.026/.029, binary
 # .037/.037/.037, threshold of a micro-randomised trial .041/.041/.116.
 CLEARLY: Final = 0.3
+FEWEST_TRIED: Final = 50  # rows with every answer, below which nothing is compared
 MOST_TRIED: Final = 4_000  # rows on which learners are compared
 NO_SPREAD: Final = 1e-9  # sds, or less, that a column of no use has
 LEAST_REST: Final = 1e-3  # share of a row that others do not determine
@@ -292,6 +293,8 @@ def chosen_learner(
     if name != "auto":
         return Learner(name, present)
     history_MP, given_MA, answer_MQ = (np.concatenate(parts) for parts in zip(*answers, strict=True))
+    if len(answer_MQ) < FEWEST_TRIED:
+        return linear
     some = np.random.default_rng(0).permutation(len(answer_MQ))[:MOST_TRIED]
     train, test = some[len(some) // 3 :], some[: len(some) // 3]
     rows = history_MP[train], given_MA[train], answer_MQ[train]
