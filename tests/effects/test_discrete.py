@@ -149,8 +149,8 @@ def test_a_grace_period_is_that_of_a_course_played_out() -> None:
 
 def test_after_assignment_of_a_dose_practice_is_left_alone() -> None:
     world = WORLDS["doses"]
-    plans = {"plans": {"none": {"repeat": {"dose": 0}, "times": 3}, "by chance": {"rule": "dose = 2", "with probability": 0.5,
-             "times": 3}}}  # fmt: skip
+    chance = {"rule": "dose = 2", "with probability": 0.5, "times": 3}
+    plans = {"plans": {"none": {"repeat": {"dose": 0}, "times": 3}, "by chance": chance}}
     report = costar.estimate_effects(
         world.dataset(600, 1), plans, protocol="intention-to-treat", learner="linear", unsupported=True
     )
