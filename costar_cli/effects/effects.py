@@ -34,6 +34,7 @@ ESTIMATORS: Final[Mapping[EstimatorName, str]] = {
 }
 FEWEST_UNITS: Final = 50  # subjects, or clusters, that are estimated from
 FEW: Final = 50.0  # effective followers below which an interval may miss its level
+FEWEST_FOLLOWERS: Final = 10.0  # effective ones that an interval rests on, unless it is of g-computation
 DRAWS: Final = 2_000  # of the largest deviation over steps
 ANY_GROUP: Final = "all"
 Quantity = Literal["mean", "difference", "ratio", "risk", "risk difference", "risk ratio", "rmst", "rmst difference"]
@@ -225,8 +226,8 @@ class _Contrasts:
         computed = self.estimator == "gformula"  # from everybody, whoever follows
         unit = next((o.unit for o in effects.trials.schema.outcomes if o.name == name), "")
         for h, value in enumerate(value_H):
-            # Nobody who follows says nothing, and so do a few who are all alike.
-            known = bool(np.isfinite(value) and se_H[h] > 0 and (computed or followers_H[h]))
+            # A handful says too little of how they differ, and nothing where they are all alike.
+            known = bool(np.isfinite(value) and se_H[h] > 0 and (computed or effective_H[h] >= FEWEST_FOLLOWERS))
             back = np.exp if kind == "log" else float
             freedom = max(min(float(units), np.inf if computed else effective_H[h]) - 1, 1.0)
             row: Row = {

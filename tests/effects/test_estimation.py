@@ -95,6 +95,9 @@ def test_g_computation_extrapolates_where_hardly_anybody_follows(world: str) -> 
     rows = last_rows(report, "difference")
     assert abs(rows["gformula", "always"]["estimate"] - truth) < {"linear": 0.25, "binary": 0.08}[world]
     assert not rows["sdr", "always"]["supported"]
+    row = rows["sdr", "always"]
+    assert (row["lower"] is None) == (row["effective"] < 10)
+    assert rows["gformula", "always"]["lower"] < truth < rows["gformula", "always"]["upper"]
     assert [one.subject for one in report.diagnostics if one.code == "effect-few-followers"] >= ["always"]
 
 

@@ -80,7 +80,7 @@ def test_the_protocol_is_made_of_the_request() -> None:
 def test_what_is_thin_is_marked_among_results_and_limitations(overlap: EffectReport, linear: EffectReport) -> None:
     assert "Limitation: some plans have fewer than 50 effective followers" in text_of(linear)
     assert "fewer than 50 effective followers at some step" not in text_of(overlap)
-    row = last_rows(linear, "difference")["sdr", "always"]
+    row = last_rows(linear, "difference")["gformula", "always"]
     assert not row["supported"]
     assert f"{row['estimate']:.4g} (90 % interval {row['lower']:.4g} to {row['upper']:.4g}) ?" in text_of(linear)
 
@@ -124,8 +124,8 @@ def test_the_figure_draws_every_estimator_and_hollow_what_few_stand_behind(linea
     shown = [None if np.isnan(value) else value for value in np.asarray(solid.get_ydata())]
     assert shown == [row["estimate"] if row["supported"] else None for row in rows]
     bars = drawn.axes[4].collections[0].get_segments()
-    assert [bar[:, 1].tolist() for bar in bars] == [[row["lower_simultaneous"], row["upper_simultaneous"]]
-                                                     for row in rows]  # fmt: skip
+    limits = [[row["lower_simultaneous"], row["upper_simultaneous"]] for row in rows]
+    assert [bar[:, 1].tolist() if len(bar) else [None, None] for bar in bars] == limits
     assert "hollow, dashed: fewer than 50 effective followers" in drawn.get_supxlabel()
 
 
