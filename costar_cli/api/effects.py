@@ -16,6 +16,7 @@ from costar_cli.data.dataset import Dataset, Location
 from costar_cli.data.schema import PanelSchema, step_word
 from costar_cli.effects import ESTIMATORS, Assigned, EffectReport, Regime, Settings, enrol, estimate
 from costar_cli.effects.diagnostics import cautions
+from costar_cli.effects.trials import ANY_EVENT
 from costar_cli.errors import UsageError
 from costar_cli.plans import AnyPlan, IndexTimes, Origin, PlanOdds, PlanRequest, TreatmentPlan, parse_origin
 from costar_cli.plans.plan import in_words
@@ -181,7 +182,7 @@ def _settings(dataset: Dataset, request: EffectRequest) -> Settings:
             raise UsageError(f"there is no {what} {name!r}", where=f"--{what}", fix=fix)
     ranges: list[tuple[str, float, float, float]] = [("--level", level, 0.5, 0.999) for level in request.levels]
     ranges += [("--truncate", request.truncate, 0.5, 1), ("--folds", request.folds, 2, 20)]
-    ranges += [("--grace", request.grace, 0, 1000)]
+    ranges += [("--grace", request.grace, 0, 1000), ("--seed", request.seed, 0, 2**63 - 1)]
     for flag, value, low, high in ranges:
         if not low <= value <= high:
             raise UsageError(f"{value:g} is out of range", where=flag, fix=f"give {low:g} to {high:g}")
@@ -198,6 +199,11 @@ def _settings(dataset: Dataset, request: EffectRequest) -> Settings:
         if len(encoding.levels[encoding.names.index(name)]) != 2:
             raise UsageError(f"{name} has more than two levels", where=where, fix="leave it out: it is estimated")
         known[name] = column
+        for panel in dataset.panels.values():
+            shares = panel.covariates[..., columns.index(column)][panel.observed]
+            if len(shares) and not (shares.min() >= 0 and shares.max() <= 1):
+                problem = f"{column} goes from {shares.min():g} to {shares.max():g}, and is no probability"
+                raise UsageError(problem, where=where, fix="name a column with numbers from 0 to 1")
     if known and (encoding.doses or set(known) != set(encoding.names)):
         missing = ", ".join(sorted({*encoding.all_names} - {*known}))
         raise UsageError(f"no probability of {missing}", where="--probability", fix="give one for each, or for none")
@@ -248,7 +254,14 @@ def _check_outcomes(schema: PanelSchema, request: EffectRequest, *, events: bool
     Raises:
         UsageError: an outcome or event that the data do not have.
     """
-    known = [*(outcome.name for outcome in schema.outcomes), *(schema.terminal.values() if events else ()), "any event"]
+    known = [
+        *(outcome.name for outcome in schema.outcomes),
+        *((*schema.terminal.values(), ANY_EVENT) if events else ()),
+    ]
+    if request.measure and not events and all(name.startswith(("risk", "rmst")) for name in request.measure):
+        fix = "measure `mean`, `difference` or `ratio`, or ingest a table whose series end with events"
+        raise UsageError(f"{' and '.join(request.measure)} are of events, and no series ends with one",
+                         where="--measure", fix=fix)  # fmt: skip
     for name in request.outcome:
         if name not in known:
             guess = did_you_mean(name, known, quoted=True)

@@ -337,7 +337,7 @@ def estimate(
     present = trials.present
     practice = Practice(trials, fold_M, present, known=settings.known, boosting=settings.learner != "linear")
     weights = tuple(practice.of(plan) for plan in plans)
-    targets: list[TargetEstimates] = []
+    encoding, targets = trials.schema.treatments, list[TargetEstimates]()
     for whole in (trials.outcomes(), trials.events()):
         target = None if whole is None else whole.only(outcomes)
         if target is None or not target.measured_MHQ.any():
@@ -347,7 +347,7 @@ def estimate(
             Follow.of(trials, target, plan, kept_MK, measured_MHQ, truncated=settings.truncated) for plan in weights
         )
         if not settings.unsupported:
-            _refuse_unfollowed(plans, follows)
+            _refuse_unfollowed(plans, follows, elapsed=any(dose.elapsed for dose in encoding.doses))
         learner = chosen_learner(settings.learner, _next_steps(trials, target), present)
         curves: dict[EstimatorName, tuple[Curve, ...]] = {}
         for estimator in settings.estimators:
@@ -394,7 +394,7 @@ def _next_steps(trials: Trials, target: Target) -> list[tuple[Floats, Floats, Fl
     ]
 
 
-def _refuse_unfollowed(plans: Sequence[Regime], follows: Sequence[Follow]) -> None:
+def _refuse_unfollowed(plans: Sequence[Regime], follows: Sequence[Follow], *, elapsed: bool) -> None:
     """See that somebody follows each plan to its end.
 
     Raises:
@@ -409,4 +409,9 @@ def _refuse_unfollowed(plans: Sequence[Regime], follows: Sequence[Follow]) -> No
             problems.append(f"nobody follows plan {plan.name!r} through step {k + 1} ({before:,} did until then)")
     if problems:
         fix = "ask about fewer steps or another plan; --unsupported answers all the same, by regressions alone"
+        if elapsed:
+            fix = (
+                'leave the time until the next visit to practice, as in {"rule": "drug = 1 if natural drug = 0"}; or '
+                + fix
+            )
         raise UsageError(problems[0], details=problems[1:], where="--plan", fix=fix)

@@ -94,6 +94,7 @@ def enrol(
     if not enough_M.any():
         longest = int(panel.n_steps - 1 - origin_M.min()) if eligible else 0
         problem = f"no trial is followed for {steps} steps: the longest has {longest}"
+        problem = problem if eligible else f"no trial starts: no subject is followed up to {origin}"
         fix = "give plans of fewer steps, or an earlier origin"
         raise UsageError(problem, where=WHEN if when is not None else where, fix=fix)
     subject_M, origin_M = subject_M[enough_M], origin_M[enough_M]

@@ -11,7 +11,7 @@ import costar_cli as costar
 from costar_cli.effects import EffectReport, effects
 from costar_cli.effects.learners import Learner
 from costar_cli.errors import UsageError
-from tests.effect_worlds import TRUTH, WORLDS
+from tests.effect_worlds import ALWAYS, TRUTH, WORLDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::costar_cli.errors.CostarWarning")  # of few followers
 ESTIMATORS = ("sdr", "tmle", "gformula", "ipw")
@@ -166,3 +166,19 @@ def test_p_values_are_adjusted_for_all_contrasts(overlap: EffectReport) -> None:
     assert tested
     assert all(row["p_holm"] >= row["p"] for row in tested)
     assert max(row["p_holm"] for row in tested) <= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"seed": -1}, "-1 is out of range"),
+        ({"measure": ["risk", "rmst"]}, "risk and rmst are of events, and no series ends with one"),
+        ({"outcome": "any event"}, "there is no outcome or event 'any event'"),
+        ({"probability": {"a": "x"}}, "x goes from .* and is no probability"),
+        ({"origin": 99}, "no trial starts: no subject is followed up to 99"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_error(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UsageError, match=problem) as caught:
+        costar.estimate_effects(WORLDS["overlap"].dataset(60, 1), {"plans": {"always": ALWAYS.steps(3)}}, **options)
+    assert caught.value.fix

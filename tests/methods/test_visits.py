@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import torch
 
+import costar_cli as costar
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Dataset, Part
 from costar_cli.data.visits import elapsed
@@ -333,3 +334,15 @@ def test_bands_hold_as_often_after_short_gaps_as_after_long_ones_where_covariate
         sd_Q = found.sd[0, after_Q, 1, 0]
         assert 0.78 < (np.abs(error_Q[after_Q]) < 1.645 * sd_Q).mean() < 0.97
         np.testing.assert_allclose(drawn[:, after_Q, 1, 0].std(axis=0).mean(), sd_Q.mean(), rtol=0.05)
+
+
+@pytest.mark.filterwarnings("ignore::costar_cli.errors.CostarWarning")
+def test_an_effect_of_plans_that_say_when_to_come_is_told_to_leave_that_to_practice(tmp_path: Path) -> None:
+    uneven = visited(subjects=90, days=30).with_columns(pl.col("day") + 0.3 * pl.col("day").sin())
+    data = dataset_of(uneven, "elapsed", tmp_path)
+    plans = {"plans": {"none": {"repeat": {}, "times": 1}}}
+    with pytest.raises(UsageError, match="nobody follows plan 'none'") as caught:
+        costar.estimate_effects(data, plans)
+    assert "leave the time until the next visit to practice" in str(caught.value.fix)
+    rule = {"rule": "drug = 1 if natural drug = 0", "times": 1}
+    assert costar.estimate_effects(data, {"plans": {"given": rule}}).rows[0]["estimate"] is not None
