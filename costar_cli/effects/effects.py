@@ -323,7 +323,8 @@ def estimate(
         tick: is called after each estimator of a plan.
 
     Raises:
-        UsageError: too few units; a plan that nobody follows up to some step, unless `unsupported`.
+        UsageError: too few units; nothing is measured; a plan that nobody follows up to some step, unless
+            `unsupported`.
     """
     units = int(trials.unit_M.max(initial=-1)) + 1
     if units < FEWEST_UNITS:
@@ -358,6 +359,10 @@ def estimate(
                 tick()
             curves[estimator] = tuple(made)
         targets.append(TargetEstimates(target, curves, follows, learner))
+    if not targets:
+        what = " and ".join(outcomes) or "no outcome or event"
+        problem = f"nothing is measured within {trials.steps} steps of the {len(trials):,} trials: {what}"
+        raise UsageError(problem, where="--outcome", fix="ask about more steps, another origin or another outcome")
     return Effects(trials, tuple(plans), reference, weights, tuple(targets), groups, in_GM, settings, practice)
 
 

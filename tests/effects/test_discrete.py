@@ -12,6 +12,7 @@ from costar_cli.effects import EffectReport, enrol
 from costar_cli.effects.estimators import Follow, sequential
 from costar_cli.effects.trials import Target
 from costar_cli.effects.weights import PlanWeights
+from costar_cli.errors import UsageError
 from tests.effect_worlds import WORLDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::costar_cli.errors.CostarWarning")  # of few followers
@@ -202,3 +203,10 @@ def test_a_cut_panel_still_knows_whose_last_treatment_is_there() -> None:
     trials, _ = enrol(SCHEMA, counted_panel(500, 13, losing=True, rows=6), 2)
     assert trials.panel.treatments[:, -1].any()
     assert not trials.records_last
+
+
+def test_outcomes_that_nobody_has_in_time_are_an_error() -> None:
+    panel = counted_panel(100, 14)
+    nobody = np.broadcast_to(np.arange(3)[:, None] == 0, panel.outcomes.shape).copy()
+    with pytest.raises(UsageError, match="nothing is measured within 2 steps of the 100 trials"):
+        effects_in(replace(panel, outcome_observed=nobody), estimator="sdr")
