@@ -18,7 +18,7 @@ from costar_cli.effects.diagnostics import effective
 from costar_cli.effects.effects import FEW, FEWEST_UNITS
 from costar_cli.effects.estimators import Curve, Follow, sequential
 from costar_cli.effects.trials import Bools, Floats, Ints, Trials
-from costar_cli.effects.weights import Practice
+from costar_cli.effects.weights import PlanWeights, Practice
 from costar_cli.inference import COHORT_DRAWS, resolve
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import AnyPlan, Course, IndexTimes, Options, PlanRule, TreatmentPlan
@@ -155,7 +155,7 @@ class Correction:
         practice, kept_MK, measured_MHQ = self._practice = self._practice or self._learn()
         weights = practice.of(_regime(plans, followed) or regime)
         follow = Follow.of(trials, self.target, weights, kept_MK, measured_MHQ)
-        forecasts = _Forecasts(self.label, self.model, trials, plans, follow, self.mean_MPHY[:, p, :followed])
+        forecasts = _Forecasts(self.label, self.model, trials, plans, weights, follow, self.mean_MPHY[:, p, :followed])
         curve = sequential(self.target, weights, follow, forecasts.regress, self.in_GM, targeted=True)
         raw_GMHY = follow.raw_last_MHQ * self.in_GM[..., None, None]
         shape = (len(self.in_GM), followed, raw_GMHY.shape[3])
@@ -242,6 +242,7 @@ class _Forecasts:
     model: FittedModel
     trials: Trials
     plans: Sequence[AnyPlan]
+    weights: PlanWeights
     follow: Follow
     first_MHY: Floats
 
@@ -256,7 +257,7 @@ class _Forecasts:
             for some in np.split(rows, range(MOST_QUERIES, len(rows), MOST_QUERIES)):
                 planned_MHY[some] = self._asked(k, some, shape[1])
         planned_MB = planned_MHY.reshape(shape[0], -1)
-        return planned_MB, planned_MB.copy()
+        return planned_MB, np.repeat(planned_MB[None], len(self.weights.chance[k]), axis=0)
 
     def _asked(self, k: int, rows: NDArray[np.intp], steps: int) -> Floats:
         trials, origin_M = self.trials, self.trials.origin_M[rows] + k
