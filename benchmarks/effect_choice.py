@@ -39,7 +39,7 @@ def judged(world: FeedbackWorld, n: int, seed: int, methods: Sequence[str]) -> d
         name for part, panel in dataset.panels.items() if part.split in HELD_OUT for name in panel.subject_id.tolist()
     ]
     estimated = costar.estimate_effects(
-        dataset, {"plans": PLANS}, origin=ORIGIN, estimator="sdr", learner="linear", unsupported=True
+        dataset, {"plans": PLANS}, origin=ORIGIN, estimator="sdr", learner="regression", unsupported=True
     )
     robust = next(row["estimate"] for row in reversed(estimated.rows) if row["quantity"] == "difference")
     scores = {}

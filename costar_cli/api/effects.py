@@ -73,7 +73,7 @@ def estimate_effects(
         by: groups, as in `Model.average`.
         reference: the plan that others are compared with; the first by default.
         level: of intervals, or several.
-        learner: `linear`, `boosting`, or `auto`.
+        learner: `regression`, `trees`, or `auto`.
         probability: columns with the known probabilities of randomised treatments, by treatment.
         truncate: quantile at which weights are cut.
         folds: parts of subjects for cross-fitting.

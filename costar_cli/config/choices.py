@@ -16,7 +16,7 @@ PrecisionName = Literal["float32", "tf32", "bf16", "float64"]
 PretextName = Literal[
     "contrastive", "masked", "next_step", "contrastive+masked", "contrastive+next_step", "masked+next_step"
 ]
-LearnerName = Literal["auto", "linear", "boosting"]
+LearnerName = Literal["auto", "regression", "trees"]
 PresetName = Literal["quick", "default", "paper"]
 ProtocolName = Literal["per-protocol", "intention-to-treat"]
 RankingName = Literal["estimate", "upper", "lower"]

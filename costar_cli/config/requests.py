@@ -95,7 +95,7 @@ class EffectRequest:
         0.9,
     )
     learner: Annotated[
-        LearnerName, Flag("Regressions of outcomes: linear, boosting, or auto: which predicts the next step better")
+        LearnerName, Flag("Regressions of outcomes, trees, or auto: which of them predicts the next step better")
     ] = "auto"
     probability: Annotated[
         tuple[str, ...],

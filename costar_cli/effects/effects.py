@@ -336,7 +336,7 @@ def estimate(
     fold_U = rng.permutation(units) % settings.folds
     fold_M = np.asarray(fold_U[trials.unit_M], dtype=np.int64)
     present = trials.present
-    practice = Practice(trials, fold_M, present, known=settings.known, boosting=settings.learner != "linear")
+    practice = Practice(trials, fold_M, present, known=settings.known, boosting=settings.learner != "regression")
     weights = tuple(practice.of(plan) for plan in plans)
     encoding, targets = trials.schema.treatments, list[TargetEstimates]()
     for whole in (trials.outcomes(), trials.events()):

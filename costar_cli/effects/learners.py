@@ -239,11 +239,11 @@ class Learner:
     """How regressions are made.
 
     Attributes:
-        name: `linear` chooses one of four designs, `boosting` grows trees.
+        name: `regression` chooses one of four designs, `trees` grows trees.
         present: places of the columns of histories that stand in every design.
     """
 
-    name: Literal["linear", "boosting"]
+    name: Literal["regression", "trees"]
     present: tuple[int, ...]
 
     def fit(
@@ -259,7 +259,7 @@ class Learner:
         A larger one lowers the error of rows that are left out, over all answers in units of their own error, by more
         than a share of its standard error.
         """
-        if self.name == "boosting":
+        if self.name == "trees":
             return Boosted.fit(history_MP, given_MA, answer_MQ)
         best: Linear | None = None
         error_M = scale_Q = np.zeros(0)
@@ -289,7 +289,7 @@ def chosen_learner(
         answers: histories `[M,P]`, treatments `[M,A]` and what followed `[M,Q]`, by decision.
         present: places of the columns that stand in every design.
     """
-    linear = Learner("linear", present)
+    linear = Learner("regression", present)
     if name != "auto":
         return Learner(name, present)
     history_MP, given_MA, answer_MQ = (np.concatenate(parts) for parts in zip(*answers, strict=True))
@@ -302,4 +302,4 @@ def chosen_learner(
     error_2MQ = [(answer_MQ[test] - law.predict(history_MP[test], given_MA[test])) ** 2 for law in (lines, trees)]
     scale_Q = np.maximum(error_2MQ[0].mean(axis=0), SMALL)
     gain_M = ((error_2MQ[0] - error_2MQ[1]) / scale_Q).mean(axis=1)
-    return Learner("boosting", present) if gain_M.mean() > gain_M.std() / np.sqrt(len(gain_M)) else linear
+    return Learner("trees", present) if gain_M.mean() > gain_M.std() / np.sqrt(len(gain_M)) else linear

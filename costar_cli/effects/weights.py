@@ -334,7 +334,7 @@ def _cross_fitted(
     """
     weight_R = np.ones(len(label_R)) if weight_R is None else weight_R
     classes = int(label_R.max()) + 1
-    names: list[str] = ["lines", "curves", *["boosting"] * boosting]
+    names: list[str] = ["lines", "curves", *["trees"] * boosting]
     fitted: dict[str, Floats] = {}
     first = int(fold_R.min())
     test_R = at_R & (fold_R == first)
@@ -371,7 +371,7 @@ def _predicted(
     if len(kinds) == 1:
         out_RJ[:, kinds[0]] = 1.0
         return out_RJ
-    if name == "boosting":
+    if name == "trees":
         from sklearn.ensemble import HistGradientBoostingClassifier  # noqa: PLC0415 - it loads for a second
 
         x_RD = np.concatenate([history_RP, given_RA], axis=1)

@@ -39,7 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-LINE = ("effect", "--plan", "plans.json", "--workspace", "w", "--learner", "linear")
+LINE = ("effect", "--plan", "plans.json", "--workspace", "w", "--learner", "regression")
 
 
 def test_the_screen_ends_with_the_answer(here: Path, call: Call) -> None:

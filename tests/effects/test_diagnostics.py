@@ -73,7 +73,7 @@ def test_models_of_the_natural_course_come_to_what_was_observed(overlap: EffectR
 def test_wrong_probabilities_of_treatment_show_in_the_natural_course() -> None:
     world = replace(WORLDS["overlap-known"], show=lambda x: x * np.array([1.0, 0.5]))  # column p is half of the truth
     plans = {"plans": {name: world.regimes[name].steps(3) for name in ("never", "always")}}
-    report = costar.estimate_effects(world.dataset(1000, 1), plans, learner="linear", probability={"a": "p"})
+    report = costar.estimate_effects(world.dataset(1000, 1), plans, learner="regression", probability={"a": "p"})
     for row in natural_course(report.effects):  # every fourth treatment is missing, of an effect of -1 at least
         assert row["gformula"] - row["observed"] > 0.2
 
@@ -81,7 +81,7 @@ def test_wrong_probabilities_of_treatment_show_in_the_natural_course() -> None:
 def test_the_natural_course_stands_for_those_who_are_lost() -> None:
     plans = {"plans": {name: {**dict(plan), "times": 5} for name, (plan, _) in REGIMES.items()}}
     data = Dataset("mortal", MORTAL, 5, {Part("source", "train"): mortal_panel(4000, 5, rows=6, losing=True)})
-    report = costar.estimate_effects(data, plans, learner="linear")
+    report = costar.estimate_effects(data, plans, learner="regression")
     whole = mortal_panel(4000, 5, rows=6)
     rows = {(row["outcome"], row["step"]): row for row in natural_course(report.effects)}
     for event, code in (("death", 1), ("recovery", 2)):

@@ -51,7 +51,7 @@ def counted_panel(n: int, seed: int, *, losing: bool = False, rows: int = 3) -> 
 
 def effects_in(panel: Panel, schema: PanelSchema = SCHEMA, plans: Any = PLANS, **options: Any) -> EffectReport:
     data = Dataset("counted", schema, 2, {Part("source", "train"): panel})
-    return costar.estimate_effects(data, {"plans": plans}, **{"estimator": "all", "learner": "linear"} | options)
+    return costar.estimate_effects(data, {"plans": plans}, **{"estimator": "all", "learner": "regression"} | options)
 
 
 def means(report: EffectReport, step: int = 2) -> dict[tuple[str, str], dict[str, Any]]:
@@ -153,7 +153,7 @@ def test_after_assignment_of_a_dose_practice_is_left_alone() -> None:
     chance = {"rule": "dose = 2", "with probability": 0.5, "times": 3}
     plans = {"plans": {"none": {"repeat": {"dose": 0}, "times": 3}, "by chance": chance}}
     report = costar.estimate_effects(
-        world.dataset(600, 1), plans, protocol="intention-to-treat", learner="linear", unsupported=True
+        world.dataset(600, 1), plans, protocol="intention-to-treat", learner="regression", unsupported=True
     )
     for weights in report.effects.weights:
         assert weights.ratio_MK[:, 1:] == pytest.approx(1.0)

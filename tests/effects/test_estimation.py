@@ -20,7 +20,7 @@ ESTIMATORS = ("sdr", "tmle", "gformula", "ipw")
 def report_on(name: str, n: int, seed: int = 1, **options: Any) -> EffectReport:
     """Return the effects of a world's regimes on n of its subjects."""
     world = WORLDS[name]
-    options = {"estimator": "all", "learner": "linear", "unsupported": True} | options
+    options = {"estimator": "all", "learner": "regression", "unsupported": True} | options
     if world.probability:
         options.setdefault("probability", dict.fromkeys(world.treatments, world.probability))
     plans = {regime: of.steps(world.steps) for regime, of in world.regimes.items()}
@@ -63,7 +63,7 @@ def test_a_regression_of_outcome_on_plan_would_have_missed_what_is_recovered(ove
 class Blind:
     """Regressions that are shown no history: the law of treatment alone is right."""
 
-    name = "linear"
+    name = "regression"
 
     def __init__(self, sees: Any) -> None:
         self.sees = sees
@@ -78,7 +78,7 @@ class Blind:
 @pytest.mark.parametrize("wrong", ["outcome", "treatment"])
 def test_double_robustness_either_model_may_be_wrong(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if wrong == "outcome":
-        monkeypatch.setattr(effects, "chosen_learner", lambda *_: Blind(Learner("linear", ())))
+        monkeypatch.setattr(effects, "chosen_learner", lambda *_: Blind(Learner("regression", ())))
     report = report_on("overlap" if wrong == "outcome" else "overlap-treatment-wrong", 4000)
     truth = TRUTH["overlap"]["always"][0] - TRUTH["overlap"]["never"][0]
     rows = last_rows(report, "difference")

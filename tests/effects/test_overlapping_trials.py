@@ -14,6 +14,6 @@ def test_decisions_of_several_trials_count_once_when_learners_are_compared() -> 
         world.dataset(250, 1), {"plans": plans}, when="x > -5", estimator="gformula", unsupported=True
     )
     assert len(report.effects.trials) == 1_500
-    assert report.to_json()["learners"] == {"y": "linear"}
+    assert report.to_json()["learners"] == {"y": "regression"}
     (row,) = (row for row in report.rows if (row["quantity"], row["step"]) == ("difference", 3))
     assert abs(row["estimate"] + 2.65) < 0.2

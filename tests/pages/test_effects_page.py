@@ -59,7 +59,7 @@ def test_the_page_counts_who_follows_and_what_they_weigh(overlap: EffectReport) 
 def test_the_protocol_is_made_of_the_request() -> None:
     options: Mapping[str, Any] = {"when": "x > 0", "once": True, "protocol": "intention-to-treat", "grace": 1}
     plans = {"plans": {name: WORLDS["overlap"].regimes[name].steps(2) for name in ("never", "always")}}
-    report = costar.estimate_effects(WORLDS["overlap"].dataset(400, 1), plans, learner="linear", **options)
+    report = costar.estimate_effects(WORLDS["overlap"].dataset(400, 1), plans, learner="regression", **options)
     text = text_of(report)
     for words in (
         "Subjects in follow-up at time zero with x > 0",
@@ -69,7 +69,7 @@ def test_the_protocol_is_made_of_the_request() -> None:
         "whatever follows (intention to treat): mean, difference, against never",
         f"{report.flow.eligible:,} of {report.flow.rows:,} moments of 400 subjects",
         "Taken to be random at each step given y, x and treatments so far",
-        "outcome regressions: linear; cross-fitted in 5 parts by subject",
+        "outcomes by regression; cross-fitted in 5 parts by subject",
         f"Trials{report.flow.trials:,}",
     ):
         assert words in text, words
@@ -88,7 +88,7 @@ def test_what_is_thin_is_marked_among_results_and_limitations(overlap: EffectRep
 @pytest.mark.parametrize(
     ("world", "n", "options"),
     [
-        ("overlap", 200, {"estimator": "gformula", "learner": "boosting"}),  # trees have no interval
+        ("overlap", 200, {"estimator": "gformula", "learner": "trees"}),  # trees have no interval
         ("linear", 60, {"estimator": ["sdr", "ipw"]}),  # nobody follows
         ("doses", 200, {"estimator": "sdr"}),  # no probability of what a plan gives
         ("binary", 200, {"estimator": "sdr", "measure": "ratio"}),
@@ -145,7 +145,7 @@ def test_the_figure_says_what_bars_are_and_that_trees_have_none() -> None:
     ratios = draw_effects(report_on("binary", 200, estimator="sdr", measure="ratio"))
     assert ratios.axes[0].get_ylabel() == "ratio of y\nto never"
     assert "bars: bands that hold at all steps at once with 90 %" in ratios.get_supxlabel()
-    trees = draw_effects(report_on("overlap", 200, estimator="gformula", learner="boosting"))
+    trees = draw_effects(report_on("overlap", 200, estimator="gformula", learner="trees"))
     assert "no intervals" in trees.get_supxlabel()
     assert not any(ax.collections for ax in trees.axes)
 
