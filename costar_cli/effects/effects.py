@@ -160,7 +160,10 @@ class _Contrasts:
         for p, plan in enumerate(effects.plans):
             for q, name in enumerate(names):
                 of = (plan.name, p, q, name, levels)
-                yield from self._row(nouns[0], *of, means[p][:, q], moved[p][..., q], kinds[q])
+                kind = kinds[q]
+                if kind == "continuous" and not (target.value_MHQ[..., q] < 0).any():
+                    kind = "count"  # what is never negative is so on average, too
+                yield from self._row(nouns[0], *of, means[p][:, q], moved[p][..., q], kind)
         for p, plan in enumerate(effects.plans):
             if p == effects.reference:
                 continue
