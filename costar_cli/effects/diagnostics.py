@@ -12,7 +12,6 @@ from costar_cli.diagnostics import Diagnostic
 from costar_cli.effects.effects import FEW, Effects
 from costar_cli.effects.enrolment import Flow
 from costar_cli.effects.estimators import Follow, by_computation, kish, weighted
-from costar_cli.effects.trials import Floats
 
 UNLIKELY: Final = 0.02  # probability of what a plan gives, below which hardly anybody is treated so
 MOST_UNLIKELY: Final = 0.05  # share of decisions at which it may be
@@ -77,13 +76,8 @@ def followers(effects: Effects) -> Iterator[Row]:
                 "largest": float(raw_M.max(initial=0.0)),
                 "cut_mean": float(cut_M.sum() / max(follows_M.sum(), 1)),
                 "cut_largest": float(cut_M.max(initial=0.0)),
-                "cut_effective": effective(cut_M),
+                "cut_effective": float(kish(cut_M)),
             }
-
-
-def effective(weight_M: Floats) -> float:
-    """Return how many trials of equal weight know as much (Kish 1965)."""
-    return float(kish(weight_M))
 
 
 def balance(effects: Effects) -> Iterator[Row]:
@@ -114,7 +108,7 @@ def balance(effects: Effects) -> Iterator[Row]:
                     "column": names[p],
                     "before": float(plain / sd),
                     "after": float(weighted / sd),
-                    "effective": effective(after_M),
+                    "effective": float(kish(after_M)),
                 }
 
 
@@ -148,10 +142,8 @@ def natural_course(effects: Effects) -> Iterator[Row]:
     """
     own, everybody = effects.practice.own_course(), np.ones((1, len(effects.trials)), dtype=bool)
     for estimates in effects.targets:
-        target = estimates.target
-        kept_MK, measured_MHQ = effects.practice.kept(target), effects.practice.measured(target)
-        truncated = effects.settings.truncated
-        follow = Follow.of(effects.trials, target, own, kept_MK, measured_MHQ, truncated=truncated)
+        target, chances = estimates.target, (estimates.kept_MK, estimates.measured_MHQ)
+        follow = Follow.of(effects.trials, target, own, *chances, truncated=effects.settings.truncated)
         weighted_HQ = weighted(target, follow, everybody).mean_GHQ[0]
         computed = by_computation(effects.trials, target, own, follow, estimates.learner, everybody)
         for q, name in enumerate(target.names):

@@ -13,6 +13,7 @@ from scipy.stats import norm, t
 
 from costar_cli.config.choices import LearnerName
 from costar_cli.effects.estimators import (
+    TRUNCATED,
     Curve,
     EstimatorName,
     Follow,
@@ -58,7 +59,7 @@ class Settings:
     estimators: tuple[EstimatorName, ...] = ("sdr",)
     learner: LearnerName = "auto"
     folds: int = 5
-    truncated: float = 0.99
+    truncated: float = TRUNCATED
     known: Mapping[str, str] = field(default_factory=dict)
     unsupported: bool = False
     seed: int = 0
@@ -73,12 +74,16 @@ class TargetEstimates:
         curves: by estimator, one per plan.
         follows: who follows each plan, and with what weight.
         learner: which regressions of outcomes were made.
+        kept_MK: probabilities of being followed further.
+        measured_MHQ: of being measured.
     """
 
     target: Target
     curves: Mapping[EstimatorName, tuple[Curve, ...]]
     follows: tuple[Follow, ...]
     learner: Learner
+    kept_MK: Floats
+    measured_MHQ: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,13 +224,15 @@ class _Contrasts:
         against = quantity.endswith(("difference", "ratio"))
         plans = [p, effects.reference] if against else [p]
         units = int(unit_M.max(initial=-1)) + 1
-        effective_H = np.min([self._effective(i, q)[: len(value_H)] for i in plans], axis=0)
+        supports = [self._support(i, q) for i in plans]
+        effective_H, followers_H = (
+            np.min([of[: len(value_H)] for of in each], axis=0) for each in zip(*supports, strict=True)
+        )
         se_H = np.sqrt((moved_UH**2).sum(axis=0) * units / max(units - 1, 1))
         low, high = (
             (0.0, 1.0) if kind in ("binary", "event") else (0.0, np.inf) if kind == "count" else (-np.inf, np.inf)
         )
         widest = _largest(moved_UH, se_H, levels, effects.settings.seed)
-        followers_H = np.min([self._followers(i, q)[: len(value_H)] for i in plans], axis=0)
         computed = self.estimator == "gformula"  # from everybody, whoever follows
         unit = next((o.unit for o in effects.trials.schema.outcomes if o.name == name), "")
         for h, value in enumerate(value_H):
@@ -262,17 +269,14 @@ class _Contrasts:
                 "supported": bool(effective_H[h] >= FEW),
             }
 
-    def _weights(self, p: int, q: int) -> Floats:
-        """Return the raw cumulative weights `[M,H]` of those of the group in whom a quantity is measured."""
-        last_MHQ = self.estimates.follows[p].raw_last_MHQ[self._of_units[1]]
-        return np.asarray(last_MHQ[..., min(q, last_MHQ.shape[2] - 1)])
-
-    def _effective(self, p: int, q: int) -> Floats:
-        """Return how many trials of equal weight know as much as those who follow a plan, `[H]`."""
-        return self.estimates.follows[p].effective(self._weights(p, q), self._of_units[1])
-
-    def _followers(self, p: int, q: int) -> Ints:
-        return np.asarray((self._weights(p, q) > 0).sum(axis=0))
+    def _support(self, p: int, q: int) -> tuple[Floats, Ints]:
+        """Return how many trials of equal weight know as much as those of the group who follow a plan, and how many
+        these are, `[H]`, among those in whom a quantity is measured.
+        """
+        follow, in_M = self.estimates.follows[p], self._of_units[1]
+        last_MHQ = follow.raw_last_MHQ[in_M]
+        weight_MH = last_MHQ[..., min(q, last_MHQ.shape[2] - 1)]
+        return follow.effective(weight_MH, in_M), np.asarray((weight_MH > 0).sum(axis=0))
 
 
 def _with_total(values: Floats, count: int) -> Floats:
@@ -329,17 +333,13 @@ def estimate(
         UsageError: too few units; nothing is measured; a plan that nobody follows up to some step, unless
             `unsupported`.
     """
-    units = int(trials.unit_M.max(initial=-1)) + 1
-    if units < FEWEST_UNITS:
+    if (units := trials.units) < FEWEST_UNITS:
         what = "subjects" if trials.panel.cluster is None else "clusters"
         fix = "ask about more of them (`--subjects all`); a model's answers for each are those of `costar whatif`"
         raise UsageError(f"{units} {what}: effects are estimated from {FEWEST_UNITS} or more", fix=fix)
     in_GM = np.ones((1, len(trials)), dtype=bool) if in_GM is None else in_GM
-    rng = np.random.default_rng(settings.seed)
-    fold_U = rng.permutation(units) % settings.folds
-    fold_M = np.asarray(fold_U[trials.unit_M], dtype=np.int64)
-    present = trials.present
-    practice = Practice(trials, fold_M, present, known=settings.known, boosting=settings.learner != "regression")
+    fold_M = trials.folds(settings.folds, settings.seed)
+    practice = Practice(trials, fold_M, known=settings.known, boosting=settings.learner != "regression")
     weights = tuple(practice.of(plan) for plan in plans)
     encoding, targets = trials.schema.treatments, list[TargetEstimates]()
     for whole in (trials.outcomes(), trials.events()):
@@ -352,7 +352,7 @@ def estimate(
         )
         if not settings.unsupported:
             _refuse_unfollowed(plans, follows, elapsed=any(dose.elapsed for dose in encoding.doses))
-        learner = chosen_learner(settings.learner, _next_steps(trials, target), present)
+        learner = chosen_learner(settings.learner, _next_steps(trials, target), trials.present)
         curves: dict[EstimatorName, tuple[Curve, ...]] = {}
         for estimator in settings.estimators:
             made = []
@@ -361,7 +361,7 @@ def estimate(
                 made.append(_measured_only(curve, target))
                 tick()
             curves[estimator] = tuple(made)
-        targets.append(TargetEstimates(target, curves, follows, learner))
+        targets.append(TargetEstimates(target, curves, follows, learner, kept_MK, measured_MHQ))
     if not targets:
         what = " and ".join(outcomes) or "no outcome or event"
         problem = f"nothing is measured within {trials.steps} steps of the {len(trials):,} trials: {what}"

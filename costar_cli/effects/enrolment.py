@@ -106,7 +106,7 @@ def enrol(
     kept = panel.take(present).until(int(origin_M.max()) + steps + 1)
     extra_NE = None if extra_NE is None else extra_NE[present]
     trials = Trials(schema, kept, row_M.astype(np.int64), origin_M.astype(np.int64), steps, extra_NE, left_out)
-    flow = Flow(panel.n_subjects, rows, eligible, followed, len(trials), int(trials.unit_M.max()) + 1)
+    flow = Flow(panel.n_subjects, rows, eligible, followed, len(trials), trials.units)
     return trials, flow
 
 

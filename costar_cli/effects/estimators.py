@@ -162,9 +162,7 @@ def sequential(
     for k in reversed(range(steps)):
         at_M, later = follow.at_MK[:, k], slice(k, steps)
         answer_MB = pseudo_MHQ[:, later].reshape(shape[0], -1)
-        learn_MHQ = np.repeat((at_M & target.kept_MK[:, k])[:, None, None], steps - k, axis=1) & np.ones(shape[2], bool)
-        learn_MHQ[:, 0] &= target.measured_MHQ[:, k]
-        learn_MB = learn_MHQ.reshape(shape[0], -1)
+        learn_MB = _learnt_from(target, follow, k)
         logistic_B = np.tile(logistic_Q, steps - k)
         given_MB, option_CMB = regress(k, learn_MB, answer_MB, logistic_B)
         weight_MHQ = np.repeat(follow.weight_MK[:, k, None, None], steps - k, axis=1) * np.ones(shape[2])
@@ -183,6 +181,18 @@ def sequential(
             new_MB = _mixed(option_CMB, plan, k) + ratio_MB * (answer_MB - given_MB)
         pseudo_MHQ[:, later] = np.where(at_M[:, None], new_MB, answer_MB).reshape(shape[0], -1, shape[2])
     return Curve.of_trials(pseudo_MHQ + residual_MHQ, in_GM)
+
+
+def _learnt_from(target: Target, follow: Follow, k: int) -> Bools:
+    """Return the trials from which each answer is learnt at decision k, `[M,B]`: those who are followed after it.
+
+    For the outcome right after it, it was measured, too.
+    """
+    steps, count = follow.at_MK.shape[1] - k, len(target.names)
+    kept_M = follow.at_MK[:, k] & target.kept_MK[:, k]
+    learn_MHQ = np.tile(kept_M[:, None, None], (1, steps, count))
+    learn_MHQ[:, 0] &= target.measured_MHQ[:, k]
+    return learn_MHQ.reshape(len(kept_M), -1)
 
 
 def _fluctuated(
@@ -264,9 +274,7 @@ def by_computation(
     for k in reversed(range(steps)):
         at_M, later = follow.at_MK[:, k], slice(k, steps)
         answer_MB = pseudo_MHQ[:, later].reshape(shape[0], -1)
-        learn_MHQ = np.repeat((at_M & target.kept_MK[:, k])[:, None, None], steps - k, axis=1) & np.ones(shape[2], bool)
-        learn_MHQ[:, 0] &= target.measured_MHQ[:, k]
-        learn_MB = learn_MHQ.reshape(shape[0], -1)
+        learn_MB = _learnt_from(target, follow, k)
         logistic_B = np.tile(logistic_Q, steps - k)
         history_MP, given_MA = trials.history(k), trials.given(k)
         new_MB, fits = answer_MB.copy(), []

@@ -113,6 +113,15 @@ class Trials:
         unit_N = np.arange(self.panel.n_subjects) if self.panel.cluster is None else self.panel.cluster
         return np.asarray(np.unique(unit_N[self.subject_M], return_inverse=True)[1], dtype=np.int64)
 
+    @property
+    def units(self) -> int:
+        """Return the number of units of sampling."""
+        return int(self.unit_M.max(initial=-1)) + 1
+
+    def folds(self, count: int, seed: int) -> Ints:
+        """Return the part `[M]`, of so many, that each trial is in: all trials of a unit are in one."""
+        return np.asarray((np.random.default_rng(seed).permutation(self.units) % count)[self.unit_M], dtype=np.int64)
+
     @cached_property
     def row_MK(self) -> Ints:
         """Return the rows at which decisions are made, within the panel also where a series has ended."""

@@ -34,7 +34,6 @@ class PlanWeights:
         chance: of each option, by decision, `[C,M]`.
         given: columns of the treatments of each option, by decision, `[C,M,A]`.
         tilt: what residuals of practice move the chance of each option, `[C,M]`; None where plans do not read it.
-        follows_MK: whether what was given is an option.
         ratio_MK: the probability of what was given under the plan, over that in practice.
         likely_MK: how likely practice was to give any of the options; not a number where that is not known.
     """
@@ -42,7 +41,6 @@ class PlanWeights:
     chance: Sequence[Floats]
     given: Sequence[Floats]
     tilt: Sequence[Floats] | None
-    follows_MK: Bools
     ratio_MK: Floats
     likely_MK: Floats
 
@@ -56,23 +54,16 @@ class Practice:
     Args:
         trials: what was given.
         fold_M: the part of each trial; it is predicted by what learnt from the others.
-        present: places of the columns of histories that stand in every design.
         known: columns with the probability that a treatment is given, by its name, where it was randomised.
         boosting: whether trees compete.
     """
 
-    def __init__(
-        self, trials: Trials, fold_M: Ints, present: tuple[int, ...], *, known: Mapping[str, str], boosting: bool
-    ) -> None:
-        self.trials, self.fold_M, self.present, self.known, self.boosting = trials, fold_M, present, known, boosting
-        self.row_R, self.step_R = np.nonzero(trials.decided_MK)
-        self.history_RP = np.concatenate(
-            [np.zeros((0, len(trials.column_names) + 1))]
-            + [self._with_step(k, self.row_R[self.step_R == k]) for k in range(trials.steps)]
-        )
-        order = np.argsort(self.step_R, kind="stable")
-        self.row_R, self.step_R = self.row_R[order], self.step_R[order]
-        self.given_RA = np.concatenate([trials.given(k, self.row_R[self.step_R == k]) for k in range(trials.steps)])
+    def __init__(self, trials: Trials, fold_M: Ints, *, known: Mapping[str, str], boosting: bool) -> None:
+        self.trials, self.fold_M, self.known, self.boosting = trials, fold_M, known, boosting
+        self.step_R, self.row_R = np.nonzero(trials.decided_MK.T)
+        steps = range(trials.steps)
+        self.history_RP = np.concatenate([self._with_step(k, self._at(k)[0]) for k in steps])
+        self.given_RA = np.concatenate([trials.given(k, self._at(k)[0]) for k in steps])
 
     def _with_step(self, k: int, rows_M: NDArray[np.intp]) -> Floats:
         history_MP = self.trials.history(k, rows_M)
@@ -107,14 +98,12 @@ class Practice:
 
     @property
     def _present(self) -> tuple[int, ...]:
-        return (*self.present, self.history_RP.shape[1] - 1)
+        return (*self.trials.present, self.history_RP.shape[1] - 1)
 
     @cached_property
     def _combinations(self) -> tuple[Values, Ints]:
         """Return the combinations of treatments that occur `[J,names]`, and which each decision has."""
-        values_RA = np.concatenate(
-            [self.trials.values(k)[self.row_R[self.step_R == k]] for k in range(self.trials.steps)]
-        )
+        values_RA = np.concatenate([self.trials.values(k)[self._at(k)[0]] for k in range(self.trials.steps)])
         kinds_JA, place_R = np.unique(values_RA, axis=0, return_inverse=True)
         return kinds_JA, np.asarray(place_R.ravel(), dtype=np.int64)
 
@@ -149,12 +138,11 @@ class Practice:
             columns.append(np.stack([trials.columns_of(values_MA) for values_MA in values_CMA]))
             same_CM = np.asarray(values_CMA == trials.values(k)).all(axis=-1)
             matches.append(same_CM & (chance_CM > 0))
-        follows_MK = np.stack([match_CM.any(axis=0) for match_CM in matches], axis=1)
         if plan.reads_natural and all(
             (match_CM | (chance_CM == 0)).all() for match_CM, chance_CM in zip(matches, chances, strict=True)
         ):
             certain_MK = np.ones((len(trials), steps))  # the plan is what was done
-            return PlanWeights(chances, columns, None, follows_MK, certain_MK, certain_MK)
+            return PlanWeights(chances, columns, None, certain_MK, certain_MK)
         likely_MK = np.full((len(trials), steps), np.nan)
         if plan.reads_natural and doses:
             ratio_MK = self._ratio_by_classification(chances, columns, matches)
@@ -165,7 +153,7 @@ class Practice:
             if not plan.reads_natural:
                 likely_MK = self._likely(chances, values)
         ratio_MK = np.minimum(ratio_MK, MOST_RATIO)
-        return PlanWeights(chances, columns, tilts or None, follows_MK, ratio_MK, likely_MK)
+        return PlanWeights(chances, columns, tilts or None, ratio_MK, likely_MK)
 
     def own_course(self) -> PlanWeights:
         """Return the natural course as the model of practice has it: each combination of levels with its probability.
@@ -185,7 +173,7 @@ class Practice:
             chances.append(chance_JM)
             given_JA = trials.columns_of(kinds_JA)
             columns.append(np.repeat(given_JA[:, None], len(trials), axis=1))
-        return PlanWeights(chances, columns, None, certain_MK > 0, certain_MK, certain_MK)
+        return PlanWeights(chances, columns, None, certain_MK, certain_MK)
 
     def _probability_MA(self, k: int) -> Floats:
         """Return how likely each treatment is to be given at decision k, `[M,names]`; 0 where none is decided."""

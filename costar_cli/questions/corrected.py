@@ -14,9 +14,8 @@ from scipy.stats import t
 
 from costar_cli.data import Values
 from costar_cli.data.findings import counted
-from costar_cli.effects.diagnostics import effective
 from costar_cli.effects.effects import FEW, FEWEST_UNITS
-from costar_cli.effects.estimators import Curve, Follow, sequential
+from costar_cli.effects.estimators import Curve, Follow, kish, sequential
 from costar_cli.effects.trials import Bools, Floats, Ints, Trials
 from costar_cli.effects.weights import PlanWeights, Practice
 from costar_cli.inference import COHORT_DRAWS, resolve
@@ -158,15 +157,12 @@ class Correction:
         forecasts = _Forecasts(self.label, self.model, trials, plans, weights, follow, self.mean_MPHY[:, p, :followed])
         curve = sequential(self.target, weights, follow, forecasts.regress, self.in_GM, targeted=True)
         raw_GMHY = follow.raw_last_MHQ * self.in_GM[..., None, None]
-        shape = (len(self.in_GM), followed, raw_GMHY.shape[3])
-        effective_GHY = np.array([effective(raw_GMHY[g, :, h, y]) for g, h, y in np.ndindex(shape)]).reshape(shape)
+        effective_GHY = np.stack([kish(raw_MHY) for raw_MHY in raw_GMHY])
         self.supports[p] = _Support(curve, (raw_GMHY > 0).sum(axis=1), effective_GHY, share_GH)
 
     def _learn(self) -> tuple[Practice, Floats, Floats]:
         """Return how treatments were decided, who was followed further, and in whom outcomes were measured."""
-        rng, units = np.random.default_rng(SEED), int(self.trials.unit_M.max()) + 1
-        fold_M = np.asarray((rng.permutation(units) % FOLDS)[self.trials.unit_M], dtype=np.int64)
-        practice = Practice(self.trials, fold_M, self.trials.present, known={}, boosting=True)
+        practice = Practice(self.trials, self.trials.folds(FOLDS, SEED), known={}, boosting=True)
         return practice, practice.kept(self.target), practice.measured(self.target)
 
     def replacing(

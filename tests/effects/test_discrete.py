@@ -191,9 +191,7 @@ def test_tmle_of_a_plan_by_chance_rests_on_treatment_where_the_regression_is_wro
     weight_M1 = np.ones((n, 1))  # the plan gives what practice gives, by a coin of its own
     follow = Follow(one_M1, weight_M1, weight_M1[..., None], weight_M1, weight_M1[..., None], weight_M1,
                     weight_M1[..., None])  # fmt: skip
-    coin = PlanWeights(
-        [np.full((2, n), 0.5)], [np.repeat([[[0.0]], [[1.0]]], n, axis=1)], None, one_M1, weight_M1, weight_M1
-    )
+    coin = PlanWeights([np.full((2, n), 0.5)], [np.repeat([[[0.0]], [[1.0]]], n, axis=1)], None, weight_M1, weight_M1)
     predicted = wrong_2[a_N.astype(int), None], np.repeat(wrong_2[:, None, None], n, axis=1)
     curve = sequential(target, coin, follow, lambda *_: predicted, one_M1.T, targeted=True)
     assert curve.mean_GHQ.item() == pytest.approx(y_N.mean(), abs=0.005)
