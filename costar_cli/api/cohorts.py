@@ -96,7 +96,7 @@ def answer_many(
         csv: the table to write every answer to; none where averages are asked for.
         keep: keep the rows in memory, too.
         shard: what the table says of its part, `1/8`.
-        reporter: told of progress.
+        reporter: shows progress.
 
     Raises:
         UsageError: very many answers are to be kept; plans that cannot be averaged.

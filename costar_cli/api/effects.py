@@ -4,9 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
 from costar_cli.api.calls import Progress, levels_of, reporting, require_data_set, texts
 from costar_cli.api.estimates import Plans, plan_request
 from costar_cli.config.choices import LearnerName, ProtocolName
@@ -22,7 +19,8 @@ from costar_cli.plans import AnyPlan, IndexTimes, Origin, PlanOdds, PlanRequest,
 from costar_cli.plans.plan import in_words
 from costar_cli.questions import choose_subjects, join_places
 from costar_cli.questions.groups import groups_of
-from costar_cli.questions.subjects import Cohort, names_of
+from costar_cli.questions.request import reference_place
+from costar_cli.questions.subjects import Cohort, domain_column, names_of
 from costar_cli.reporting import Reporter
 
 ALL: Final = "all"
@@ -115,8 +113,8 @@ def effects_of(
     request = replace(request, estimator=_split(request.estimator), measure=_split(request.measure))
     settings = _settings(dataset, request)
     panel = join_places(dataset, places)
-    chosen = None if request.origin is None else request.origin
-    start: Origin | None = None if chosen is None else chosen if type(chosen) is int else parse_origin(chosen)
+    chosen = request.origin
+    start: Origin | None = chosen if chosen is None or type(chosen) is int else parse_origin(chosen)
     longest = max(panel.n_steps - 1, 1)
     read = plan_request(
         plans, dataset.schema, longest, origin=0 if start is None else start,
@@ -130,11 +128,11 @@ def effects_of(
     if request.when is not None and request.origin is not None:
         raise UsageError("both --when and --origin are given", where="--when", fix="give one of them")
     names = [plan.name for plan in read.plans]
-    _check_reference(request.reference, names)
+    reference = reference_place(names, request.reference)
     regimes = tuple(_assigned(plan, request) for plan in read.plans)
     trials, flow = enrol(
         dataset.schema, panel, read.horizon, origin=start, when=request.when, once=request.once,
-        extra_NE=_domains(dataset, places), left_out=tuple(settings.known.values()),
+        extra_NE=domain_column(places), left_out=tuple(settings.known.values()),
     )  # fmt: skip
     _check_outcomes(trials.schema, request, events=trials.events() is not None)
     subjects = trials.panel
@@ -144,7 +142,7 @@ def effects_of(
     total = len(regimes) * len(settings.estimators) * len(targets)
     with reporter.task("estimate", total=total, unit="curve") as task:
         effects = estimate(
-            trials, regimes, settings, reference=names.index(request.reference) if request.reference else 0,
+            trials, regimes, settings, reference=reference,
             groups=groups, in_GM=in_GM, outcomes=request.outcome, tick=task.advance,
         )  # fmt: skip
     diagnostics = tuple(cautions(effects, flow))
@@ -161,7 +159,7 @@ def effects_of(
 
 
 def _split(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return names, of which a text may have several with commas between them, each once."""
+    """Return each name once; a text may hold several, separated by commas."""
     return tuple(dict.fromkeys(name.strip() for text in texts for name in text.split(",") if name.strip()))
 
 
@@ -225,27 +223,6 @@ def _assigned(plan: AnyPlan, request: EffectRequest) -> Regime:
         fix = "leave out --protocol and --grace, or the plan"
         raise UsageError(f"plan {plan.name!r} changes odds, and starts nothing", where="--plan", fix=fix)
     return Assigned(plan, request.grace, initial) if initial or request.grace else plan
-
-
-def _domains(dataset: Dataset, places: Sequence[Location]) -> NDArray[np.float64] | None:
-    """Return a column that is 1 for subjects of the target domain, whose practice may differ; None where all are alike.
-
-    Subjects are in the order of `join_places`.
-    """
-    order = [place for part in dataset.panels for place in places if place.part == part]
-    target_N = np.array([place.part.domain == "target" for place in order], dtype=np.float64)
-    return target_N[:, None] if 0 < target_N.mean() < 1 else None
-
-
-def _check_reference(name: str | None, names: Sequence[str]) -> None:
-    """See that there is a plan of a name.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if name is not None and name not in names:
-        fix = f"the plans are {', '.join(map(repr, names))}"
-        raise UsageError(f"there is no plan {name!r} to compare with", where="--reference", fix=fix)
 
 
 def _check_outcomes(schema: PanelSchema, request: EffectRequest, *, events: bool) -> None:

@@ -1,6 +1,6 @@
 """Effects of plans in a population, where treatment reacts to the course: doubly robust, by computation, by weights."""
 
-from costar_cli.effects.effects import ANY_GROUP, ESTIMATORS, FEW, Effects, Settings, TargetEstimates, estimate
+from costar_cli.effects.effects import ANY_GROUP, ESTIMATORS, FEW, Effects, Settings, TargetEstimates, estimate, holm
 from costar_cli.effects.enrolment import Assigned, Flow, enrol
 from costar_cli.effects.estimators import EstimatorName
 from costar_cli.effects.report import EffectReport
@@ -22,4 +22,5 @@ __all__ = [
     "Trials",
     "enrol",
     "estimate",
+    "holm",
 ]

@@ -133,7 +133,7 @@ class _Contrasts:
 
     @cached_property
     def _of_units(self) -> tuple[Ints, Ints]:
-        """Return the unit of each trial of the group, counted anew, and the trials."""
+        """Return the unit of each trial of the group, numbered within the group, and the trials."""
         in_M = np.flatnonzero(self.effects.in_GM[self.group])
         unit_M = np.unique(self.effects.trials.unit_M[in_M], return_inverse=True)[1]
         return np.asarray(unit_M, dtype=np.int64), in_M
@@ -233,7 +233,7 @@ class _Contrasts:
             (0.0, 1.0) if kind in ("binary", "event") else (0.0, np.inf) if kind == "count" else (-np.inf, np.inf)
         )
         widest = _largest(moved_UH, se_H, levels, effects.settings.seed)
-        computed = self.estimator == "gformula"  # from everybody, whoever follows
+        computed = self.estimator == "gformula"  # it uses every trial, not followers alone
         unit = next((o.unit for o in effects.trials.schema.outcomes if o.name == name), "")
         for h, value in enumerate(value_H):
             # A handful says too little of how they differ, and nothing where they are all alike.
@@ -297,13 +297,18 @@ def _largest(moved_UH: Floats, se_H: Floats, levels: Sequence[float], seed: int)
     return [max(float(np.quantile(most, level)), float(norm.ppf(0.5 + level / 2))) for level in levels]
 
 
-def holm(rows: Sequence[Row]) -> None:
-    """Add to rows with a p-value the one that holds for all of them at once (Holm 1979)."""
-    tested = sorted((row for row in rows if row.get("p") is not None), key=lambda row: row["p"])
-    running = 0.0
-    for i, row in enumerate(tested):
-        running = max(running, min(1.0, (len(tested) - i) * row["p"]))
-        row["p_holm"] = running
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected by Holm's step-down method, in the order given (Holm 1979).
+
+    The smallest of m is multiplied by m, the next by m - 1, and so on; none becomes smaller than one before it, or
+    larger than 1. Rejecting what is at most alpha then errs in any of the m tests with a probability of at most alpha.
+    """
+    corrected = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = largest
+    return corrected
 
 
 def estimate(
@@ -403,7 +408,7 @@ def _next_steps(trials: Trials, target: Target) -> list[tuple[Floats, Floats, Fl
 
 
 def _refuse_unfollowed(plans: Sequence[Regime], follows: Sequence[Follow], *, elapsed: bool) -> None:
-    """See that somebody follows each plan to its end.
+    """Check that each plan has followers to its end.
 
     Raises:
         UsageError: nobody does, of whom anything is measured; the step is named, and how many were left before it.

@@ -53,7 +53,9 @@ class EffectReport:
             # the time without an event is that without any of those that compete
             and (not outcomes or row["outcome"] in outcomes or row["quantity"].startswith("rmst"))
         ]
-        holm(rows)
+        tested = [row for row in rows if row.get("p") is not None]
+        for row, corrected in zip(tested, holm([row["p"] for row in tested]), strict=True):
+            row["p_holm"] = corrected
         names = dict.fromkeys([*(name for row in rows for name in row), "p", "p_holm"])
         return [{name: row.get(name) for name in names} for row in rows]
 

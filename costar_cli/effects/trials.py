@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data import Panel, PanelSchema, Values
+from costar_cli.plans import IndexTimes
 from costar_cli.plans.rule import PLANNED, STEP, Course, Options
 
 Bools = NDArray[np.bool_]
@@ -284,23 +285,12 @@ class Trials:
             window: how many earlier steps a plan reads.
             usual_MA: the treatment that would be given anyway; that of the data by default.
         """
-        encoding, subject_M, row_M = self.schema.treatments, self.subject_M, self.row_MK[:, k]
-        at = (subject_M, row_M)
-        columns: dict[str, Floats] = {
-            STEP: row_M.astype(np.float64),
-            PLANNED: np.full(len(self), float(k + 1)),
-        }
-        for variables, array in (
-            (self.schema.covariates, self.panel.covariates[at]),
-            (self.schema.statics, self.panel.statics[subject_M]),
-            (self.schema.outcomes, self.panel.outcomes[at]),
-        ):
-            columns |= {v.name: array[:, i].astype(np.float64) for i, v in enumerate(variables)}
-        back_MT = row_M[:, None] + np.arange(-window, 0)
-        given_MTA = encoding.decode(self.panel.treatments[subject_M[:, None], np.maximum(back_MT, 0)])
+        encoding, row_M = self.schema.treatments, self.row_MK[:, k]
+        moments = IndexTimes(self.panel, self.subject_M, row_M)
+        counted = {STEP: row_M.astype(np.float64), PLANNED: np.full(len(self), float(k + 1))}
         return Course(
-            columns=columns,
-            given_MTA=np.where(back_MT[..., None] >= 0, given_MTA, 0),
+            columns=counted | moments.columns(self.schema),
+            given_MTA=moments.before(encoding, window),
             usual_MA=self.values(k) if usual_MA is None else usual_MA,
             encoding=encoding,
         )

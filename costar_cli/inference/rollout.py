@@ -89,13 +89,6 @@ def _changing(schema: PanelSchema) -> tuple[Variable, ...]:
     return (*schema.outcomes, *schema.covariates)
 
 
-def _before(moments: IndexTimes, encoding: TreatmentEncoding, steps: int) -> Levels:
-    """Return the levels `[Q,T,names]` at so many steps before the origins, none before a series begins."""
-    at_QT = moments.origin_Q[:, None] + np.arange(-steps, 0)
-    given = encoding.decode(moments.panel.treatments[moments.subject_Q[:, None], np.maximum(at_QT, 0)])
-    return np.where(at_QT[..., None] >= 0, given, 0)
-
-
 def _usual(moments: IndexTimes, encoding: TreatmentEncoding, steps: int) -> Levels:
     """Return the levels `[Q,H,names]` that the data have from the origins on, the last ones where they end.
 
@@ -105,19 +98,6 @@ def _usual(moments: IndexTimes, encoding: TreatmentEncoding, steps: int) -> Leve
     last_Q = np.minimum(moments.origin_Q[:, None] + np.arange(steps), panel.length[row_Q1] - 2)
     given = encoding.decode(panel.treatments[row_Q1, np.maximum(last_Q, 0)])
     return np.where(last_Q[..., None] >= 0, given, encoding.idle)
-
-
-def _columns(moments: IndexTimes, schema: PanelSchema) -> dict[str, Floats]:
-    """Return what is known of the moments `[Q]` by name; covariates that are not drawn stay at the origin's values."""
-    known: dict[str, Floats] = {}
-    panel, at = moments.panel, (moments.subject_Q, moments.origin_Q)
-    for variables, values in (
-        (schema.covariates, panel.covariates[at]),
-        (schema.statics, panel.statics[moments.subject_Q]),
-        (schema.outcomes, panel.outcomes[at]),
-    ):
-        known |= {v.name: values[:, i].astype(np.float64) for i, v in enumerate(variables)}
-    return known
 
 
 def _possible(schema: PanelSchema, drawn_MC: Floats) -> Floats:
@@ -138,8 +118,8 @@ class _Play:
         self.rule, self.moments, self.schema, self.n = rule, moments, schema, n
         self.window = rule.window
         self.row_M = np.tile(np.arange(len(moments)), n)
-        self.known = {name: values[self.row_M] for name, values in _columns(moments, schema).items()}
-        before, size = _before(moments, schema.treatments, self.window)[self.row_M], (len(self.row_M), len(rule), 0)
+        self.known = {name: values[self.row_M] for name, values in moments.columns(schema).items()}
+        before, size = moments.before(schema.treatments, self.window)[self.row_M], (len(self.row_M), len(rule), 0)
         self.usual_QHA = _usual(replace(moments, panel=given or moments.panel), schema.treatments, len(rule))
         self.given_MTA = np.concatenate([before, np.zeros((*size[:2], before.shape[2]), dtype=before.dtype)], axis=1)
         self.chance_HMC = np.random.default_rng([seed, 2]).random((len(rule), len(self.row_M), rule.n_chances))

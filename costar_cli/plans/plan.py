@@ -170,6 +170,24 @@ class IndexTimes:
         """Return the origin, None where it differs between subjects."""
         return int(self.origin_Q[0]) if len(self) and (self.origin_Q == self.origin_Q[0]).all() else None
 
+    def columns(self, schema: PanelSchema) -> dict[str, NDArray[np.float64]]:
+        """Return what is known at the origins `[Q]` by name: covariates, statics and outcomes."""
+        panel, at = self.panel, (self.subject_Q, self.origin_Q)
+        known: dict[str, NDArray[np.float64]] = {}
+        for variables, values in (
+            (schema.covariates, panel.covariates[at]),
+            (schema.statics, panel.statics[self.subject_Q]),
+            (schema.outcomes, panel.outcomes[at]),
+        ):
+            known |= {v.name: values[:, i].astype(np.float64) for i, v in enumerate(variables)}
+        return known
+
+    def before(self, encoding: TreatmentEncoding, steps: int) -> Values:
+        """Return the levels `[Q,T,names]` at so many steps before the origins, none before a series begins."""
+        at_QT = self.origin_Q[:, None] + np.arange(-steps, 0)
+        given = encoding.decode(self.panel.treatments[self.subject_Q[:, None], np.maximum(at_QT, 0)])
+        return np.where(at_QT[..., None] >= 0, given, 0)
+
     def take(self, at: Any) -> Self:  # noqa: ANN401 - whatever selects moments
         """Return some of the moments, of the same panel."""
         return replace(self, subject_Q=self.subject_Q[at], origin_Q=self.origin_Q[at])

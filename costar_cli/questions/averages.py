@@ -19,6 +19,7 @@ from costar_cli.inference.resampling import FEWEST_UNITS, moved_means
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import AnyPlan, PlanRequest
 from costar_cli.questions.answers import ModelAnswers, ask_plans, plans_of
+from costar_cli.questions.request import reference_place
 from costar_cli.questions.subjects import Cohort
 
 REPLICATES: Final = 1_000
@@ -235,10 +236,7 @@ class Averager:
     def __post_init__(self) -> None:
         self._plans = same_plans(self.cohort, self.request)
         names = [plan.name for plan in self._plans]
-        if self.reference is not None and self.reference not in names:
-            fix = f"the plans are {', '.join(map(repr, names))}"
-            raise UsageError(f"there is no plan {self.reference!r} to compare with", where="--reference", fix=fix)
-        self._reference = names.index(self.reference) if self.reference else 0
+        self._reference = reference_place(names, self.reference)
         self._done = 0
         self._mean: list[Floats] = []
         self._truth: list[Floats] = []

@@ -23,7 +23,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.plans import AnyPlan, Course, IndexTimes, Options, PlanRule, TreatmentPlan
 from costar_cli.plans.rule import PLANNED
 from costar_cli.questions.answers import MOST_QUERIES, ask_plans, estimate_plans
-from costar_cli.questions.subjects import Cohort
+from costar_cli.questions.subjects import Cohort, domain_column
 
 if TYPE_CHECKING:
     from costar_cli.questions.averages import Averages
@@ -111,10 +111,8 @@ class Correction:
         mean_MPHY: Floats,
     ) -> None:  # fmt: skip
         self.label, self.model, self.in_GM, self.mean_MPHY = label, model, in_GM, mean_MPHY
-        target_N = np.array([place.part.domain == "target" for place in cohort.places], dtype=np.float64)
-        extra_NE = target_N[:, None] if len(target_N) and 0 < target_N.mean() < 1 else None
-        self.plans_M, steps = plans_M, mean_MPHY.shape[2]
-        self.trials = Trials(model.schema, cohort.panel, cohort.subject_M, cohort.origin_M, steps, extra_NE)
+        self.plans_M, steps, domains_NE = plans_M, mean_MPHY.shape[2], domain_column(cohort.places)
+        self.trials = Trials(model.schema, cohort.panel, cohort.subject_M, cohort.origin_M, steps, domains_NE)
         self.target = self.trials.outcomes()
         # Beyond the end of the study nobody is followed who started late, whatever became of them.
         self.whole = int(np.clip(cohort.panel.n_steps - 1 - cohort.origin_M.max(), 0, steps))

@@ -7,6 +7,7 @@ import numpy as np
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.data.findings import shown
 from costar_cli.data.support import WITH_OTHERS, UnseenTreatment, never_together
+from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import PlanOdds, PlanRequest, TreatmentPlan
 from costar_cli.plans.untrusted import Problems
@@ -54,6 +55,18 @@ def check_request(
         near = did_you_mean(reference, names, lead="; ", quoted=True)
         problem = f"there is no plan {reference!r} to compare with{near}"
         problems.add(problem, fix=f"the plans are {', '.join(map(repr, names))}")
+
+
+def reference_place(names: Sequence[str], reference: str | None) -> int:
+    """Return the place of the plan that others are compared with, by default the first.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    if reference is not None and reference not in names:
+        fix = f"the plans are {', '.join(map(repr, names))}"
+        raise UsageError(f"there is no plan {reference!r} to compare with", where="--reference", fix=fix)
+    return names.index(reference) if reference else 0
 
 
 def possible_plans(request: PlanRequest, shifted: Mapping[str, TreatmentPlan] | None = None) -> list[TreatmentPlan]:

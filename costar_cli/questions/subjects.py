@@ -227,6 +227,12 @@ def join_places(dataset: Dataset, places: Sequence[Location]) -> Panel:
     return replace(joined, cluster=np.concatenate(clusters)) if len(clusters) == len(panels) else joined
 
 
+def domain_column(places: Sequence[Location]) -> NDArray[np.float64] | None:
+    """Return a column that is 1 for subjects of the target domain, whose practice may differ; None of one domain."""
+    target_N = np.array([place.part.domain == "target" for place in places], dtype=np.float64)
+    return target_N[:, None] if len(target_N) and 0 < target_N.mean() < 1 else None
+
+
 def names_of(panel: Panel) -> list[object]:
     """Return what subjects are called: their labels as text, or their numbers."""
     return list(panel.names) if panel.label is not None else panel.subject_id.tolist()

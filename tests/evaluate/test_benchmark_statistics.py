@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.cli.benchmarking.tables import compare, gain_percent, holm, share_of_wins
+from costar_cli.cli.benchmarking.tables import compare, gain_percent, share_of_wins
+from costar_cli.effects import holm
 from costar_cli.evaluation import paired_difference
 from costar_cli.evaluation.bootstrap import paired_differences
 from costar_cli.evaluation.metrics import SquaredErrors

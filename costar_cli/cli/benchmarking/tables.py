@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from costar_cli.cli.benchmarking.methods import BenchmarkMethod, in_order
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import EvaluateConfig
+from costar_cli.effects import holm
 from costar_cli.evaluation.bootstrap import caution_about_units, paired_differences, too_few_units
 from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, Truth, average_over_steps
 from costar_cli.evaluation.published import paper_truth, published_row, read_published
@@ -49,20 +50,6 @@ class Comparison:
     data_sets: int
     untested: str | None = None
     caution: str | None = None
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected by Holm's step-down method, in the order given.
-
-    The smallest of m is multiplied by m, the next by m - 1, and so on; none becomes smaller than one before it, or
-    larger than 1. Rejecting what is at most alpha then errs in any of the m tests with a probability of at most alpha.
-    """
-    corrected = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        corrected[place] = largest
-    return corrected
 
 
 def gain_percent(average: float | None, reference: float | None) -> float | None:
