@@ -28,8 +28,7 @@ def idle(benchmark: BenchmarkWorkspace, job: Job, cost_log: object) -> float:
     return 0.0
 
 
-def leaving(benchmark: BenchmarkWorkspace, job: Job, cost_log: object) -> float:
-    """Have made a job, and take a while to end; what ends a worker with its parent comes meanwhile."""
+def _let_signals_come_late() -> None:
     kill = os.kill
 
     def late(process: int, number: int) -> None:
@@ -37,6 +36,11 @@ def leaving(benchmark: BenchmarkWorkspace, job: Job, cost_log: object) -> float:
         kill(process, number)
 
     os.kill = late
+
+
+def leaving(benchmark: BenchmarkWorkspace, job: Job, cost_log: object) -> float:
+    """Have made a job, and take a while to end; what ends a worker with its parent comes meanwhile."""
+    _let_signals_come_late()
     atexit.register(time.sleep, 0.5)
     return 0.0
 
@@ -45,6 +49,12 @@ def telling(benchmark: BenchmarkWorkspace, job: Job, cost_log: object) -> float:
     """Tell the parent something again and again."""
     while True:
         benchmark.reporter.note("on")
+
+
+def telling_first(benchmark: BenchmarkWorkspace, job: Job, cost_log: object) -> float:
+    """Find that the parent is dead by telling it something, before the signal comes."""
+    _let_signals_come_late()
+    return telling(benchmark, job, cost_log)
 
 
 def working(benchmark: BenchmarkWorkspace, job: Job, cost_log: object) -> float:
@@ -57,7 +67,7 @@ def working(benchmark: BenchmarkWorkspace, job: Job, cost_log: object) -> float:
     return 0.0
 
 
-MAKERS = {maker.__name__: maker for maker in (idle, leaving, telling, working)}
+MAKERS = {maker.__name__: maker for maker in (idle, leaving, telling, telling_first, working)}
 
 if __name__ == "__main__":
     from tests.evaluate import orphans

@@ -249,6 +249,12 @@ def _work(pipe: Connection, benchmark: BenchmarkWorkspace, make: JobMaker) -> No
             parent.join()
             os.kill(os.getpid(), signal.SIGINT)
 
+    def send(message: Message) -> None:
+        try:
+            pipe.send(message)
+        except OSError:  # the parent is dead, and its signal may come later than this
+            raise KeyboardInterrupt from None
+
     if hasattr(os, "setsid"):
         os.setsid()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the parent's results have stdout to themselves
@@ -258,9 +264,9 @@ def _work(pipe: Connection, benchmark: BenchmarkWorkspace, make: JobMaker) -> No
             with Termination():
                 if hasattr(signal, "pthread_sigmask"):
                     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-                pipe.send(("ready",))
+                send(("ready",))
                 while True:
-                    pipe.send(("over", *attempt(pipe.send, benchmark, make, pipe.recv())))
+                    send(("over", *attempt(send, benchmark, make, pipe.recv())))
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # one that comes now finds nothing to end
 
