@@ -4,6 +4,7 @@
 # make campaign    half an hour of kills, damaged files, full disks, races, odd texts and numbers
 # make test-lowest the fast tests with the lowest versions that pyproject.toml allows, in .venv-lowest
 # make bench-guard whether costar is still as much faster than plain implementations as stored ratios say
+# make docs        the site, in build/site; fails on dead links and on pages that stand nowhere
 # make audit       known vulnerabilities of the versions in constraints.txt
 # make clean       remove what these made
 
@@ -13,7 +14,7 @@ BIN := .venv/bin
 JOBS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test lint test-slow campaign test-lowest bench-guard audit clean
+.PHONY: demo test lint test-slow campaign test-lowest bench-guard docs audit clean
 
 demo: .venv/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
@@ -44,6 +45,9 @@ test-lowest: .venv/bin/uv
 bench-guard: .venv/.installed-test
 	$(BIN)/python -m benchmarks.guard
 
+docs: .venv/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
 audit: .venv/bin/uv
 	$(BIN)/uv tool run pip-audit --strict --disable-pip --no-deps --requirement constraints.txt
 
@@ -63,4 +67,8 @@ clean:
 
 .venv/.installed-test: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@ .venv/.installed
+
+.venv/.installed-docs: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	touch $@ .venv/.installed
