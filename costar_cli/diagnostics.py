@@ -398,7 +398,7 @@ NOTES: Final = {  # a reader of the results would like to know
         "rule `{subject}` reads {read}, held at the value at the origin by {models}: there it is not simulated",
     "natural-of-data":
         "the natural treatment in {plans} is what the data gave, then the last given: it does not react to the course "
-        "under the plan (in `costar effect` it does)",
+        "under the plan (in `costar effect` and corrected averages it does)",
     "rule-truth":
         "the true rule acts on what would have happened with the subject's own noise; truths are expectations",
     # Searches

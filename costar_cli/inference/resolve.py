@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from costar_cli.data import Panel, Queries
 from costar_cli.inference.draws import draws
 from costar_cli.inference.estimates import Estimates, encoded_predictor, estimate, facts_of, least_sd, possible
-from costar_cli.inference.rollout import DRAWS, SEED, SimulatedRule, ask, simulate_rule
+from costar_cli.inference.rollout import DRAWS, SEED, Playable, SimulatedRule, ask, simulate_rule
 from costar_cli.inference.survival_fit import SurvivalForecast, survival_forecast
 from costar_cli.methods.base import FittedModel
-from costar_cli.plans.plan import AnyPlan, IndexTimes, TreatmentPlan
+from costar_cli.plans.plan import IndexTimes, TreatmentPlan
 from costar_cli.plans.rule import Levels
 
 COHORT_DRAWS: Final = 200  # of a rule for each of many moments, over which chance averages out
@@ -102,7 +102,7 @@ def resolve(
     label: str,
     model: FittedModel,
     moments: IndexTimes,
-    plans_Q: Sequence[AnyPlan],
+    plans_Q: Sequence[TreatmentPlan | Playable],
     *,
     given: Panel | None = None,
     n: int = DRAWS,
@@ -117,7 +117,7 @@ def resolve(
         UsageError: a rule reads outcomes, and the model predicts no course.
     """
     horizon = max(map(len, plans_Q))
-    plans: list[AnyPlan] = list(plans_Q)
+    plans = list(plans_Q)
     simulated_Q: list[tuple[SimulatedRule, int] | None] = [None] * len(plans)
     for rule in {id(plan): plan for plan in plans if not isinstance(plan, TreatmentPlan)}.values():
         at = np.array([q for q, plan in enumerate(plans_Q) if plan is rule])

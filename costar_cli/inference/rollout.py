@@ -3,10 +3,10 @@
 `S` counts draws, `C` choices of a rule, `K` distinct courses of treatment.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from costar_cli.inference.estimates import encoded_predictor
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.plans.plan import IndexTimes, TreatmentPlan, spans
-from costar_cli.plans.rule import PLANNED, STEP, Course, Levels, Rule
+from costar_cli.plans.rule import PLANNED, STEP, Course, Levels
 
 DRAWS: Final = 1_000  # as many as of differences between plans
 SEED: Final = 0
@@ -27,6 +27,40 @@ Floats = NDArray[np.float64]
 Predict = Callable[[NDArray[np.integer], Levels], Floats]
 """From rows of the moments `[M]` and the levels given since `[M,h,names]` to the outcomes `[M,Y]` that follow."""
 How = Literal["fixed", "chance", "mean course", "drawn"]
+
+
+class Playable(Protocol):
+    """What decides, one step at a time, what courses are given: a rule, or what is left of one."""
+
+    @property
+    def name(self) -> str:
+        """Return what it is called."""
+        ...
+
+    @property
+    def window(self) -> int:
+        """Return how many earlier steps it reads."""
+        ...
+
+    @property
+    def has_chance(self) -> bool:
+        """Return whether what is given is left to chance."""
+        ...
+
+    @property
+    def n_chances(self) -> int:
+        """Return how many random numbers `decide` takes for a course at a step."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def reads(self, names: Sequence[str]) -> list[str]:
+        """Return which of some columns it reads."""
+        ...
+
+    def decide(self, course: Course) -> Levels:
+        """Return the levels `[M,names]` that courses are given at their step, by the chance that they have."""
+        ...
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -42,7 +76,7 @@ class SimulatedRule:
         how: `fixed` without any doubt of what is given, by `chance` alone, on the `mean course`, or as `drawn`.
     """
 
-    rule: Rule
+    rule: Playable
     values_SQHA: Levels
     outcomes_SQHY: Floats | None
     how: How
@@ -113,7 +147,7 @@ class _Play:
     """Decides what M = S Q courses of a rule are given, step after step, and keeps it."""
 
     def __init__(
-        self, rule: Rule, moments: IndexTimes, schema: PanelSchema, n: int, seed: int, given: Panel | None = None
+        self, rule: Playable, moments: IndexTimes, schema: PanelSchema, n: int, seed: int, given: Panel | None = None
     ) -> None:
         self.rule, self.moments, self.schema, self.n = rule, moments, schema, n
         self.window = rule.window
@@ -159,7 +193,7 @@ class _Play:
 def simulate_rule(
     model: FittedModel,
     moments: IndexTimes,
-    rule: Rule,
+    rule: Playable,
     *,
     label: str = "",
     given: Panel | None = None,
@@ -203,7 +237,7 @@ def simulate_rule(
     return replace(drawn, usual_QHY=usual_SQHY.mean(axis=0), usual_variance_QHY=usual_SQHY.var(axis=0, ddof=1))
 
 
-def simulation_mode(rule: Rule, model: FittedModel, label: str = "") -> How:
+def simulation_mode(rule: Playable, model: FittedModel, label: str = "") -> How:
     """Return on what a rule is played with a model (spec PLAN-5).
 
     Raises:
@@ -218,7 +252,7 @@ def simulation_mode(rule: Rule, model: FittedModel, label: str = "") -> How:
 
 
 def simulate_on(
-    rule: Rule,
+    rule: Playable,
     moments: IndexTimes,
     schema: PanelSchema,
     predict: Predict,
@@ -243,7 +277,7 @@ def simulate_on(
 
 
 def _blind(
-    rule: Rule, moments: IndexTimes, schema: PanelSchema, n: int, seed: int, given: Panel | None
+    rule: Playable, moments: IndexTimes, schema: PanelSchema, n: int, seed: int, given: Panel | None
 ) -> SimulatedRule:
     """Play a rule that reads no outcome: what is given is known beforehand, or left to chance alone."""
     course = _Play(rule, moments, schema, n, seed, given)
@@ -269,7 +303,7 @@ def ask(model: FittedModel, moments: IndexTimes, values_QHA: Levels) -> Queries:
     return moments.queries(model.schema.treatments.encode(values_QHA))
 
 
-def _refused(rule: Rule, model: FittedModel, label: str) -> UsageError:
+def _refused(rule: Playable, model: FittedModel, label: str) -> UsageError:
     read = rule.reads([outcome.name for outcome in model.schema.outcomes])
     able = ", ".join(name for name, method in METHODS.items() if method.stepwise)
     return UsageError(

@@ -17,10 +17,11 @@ from costar_cli.data.findings import counted
 from costar_cli.effects.effects import FEW, FEWEST_UNITS
 from costar_cli.effects.estimators import Curve, Follow, kish, sequential
 from costar_cli.effects.trials import Bools, Floats, Ints, Trials
-from costar_cli.effects.weights import PlanWeights, Practice
+from costar_cli.effects.weights import Practice
+from costar_cli.errors import UsageError
 from costar_cli.inference import COHORT_DRAWS, resolve
 from costar_cli.methods.base import FittedModel
-from costar_cli.plans import AnyPlan, Course, IndexTimes, Options, PlanRule, TreatmentPlan
+from costar_cli.plans import AnyPlan, Course, IndexTimes, Options, Rule, TreatmentPlan
 from costar_cli.plans.rule import PLANNED
 from costar_cli.questions.answers import MOST_QUERIES, ask_plans, estimate_plans
 from costar_cli.questions.subjects import Cohort, domain_column
@@ -32,8 +33,8 @@ FOLDS: Final = 5
 SEED: Final = 0
 NO_FOLLOW_UP: Final = "nothing is known after the origin to correct it by: ask from an earlier one"
 OUTLASTED: Final = "some origins are so late that the data end before this step"
-NOT_CERTAIN: Final = "means under fixed plans and rules without chance alone are corrected"
 MOST_CORRECTED: Final = 100  # plans: each is asked about anew from every step, and keeps what each moment moves
+FEW_DRAWS: Final = 20  # of a rule with chances, from each moment: the mean over moments is what counts
 TOO_MANY: Final = f"means under the first {MOST_CORRECTED} plans alone are corrected"
 TOO_FEW_UNITS: Final = f"fewer than {FEWEST_UNITS} units to correct it by"
 
@@ -61,6 +62,7 @@ class _Fixed:
     values_MKA: Values
     window: ClassVar[int] = 1
     reads_natural: ClassVar[bool] = False
+    has_chance: ClassVar[bool] = False
 
     def __len__(self) -> int:
         return int(self.values_MKA.shape[1])
@@ -80,18 +82,61 @@ class _Support:
     share_GH: Floats
 
 
-def _regime(plans: Sequence[AnyPlan], steps: int) -> "_Fixed | PlanRule | None":
-    """Return so many steps of a plan, of each moment its own, or of one rule; None of one whose rest is no plan.
-
-    Of those who follow, what was given must be what the plan gives: the model is asked from there on. Rules with
-    chances, plans that read the natural treatment, and rules that count their steps are not corrected.
-    """
+def _regime(plans: Sequence[AnyPlan], steps: int) -> "_Fixed | Rule":
+    """Return so many steps of a plan, of each moment its own, or of one rule."""
     fixed = [plan for plan in plans if isinstance(plan, TreatmentPlan)]
     if len(fixed) == len(plans):
         return _Fixed(fixed[0].name, np.stack([plan.values[:steps] for plan in fixed]))
-    rule = plans[0]
-    certain = isinstance(rule, PlanRule) and not (rule.has_chance or rule.reads_natural or rule.reads([PLANNED]))
-    return replace(rule, steps=steps) if certain and isinstance(rule, PlanRule) else None
+    return next(replace(plan, steps=steps) for plan in plans if not isinstance(plan, TreatmentPlan))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Rest:
+    """What is left of a rule after some decisions, from Q moments on, whose next treatment is set, whatever it says.
+
+    Attributes:
+        rule: the whole of it.
+        steps: that are left.
+        done: decisions before.
+        next_QA: what each moment is given next.
+        natural_QA: the natural treatment of each at later steps.
+    """
+
+    rule: Rule
+    steps: int
+    done: int
+    next_QA: Values
+    natural_QA: Values
+
+    def __len__(self) -> int:
+        return self.steps
+
+    @property
+    def name(self) -> str:
+        return self.rule.name
+
+    @property
+    def window(self) -> int:
+        return self.rule.window
+
+    @property
+    def has_chance(self) -> bool:
+        return self.steps > 1 and self.rule.has_chance
+
+    @property
+    def n_chances(self) -> int:
+        return self.rule.n_chances
+
+    def reads(self, names: Sequence[str]) -> list[str]:
+        return self.rule.reads(names) if self.steps > 1 else []
+
+    def decide(self, course: Course) -> Values:
+        planned_M = course.columns[PLANNED]
+        draws = len(planned_M) // len(self.next_QA)  # courses are all moments in turn, draw after draw
+        if planned_M[0] == 1:
+            return np.tile(self.next_QA, (draws, 1))
+        columns = {**course.columns, PLANNED: planned_M + self.done}
+        return self.rule.decide(replace(course, columns=columns, usual_MA=np.tile(self.natural_QA, (draws, 1))))
 
 
 class Correction:
@@ -127,19 +172,17 @@ class Correction:
         """Correct the means under one plan, as far as enough follow it."""
         trials, plans = self.trials, [own[p] for own in self.plans_M]
         steps = min(len(plans[0]), self.whole)
-        regime = _regime(plans, steps) if p < MOST_CORRECTED else None
         if not self.target.measured_MHQ.any():
             self.why[p] = NO_FOLLOW_UP
         elif p >= MOST_CORRECTED:
             self.why[p] = TOO_MANY
-        elif regime is None:
-            self.why[p] = NOT_CERTAIN
         elif self.units_G[0] < FEWEST_UNITS:
             self.why[p] = TOO_FEW_UNITS
-        if regime is None or self.why[p]:
+        if self.why[p]:
             return
+        regime = _regime(plans, steps)
         follow_MK = trials.decided_MK[:, :steps] & self.target.kept_MK[:, :steps]
-        for k in range(steps):
+        for k in range(0 if regime.reads_natural else steps):  # what comes of the natural treatment anybody may have
             chance_CM, values_CMA = regime.options(k, trials.course(k, window=regime.window))
             follow_MK[:, k] &= ((values_CMA == trials.values(k)).all(axis=-1) & (chance_CM > 0)).any(axis=0)
         follow_MK = np.logical_and.accumulate(follow_MK, axis=1)
@@ -149,11 +192,18 @@ class Correction:
         if not followed:
             self.why[p] = OUTLASTED if not steps else thin(int(count_K[0]), int(count_K[0]), share_GH[0, :1])
             return
+        regime = _regime(plans, followed)
         practice, kept_MK, measured_MHQ = self._practice = self._practice or self._learn()
-        weights = practice.of(_regime(plans, followed) or regime)
+        weights = practice.of(regime)
         follow = Follow.of(trials, self.target, weights, kept_MK, measured_MHQ)
-        forecasts = _Forecasts(self.label, self.model, trials, plans, weights, follow, self.mean_MPHY[:, p, :followed])
-        curve = sequential(self.target, weights, follow, forecasts.regress, self.in_GM, targeted=True)
+        share_GH[:, :followed] = np.stack([(follow.raw_MK[in_M] > 0).mean(axis=0) for in_M in self.in_GM])
+        mean_MHY = self.mean_MPHY[:, p, :followed]
+        forecasts = _Forecasts(self.label, self.model, trials, regime, follow, mean_MHY)
+        try:
+            curve = sequential(self.target, weights, follow, forecasts.regress, self.in_GM, targeted=True)
+        except UsageError as error:  # what the plan makes of an earlier natural dose cannot be given
+            self.why[p] = error.problem
+            return
         raw_GMHY = follow.raw_last_MHQ * self.in_GM[..., None, None]
         effective_GHY = np.stack([kish(raw_MHY) for raw_MHY in raw_GMHY])
         self.supports[p] = _Support(curve, (raw_GMHY > 0).sum(axis=1), effective_GHY, share_GH)
@@ -229,40 +279,55 @@ def thin(followers: int, few: float, share_K: Floats) -> str:
 class _Forecasts:
     """A model's forecasts in the place of regressions: from each decision on, of those who followed until then.
 
-    Whoever counts followed the plan at the decision, too, so that one forecast is for what was given and for the plan.
+    A forecast is a function of what was known and of the next treatment alone: later natural treatments are taken to
+    be the one before, since those of the data came of what was given, and weights would not be right for them.
     """
 
     label: str
     model: FittedModel
     trials: Trials
-    plans: Sequence[AnyPlan]
-    weights: PlanWeights
+    regime: "_Fixed | Rule"
     follow: Follow
     first_MHY: Floats
 
     def regress(self, k: int, *_: NDArray[Any]) -> tuple[Floats, Floats]:
-        """Return forecasts for what was given and for the plan; see `Regress`."""
-        shape = self.first_MHY[:, k:].shape
-        planned_MHY = np.zeros(shape)
-        if k == 0:
-            planned_MHY = np.nan_to_num(self.first_MHY)
-        else:
-            rows = np.flatnonzero(self.follow.at_MK[:, k] & (self.follow.raw_MK[:, k - 1] > 0))
-            for some in np.split(rows, range(MOST_QUERIES, len(rows), MOST_QUERIES)):
-                planned_MHY[some] = self._asked(k, some, shape[1])
-        planned_MB = planned_MHY.reshape(shape[0], -1)
-        return planned_MB, np.repeat(planned_MB[None], len(self.weights.chance[k]), axis=0)
+        """Return forecasts for what was given and for each option of the plan; see `Regress`."""
+        regime, first_MHY = self.regime, self.first_MHY[:, k:]
+        chance_CM, values_CMA = regime.options(k, self.trials.course(k, window=regime.window))
+        given_MA, reached_M = self.trials.values(k), self.follow.at_MK[:, k]
+        if k:
+            reached_M = reached_M & (self.follow.raw_MK[:, k - 1] > 0)
+        given_MHY, option_CMHY = np.zeros(first_MHY.shape), np.zeros((len(chance_CM), *first_MHY.shape))
+        left_M = self.follow.raw_MK[:, k] > 0  # the others weigh nothing in what follows
+        for option_MHY, chance_M, option_MA in zip(option_CMHY, chance_CM, values_CMA, strict=True):
+            at_M = reached_M & (chance_M > 0)
+            if k or regime.has_chance or regime.reads_natural:
+                self._ask(k, at_M, option_MA, option_MHY)
+            else:
+                option_MHY[at_M] = np.nan_to_num(first_MHY[at_M])  # the model's answers themselves
+            same_M = left_M & at_M & (option_MA == given_MA).all(axis=-1)
+            given_MHY[same_M], left_M = option_MHY[same_M], left_M & ~same_M
+        self._ask(k, left_M, given_MA, given_MHY)
+        flat = len(given_MA), -1
+        return given_MHY.reshape(flat), option_CMHY.reshape(len(chance_CM), *flat)
 
-    def _asked(self, k: int, rows: NDArray[np.intp], steps: int) -> Floats:
-        trials, origin_M = self.trials, self.trials.origin_M[rows] + k
-        moments = IndexTimes(trials.panel.until(int(origin_M.max()) + 1), trials.subject_M[rows], origin_M)
-        rest = {
-            id(plan): TreatmentPlan(plan.name, plan.values[k : k + steps])
-            if isinstance(plan, TreatmentPlan) else replace(plan, steps=steps)
-            for plan in self.plans
-        }  # fmt: skip
-        plans_Q = [rest[id(self.plans[row])] for row in rows.tolist()]
-        asked = resolve(self.label, self.model, moments, plans_Q, n=COHORT_DRAWS)
-        queries = ask_plans(self.model, moments, asked.plans_Q)
-        common = estimate_plans(self.label, self.model, moments.panel, queries, asked.plans_Q)
-        return asked.estimated(common).mean_QHY
+    def _ask(self, k: int, at_M: Bools, next_MA: Values, into_MHY: Floats) -> None:
+        """Write forecasts of some trials into an array: of their next treatment, and then of the rest of the plan."""
+        trials, regime, rows_M, steps = self.trials, self.regime, np.flatnonzero(at_M), into_MHY.shape[1]
+        for first in range(0, len(rows_M), MOST_QUERIES):
+            rows = rows_M[first : first + MOST_QUERIES]
+            origin_M = trials.origin_M[rows] + k
+            moments = IndexTimes(trials.panel.until(int(origin_M.max()) + 1), trials.subject_M[rows], origin_M)
+            if isinstance(regime, _Fixed):
+                plans_Q = [TreatmentPlan(regime.name, values_HA) for values_HA in regime.values_MKA[rows, k:]]
+                asked = resolve(self.label, self.model, moments, plans_Q)
+            else:
+                usual_A = np.quantile(trials.values(k), 0.5, axis=0, method="nearest")  # of a series that begins here
+                before_MA = moments.before(trials.schema.treatments, 1)[:, 0]
+                before_MA = np.where(origin_M[:, None] > 0, before_MA, usual_A).astype(next_MA.dtype)
+                rest = _Rest(regime, steps, k, next_MA[rows], before_MA)
+                draws = FEW_DRAWS if regime.has_chance else COHORT_DRAWS
+                asked = resolve(self.label, self.model, moments, [rest] * len(rows), n=draws)
+            queries = ask_plans(self.model, moments, asked.plans_Q)
+            common = estimate_plans(self.label, self.model, moments.panel, queries, asked.plans_Q)
+            into_MHY[rows] = asked.estimated(common).mean_QHY

@@ -15,7 +15,7 @@ from costar_cli.plans import PlanRequest
 from costar_cli.questions import Averager, Cohort, answer_cohort, corrected, groups_of
 from costar_cli.questions.averages import refuted
 from costar_cli.reporting import NullReporter
-from tests.effect_worlds import TRUTH, WORLDS
+from tests.effect_worlds import TRUTH, WORLDS, Regime
 from tests.feedback_worlds import LINEAR
 from tests.whatif.whatif_worlds import ICU, LinearModel, request_of
 
@@ -234,7 +234,65 @@ def test_means_of_the_first_plans_alone_are_corrected(monkeypatch: pytest.Monkey
         assert first["always", quantity]["interval_kind"].endswith(f"; {corrected.TOO_MANY})")
 
 
-def test_rules_with_chance_are_not_corrected() -> None:
-    chance = {"maybe": {"rule": "drug", "with probability": 0.5, "times": 2}}
-    rows = averages(panel_of(), request=request_of(chance, schema=SCHEMA))
-    assert all(row["interval_kind"].endswith(f"; {corrected.NOT_CERTAIN})") for row in rows)
+PLAY = np.random.default_rng(3)
+# Rules with chance and plans that read the natural treatment, as plan files and as functions, in two worlds.
+POLICIES: Mapping[str, Mapping[str, Regime]] = {
+    "overlap": {
+        "natural": Regime({"natural": True}, lambda x, y, a: a),
+        "coin": Regime({"rule": "a", "with probability": 0.5}, lambda x, y, a: 1.0 * (PLAY.random(a.shape) < 0.5)),
+        "more": Regime({"rule": "a if natural a = 0 and x > 0"}, lambda x, y, a: np.maximum(a, x[:, :1] > 0)),
+        "late": Regime({"rule": "a if plan_step > 1"}, lambda x, y, a: np.ones_like(a)),
+    },
+    "doses": {
+        "natural": Regime({"natural": True}, lambda x, y, a: a),
+        "less": WORLDS["doses"].regimes["less"],
+        "share": Regime({"shift": {"dose": "-30%"}}, lambda x, y, a: 0.7 * a),
+    },
+}
+
+
+def true_differences(name: str, n: int = 100_000) -> dict[str, float]:
+    """Return the mean after the last step under each policy less that of the natural course, by simulation."""
+    world = WORLDS[name]
+    if name == "overlap":  # a rule that counts its steps starts at the second
+        first = replace(world, steps=1).draw(n, 50, lambda x, y, a: np.zeros_like(a))
+        start = replace(world, steps=2, start=lambda n, rng: (first[0][:, 1], first[1][:, 1]))
+        late = start.draw(n, 50, POLICIES[name]["late"].decide)[1][:, -1].mean()
+    ends = {plan: world.draw(n, 50, of.decide)[1][:, -1].mean() for plan, of in POLICIES[name].items()}
+    ends |= {"late": late} if name == "overlap" else {}
+    return {plan: float(end - ends["natural"]) for plan, end in ends.items() if plan != "natural"}
+
+
+def policy_rows(name: str, seed: int) -> list[dict[str, Any]]:
+    dataset = world(name, 1_200, seed)
+    plans = {plan: of.steps(3) for plan, of in POLICIES[name].items()}
+    return rows_of(made(dataset, "ridge", preset="quick", members=1), dataset, plans, 0)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_natural_treatments_shifts_and_chances_are_corrected(name: str) -> None:
+    rows, missed = policy_rows(name, 1), 0.0
+    assert {row["estimator"] for row in rows} == {"tmle"}
+    for plan, truth in true_differences(name).items():
+        row = end(rows, plan)
+        se = (row["upper"] - row["lower"]) / 2 / 1.65
+        assert abs(row["estimate"] - truth) < 3 * se < 0.15
+        missed = max(missed, abs(row["model_estimate"] - truth) / se)
+    assert missed > 3  # and the forecast alone is wrong of some
+
+
+def test_the_natural_course_has_the_mean_that_was_observed() -> None:
+    panel, request = panel_of(), request_of({"natural": {"natural": True, "times": 4}}, schema=SCHEMA)
+    rows = [row for row in averages(panel, request=request) if row["quantity"] == "outcome"]
+    for row, observed in zip(rows, panel.outcomes[:, 2:, 0].mean(axis=0, dtype=float), strict=True):
+        assert row["estimate"] == pytest.approx(observed, abs=1e-4)
+        assert row["interval_kind"] == f"influence curve (600 follow through step {row['step']}, as many as 600)"
+
+
+def test_a_plan_that_makes_of_an_earlier_dose_what_cannot_be_given_has_that_as_its_reason() -> None:
+    dataset = world("doses", 300, 1)
+    dataset.panels[Part("source", "test")].treatments[:, 0] = 20.0
+    plans = {"more": {"rule": "dose = natural dose * 5", "times": 2}}
+    rows = rows_of(made(dataset, "ridge", preset="quick", members=1), dataset, plans, 1)
+    assert {row["estimator"] for row in rows} == {"model"}
+    assert all("; plan 'more' moves dose to 200: it is more than 10 times" in row["interval_kind"] for row in rows)
