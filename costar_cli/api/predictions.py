@@ -69,6 +69,8 @@ def average(model: "Model", arguments: Arguments, request: WhatIfRequest, frame:
     for answers, truth in _answers(model, arguments, question):
         averager.add(answers, truth)
     effects = averager.finish(model.method, model.fitted, request.levels)
+    with reporting(arguments.progress) as reporter:
+        question.warn_of_effects([effects], reporter)
     rows = list(effects.to_rows())
     return make_frame({name: [row[name] for row in rows] for name in rows[0] if name != "model"}, library)
 

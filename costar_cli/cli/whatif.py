@@ -315,6 +315,7 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
     )
     for note in answered.notes:
         session.out.say(note)
+    question.warn_of_effects(answered.averages, session.reporter)
     result = answered.summary() | {"notes": list(map(str, (*notes, *answered.notes)))}
     result |= {} if sweep is None else {"sweep": sweep.to_json()}
     if session.out.details or not question.request.average:

@@ -86,6 +86,11 @@ class Averages:
         """Return whether any of them is not the model's own."""
         return self.kind_GPHY is not None and bool(np.isfinite(self.half_LGPHY).any())
 
+    @property
+    def all_corrected(self) -> bool:
+        """Return whether none of them is the model's own."""
+        return self.is_corrected and bool(np.isfinite(self.half_LGPHY[0][np.isfinite(self.mean_GPHY)]).all())
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AverageEffects:

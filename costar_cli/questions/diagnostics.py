@@ -90,6 +90,7 @@ def warnings_about(
     plans: Sequence[TreatmentPlan] | None = None,
     shard: Shard = WHOLE,
     rule_draws: int = COHORT_DRAWS,
+    reactions: bool = True,
 ) -> tuple[Diagnostic, ...]:
     """Return what may make the answers wrong, each once.
 
@@ -104,6 +105,7 @@ def warnings_about(
         plans: what plans, rules and shifts may give; by default without knowing the subject.
         shard: which of the answers are meant.
         rule_draws: how often a rule is played for each moment.
+        reactions: warn of differences that may be no effects; averages may correct them.
     """
     found: list[Diagnostic] = []
     for label, model in models.items():
@@ -112,6 +114,9 @@ def warnings_about(
     found += warnings_on_plans(
         models, cohort, request, dataset=dataset, plans=plans, shard=shard, rule_draws=rule_draws
     )
+    if reactions:
+        most = max(len(plans) for plans in (request.plans, *request.by_subject.values()))
+        found += on_reactions(models, plans=most, steps=request.horizon)
     return tuple(dict.fromkeys(found))
 
 
@@ -125,7 +130,7 @@ def warnings_on_plans(
     shard: Shard = WHOLE,
     rule_draws: int = COHORT_DRAWS,
 ) -> Iterator[Diagnostic]:
-    """Yield what of the plans was not learnt: what nobody was given, stopping what never stopped, effects.
+    """Yield what of the plans was not learnt: what nobody was given, stopping what never stopped, odd effects.
 
     Arguments are those of `warnings_about`. Where it is unknown what training subjects were given, all subjects of the
     data set are looked at.
@@ -152,8 +157,6 @@ def warnings_on_plans(
         given = {name for i, name in enumerate(names) if any((plan.values[:, i] != 0).any() for plan in plans)}
         suspects = (one for one in model.record.indication if one.treatment in given)
         yield from (suspect.diagnostic(whose=whose) for suspect in suspects)
-    most = max(len(plans) for plans in (request.plans, *request.by_subject.values()))
-    yield from on_reactions(models, plans=most, steps=request.horizon)
 
 
 def on_reactions(models: Mapping[str, FittedModel], *, plans: int, steps: int) -> Iterator[Diagnostic]:

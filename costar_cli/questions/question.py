@@ -27,8 +27,8 @@ from costar_cli.plans.doses import Sweep
 from costar_cli.plans.plan import Begin
 from costar_cli.plans.untrusted import Problems
 from costar_cli.questions.answers import ModelAnswers, answer_cohort, count_questions
-from costar_cli.questions.averages import Averager
-from costar_cli.questions.diagnostics import notes_on_rules, notes_on_transforms, warnings_about
+from costar_cli.questions.averages import AverageEffects, Averager
+from costar_cli.questions.diagnostics import notes_on_rules, notes_on_transforms, on_reactions, warnings_about
 from costar_cli.questions.estimate import report_on
 from costar_cli.questions.groups import groups_of
 from costar_cli.questions.report import WhatIfReport
@@ -185,9 +185,20 @@ class Question:
         """
         if not self.request.unsupported:
             refuse_unseen(unseen_in_plans(self.models, possible_plans(self.plans)))
-        found = warnings_about(self.models, self.cohort, self.plans, dataset=self.dataset, shard=self.shard)
+        found = warnings_about(
+            self.models, self.cohort, self.plans,
+            dataset=self.dataset, shard=self.shard, reactions=not self.request.average,
+        )  # fmt: skip
         for warning in (*found, *self.losses):
             reporter.say(warning)
+
+    def warn_of_effects(self, averages: Sequence[AverageEffects], reporter: Reporter) -> None:
+        """Tell of which models the differences that are not corrected may be no effects."""
+        for effects in averages:
+            if not effects.differences.all_corrected:
+                of, steps = {effects.label: self.models[effects.label]}, self.plans.horizon
+                for warning in on_reactions(of, plans=len(effects.plans), steps=steps):
+                    reporter.say(warning)
 
     @property
     def notes(self) -> list[Diagnostic]:

@@ -39,8 +39,17 @@ def world(name: str, n: int, seed: int) -> Dataset:
 
 
 def rows_of(model: Model, dataset: Dataset, plans: Mapping[str, object], origin: int) -> list[dict[str, Any]]:
-    options: dict[str, Any] = {"part": "source/test", "origin": origin, "progress": NullReporter()}
-    return list(model.average(dataset, {"plans": plans}, frame="polars", **options).to_dicts())
+    return warned_rows_of(model, dataset, plans, origin)[0]
+
+
+def warned_rows_of(
+    model: Model, dataset: Dataset, plans: Mapping[str, object], origin: int, **options: object
+) -> tuple[list[dict[str, Any]], set[str]]:
+    """Return averages, and the codes of what they come with."""
+    reporter = NullReporter()
+    every: dict[str, Any] = {"part": "source/test", "origin": origin, "progress": reporter, **options}
+    rows = model.average(dataset, {"plans": plans}, frame="polars", **every).to_dicts()
+    return list(rows), {diagnostic.code for diagnostic in reporter.diagnostics}
 
 
 @cache
@@ -232,6 +241,20 @@ def test_means_of_the_first_plans_alone_are_corrected(monkeypatch: pytest.Monkey
     assert first["never", "outcome"]["estimator"] == "tmle"
     for quantity in ("outcome", "difference"):
         assert first["always", quantity]["interval_kind"].endswith(f"; {corrected.TOO_MANY})")
+
+
+def test_that_differences_are_no_effects_is_said_of_those_that_are_not_corrected() -> None:
+    dataset = world("overlap", 400, 2)
+    model = made(dataset, "ridge", preset="quick", members=1)
+    plans: dict[str, Any] = {"never": [{}] * 2, "always": [{"a": 1}] * 2}
+    rows, codes = warned_rows_of(model, dataset, plans, 0)
+    assert {row["estimator"] for row in rows} == {"tmle"}
+    assert "not-adjusted" not in codes
+    few = dataset.panels[Part("source", "test")].names[:60]
+    for options in ({"subjects": few, "part": None}, {"by": "y:8"}):  # of all, or of groups alone
+        rows, codes = warned_rows_of(model, dataset, plans, 0, **options)
+        assert "model" in {row["estimator"] for row in rows}
+        assert "not-adjusted" in codes
 
 
 PLAY = np.random.default_rng(3)
