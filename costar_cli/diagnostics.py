@@ -154,6 +154,19 @@ WARNINGS: Final = {  # a result may be wrong
     "rows-binned":
         "{rows} became {steps:,} {axis} (`bin`): {shared:,} of them share one with others, up to {most} together, and "
         "count as {ways}",
+    "events-without-number": "{events} of {n:,} whose number is missing or not finite: left out",
+    "events-tied":
+        "{events} at one moment of one subject with different numbers, whose order means nothing: the {which} counts",
+    "intervals-odd": "{intervals}; left out or in doubt: {odd}",
+    "intervals-overlap": "{intervals} that begin before another one of the subject ends: {effect}",
+    "signal-at-discharge":
+        "{share:.0f} % of the {events:,} events have the time of a discharge: they may have been known only then, and "
+        "would tell models the future (as codes of billing do)",
+    "static-known-later":
+        "{events} of {subjects} later than the first step: not used, as a static is known from the beginning",
+    "splits-unknown": "{subjects} in splits other than train, tuning and held_out left out: {names}",
+    "subjects-in-files":
+        "{subjects} in several files, where MEDS has each in one: {names}; their events are put together",
     "rows-close": "{rows} within a second of another row of its subject, first in {place}: each counts as one step",
     "rows-uneven":
         'rows are {least:.3g} to {most:.3g} {axis} apart, and each counts as one step (`gaps = "ignore"`): effects '
@@ -277,6 +290,10 @@ NOTES: Final = {  # a reader of the results would like to know
     "rows-dropped": "dropped {rows}",
     "rows-empty": "{rows} dropped",
     "events-unused": "{events} of codes that no column has: {names}",
+    "signal-counted": "{events} of {subjects} of {n:,}: {codes}",
+    "events-outside": "{events} outside of the series: before or after the window, or after the end",
+    "events-without-series": "{subjects} of {n:,} left out: not {what}",
+    "events-without-split": "{subjects} left out that no split has: {names}",
     "intervals-closed": "column '{subject}': intervals include their last {unit}, and end after it (`closed`)",
     "statics-unused": "{count} of the statics file about {what}s that the table does not have",
     "columns-unused": "columns that are not used: {names}",

@@ -1,6 +1,7 @@
 """Read a file of somebody's once, or unpack it, in a process of its own: some end or fill the process that does.
 
 python -P untrusted.py read FILE [KIND] < names.json
+python -P untrusted.py read-all < asked.json
 python -P untrusted.py unpack FILE TARGET MOST_BYTES
 
 Run as a script by `files.py` and `packed.py` beside it; it imports polars alone, and fastexcel for a workbook. `read`
@@ -53,6 +54,10 @@ def read(path: str, kind: str = "Parquet") -> None:
     names = json.load(sys.stdin)
     source = path if path.isprintable() else open(path, "rb")  # noqa: SIM115 - polars refuses names that are no UTF-8
     scan = pl.scan_ipc(source, glob=False, hive_partitioning=False) if kind == "Arrow" else scan_parquet(source)
+    _read_columns(scan, names)
+
+
+def _read_columns(scan: pl.LazyFrame, names: list[str] | None) -> None:
     columns = list(scan.collect_schema().items())
     found = [i for i, (name, _) in enumerate(columns) if names is None or name.strip() in names]
     scan.select(pl.nth(found)).collect(engine="streaming")
@@ -63,6 +68,13 @@ def read(path: str, kind: str = "Parquet") -> None:
             inside = (pl.nth(i).to_physical() // unit).is_between(FIRST_DAY, LAST_DAY)
             if not scan.select(inside.all()).collect(engine="streaming").item():
                 raise ValueError(f"column '{name}' has dates outside the years 1 to 9999")
+
+
+def read_all() -> None:
+    """Read columns of several Parquet files, as stdin says them: `names` and `paths`."""
+    asked = json.load(sys.stdin)
+    for path in asked["paths"]:
+        _read_columns(scan_parquet(path), asked["names"])
 
 
 def unpack(path: str, target: str, most: str) -> None:
@@ -87,6 +99,8 @@ if __name__ == "__main__":
     try:
         if sys.argv[1] == "read":
             read(*sys.argv[2:])
+        elif sys.argv[1] == "read-all":
+            read_all()
         else:
             unpack(*sys.argv[2:])
     except Exception as error:
