@@ -209,6 +209,17 @@ WARNINGS: Final = {  # a result may be wrong
         "are 0 for them",
     "covariates-never-recorded": "{count} never recorded in source/train and held at 0: {names}",
     "subjects-left-out": "left out: {problem}",
+    "doses-modelled":
+        "{doses} whose rate or duration a model was to estimate (RATE -1, -2): each counts as given at once",
+    "doses-steady": "{doses} at steady state: {earlier} earlier ones, which no row gives, stand before each",
+    "values-limited": "{values} beyond a limit {became} (`--below`)",
+    "values-shared": "{values} of the same {what} as another: the first counts",
+    "values-after-dose":
+        "{after:,} of {values:,} values were measured after a dose of the same step, and count as measured before it: "
+        "effects come out too small; give shorter steps, or no `--step`, where each record is a visit",
+    "series-unobserved": "{series} without an observation left out",
+    "covariates-backward":
+        "{names}: the value of a record counts before it was measured (`--carry backward`), and predictions see it",
     # Settings and files
     "plugin-left-out": "{problem}",
     "variable-ignored": "environment variable {subject} is not a setting and is ignored; {meant}",
@@ -312,6 +323,10 @@ NOTES: Final = {  # a reader of the results would like to know
     "steps-filled": "{steps} without a row filled in as missing between others (`gaps`)",
     "treatments-filled": "treatment '{subject}': {counts}",
     "levels-found": "treatment '{subject}': levels {levels}, {reference} the reference (`levels`)",
+    "doses-repeated":
+        "{records} stand for {doses:,} doses (ADDL, SS); {later:,} more, after their subject's last record, left out",
+    "infusions-overlap": "{infusions} before the end of another of the same subject: their rates add up",
+    "covariates-chosen": "covariates: {names}; not used: {left} (`--covariates`)",
     "prices-left-out": "{prices} of items and stores without sales left out",
     # Training
     "source-weights-kept":

@@ -70,7 +70,7 @@ def ingest(
 
     Args:
         name: one that `costar ingest` lists, other than `table`.
-        path: MIMIC-Extract's `all_hourly_data.h5`, or the folder of Kaggle's M5 files.
+        path: MIMIC-Extract's `all_hourly_data.h5`, the folder of Kaggle's M5 files, or a file of NONMEM's layout.
         preset: `quick`, `default` or `paper`.
         config: a TOML file of settings; arguments overrule it.
         progress: True for progress on stderr, or a `Reporter`.

@@ -23,6 +23,7 @@ TINY_COHORT = [
     *("--steps", "12", "--horizon", "3", "--seed", "1"),
 ]
 VERBS = ["simulate tumor", "simulate mimic", "simulate m5", "simulate linear", "ingest mimic", "ingest m5"]
+VERBS += ["ingest nonmem"]
 VERBS += ["ingest table", "pretrain", "finetune", "evaluate", "whatif", "search", "effect"]
 VERBS += ["benchmark", "merge", "inspect", "verify", "settings", "doctor"]
 

@@ -1,0 +1,1 @@
+"""Data of pharmacometrics: tables of doses and observations, as NONMEM, Monolix, nlmixr2 and ADPPK have them."""
