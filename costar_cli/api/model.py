@@ -15,8 +15,9 @@ from costar_cli.data.record import ModelRecord
 from costar_cli.files import Artifact, content_digest, read_artifact, write_artifact
 from costar_cli.files.digest import canonical_json
 from costar_cli.files.frames import FrameName
+from costar_cli.methods.registry import METHODS
+from costar_cli.methods.shared.cores import use_threads
 from costar_cli.methods.stored import model_of
-from costar_cli.training import Runtime
 
 if TYPE_CHECKING:
     from costar_cli.api.estimates import Plans
@@ -303,4 +304,20 @@ def load_model(path: PathLikeText, *, device: DeviceName = "auto") -> Model:
 
 def model_on(artifact: Artifact, runtime: RuntimeConfig) -> Model:
     """Return the model that an artifact holds, on the device of the settings."""
-    return Model(artifact, model_of(artifact, str(Runtime.resolve(runtime).device)))
+    return Model(artifact, model_of(artifact, device_for(runtime, [ModelRecord.of(artifact)])))
+
+
+def device_for(runtime: RuntimeConfig, records: Iterable[ModelRecord]) -> str:
+    """Return the device on which models answer, after setting threads and arithmetic; closed forms need no torch.
+
+    Raises:
+        DeviceError: CUDA was asked for and there is none, or the device lacks the precision.
+    """
+    kinds = ((record.method, [str(part.get("method")) for part in record.parts or ()]) for record in records)
+    if runtime.device != "cuda" and all(METHODS.in_closed_form(*kind) for kind in kinds):
+        if runtime.threads is not None:
+            use_threads(runtime.threads)
+        return "cpu"
+    from costar_cli.training import Runtime
+
+    return str(Runtime.resolve(runtime).device)

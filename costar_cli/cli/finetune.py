@@ -205,7 +205,7 @@ def make_model(
     session: Session, plan: ModelPlan, *, overwrite: bool, fresh: bool, log: Path | None = None
 ) -> tuple["Artifact", str]:
     """Train and store a model, or see that it is up to date; return it and which of the two."""
-    if log is not None and all(METHODS[name].closed_form for name in plan.fit.part_settings or (plan.fit.method,)):
+    if log is not None and METHODS.in_closed_form(plan.fit.method, plan.fit.part_settings):
         session.out.note("this method has no epochs to log")
         log = None
 

@@ -137,20 +137,20 @@ def name_models(paths: Sequence[Path], workspace: Path) -> dict[str, Path]:
 
 def load_models(session: Session, headers: dict[str, "Artifact"], named: dict[str, Path]) -> dict[str, "FittedModel"]:
     """Load models onto the device of the settings, by name, and warn of those that record less than today's do."""
+    from costar_cli.api.model import device_for
     from costar_cli.config.models import RuntimeConfig
     from costar_cli.data.record import ModelRecord
     from costar_cli.methods import load_model
-    from costar_cli.training.runtime import Runtime
 
-    for name, header in headers.items():
-        record = ModelRecord.of(header)
+    records = {name: ModelRecord.of(header) for name, header in headers.items()}
+    for name, record in records.items():
         known = {"what its training subjects received": record.support, "its validation error": record.validation}
         missing = [words for words, fact in known.items() if fact is None]
         if missing and record.made_with is None:
             what = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'}"
             session.out.say(Diagnostic.of("older-version", name, missing=what))
-    device = Runtime.resolve(session.settings[RuntimeConfig]).device
-    loaded = {name: load_model(path, device=str(device)) for name, path in named.items()}
+    device = device_for(session.settings[RuntimeConfig], records.values())
+    loaded = {name: load_model(path, device=device) for name, path in named.items()}
     for name, path in named.items():
         session.require_same(path, loaded[name].digest)
     return loaded

@@ -54,7 +54,7 @@ class Refits:
     @property
     def trains_networks(self) -> bool:
         """Return whether anything of the method has updates, which refits have fewer of."""
-        return not all(METHODS[name].closed_form for name in self.plan.part_settings or (self.plan.method,))
+        return not METHODS.in_closed_form(self.plan.method, self.plan.part_settings)
 
     def __call__(self, data: "Dataset", seed: int) -> "FittedModel":
         """Fit to the source's subjects of a data set."""

@@ -223,10 +223,7 @@ def halves(panel: Panel) -> tuple[Panel, Panel]:
 
 def has_spread(model: FittedModel) -> bool:
     """Return whether a model says enough of how uncertain it is: in closed form, or with enough members."""
-    method = METHODS.get(model.method)
-    closed_form = method is not None and method.closed_form
-    closed_form |= bool(model.parts) and all(METHODS[name].closed_form for name in model.parts)
-    return closed_form or model.members >= LEAST_MEMBERS
+    return METHODS.in_closed_form(model.method, model.parts) or model.members >= LEAST_MEMBERS
 
 
 def interval_kind(model: FittedModel) -> str:

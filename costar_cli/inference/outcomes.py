@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from costar_cli.data import Panel, PanelSchema, Queries, Scaler
-from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale, choose_forms, may_be_relative
+from costar_cli.methods.shared.outcome_forms import OutcomeForm, choose_forms, error_units, may_be_relative
 
 LEAST_SHARE: Final = 1e-3  # of the largest level of training, below which an outcome that can die out has done so
 LEAST_STAYS: Final = 20  # steps that must have begun at a bound, and all stayed there, for it to be absorbing
@@ -85,10 +84,8 @@ class OutcomeFacts:
     def error_units(self, panel: Panel, queries: Queries, scaler: Scaler) -> Floats:
         """Return the unit of errors from each origin `[Q,Y]`, in the units of the data (spec GROWTH-3)."""
         subjects, row_Q = np.unique(queries.subject, return_inverse=True)
-        scale = OutcomeScale(self.forms).double()
-        y_NTY = torch.from_numpy(scaler.scale_outcomes(panel.outcomes[subjects]).astype(np.float64))
-        unit_NTY = scale.error_unit(y_NTY, scale.units(y_NTY)) * scale.sd_Y
-        return np.asarray(unit_NTY.numpy()[row_Q, queries.origin] * scaler.outcomes[1])
+        unit_NTY = error_units(self.forms, scaler.scale_outcomes(panel.outcomes[subjects]).astype(np.float64))
+        return np.asarray(unit_NTY[row_Q, queries.origin] * scaler.outcomes[1])
 
 
 def levels(panel: Panel, queries: Queries) -> Floats:

@@ -7,34 +7,40 @@ statics. Letters of one module are in its docstring; the legend of all is in doc
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from costar_cli.config.choices import SelectionName
 from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
 from costar_cli.data import Domain, Panel, PanelSchema, Part, Scaler
-from costar_cli.data.tensors import PanelTensors
 from costar_cli.data.truncated import Stretches, is_long
 from costar_cli.files import Artifact
 from costar_cli.methods.model import (
     LEAST_MEMBERS,
     Decide,
+    Device,
     FittedModel,
     Forecast,
+    Parameters,
     PredictFn,
     PredictiveDistribution,
     adjusted,
 )
-from costar_cli.methods.shared.members import Params
-from costar_cli.methods.shared.streams import Stream
+
+if TYPE_CHECKING:  # closed forms are fitted and answer without torch
+    import torch
+    from torch import Tensor
+
+    from costar_cli.data.tensors import PanelTensors
+    from costar_cli.methods.shared.members import Params
+    from costar_cli.methods.shared.streams import Stream
 
 __all__ = [
     "LEAST_MEMBERS",
     "Decide",
+    "Device",
     "Estimator",
     "FinalStage",
     "Fit",
@@ -44,6 +50,7 @@ __all__ = [
     "FittedModel",
     "FittedPart",
     "Forecast",
+    "Parameters",
     "PredictFn",
     "PredictiveDistribution",
     "Stage",
@@ -51,7 +58,7 @@ __all__ = [
     "adjusted",
 ]
 
-StepLoss = tuple[Tensor, Params]
+StepLoss: TypeAlias = "tuple[Tensor, Params]"
 ConfigT = TypeVar("ConfigT", bound=Config)
 
 
@@ -94,18 +101,18 @@ class Stage(Protocol):
     def n_validation(self) -> int:
         """Return the number of validation subjects."""
 
-    def initial(self, member: int) -> tuple[Params, Params]:
+    def initial(self, member: int) -> "tuple[Params, Params]":
         """Return parameters and state of one fresh member, without the member axis."""
 
-    def loss(self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> StepLoss:
+    def loss(self, params_R: "Params", state_R: "Params", rows_RB: "Tensor", streams: "Sequence[Stream]") -> StepLoss:
         """Return each member's loss `[R]` on its rows of the training subjects, and the new state."""
 
     def validation_loss(
-        self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]
-    ) -> tuple[Tensor, Tensor]:
+        self, params_R: "Params", state_R: "Params", rows_RB: "Tensor", streams: "Sequence[Stream]"
+    ) -> "tuple[Tensor, Tensor]":
         """Return each member's loss `[R]` on rows of the validation subjects, and the weight of this batch `[R]`."""
 
-    def weights(self, params_R: Params, state_R: Params) -> Params:
+    def weights(self, params_R: "Params", state_R: "Params") -> "Params":
         """Return the weights to keep at the end of an epoch, under the names of the parameters."""
 
     def reference(self) -> float | None:
@@ -130,13 +137,15 @@ class FitTask:
     settings: Config | None
     members: int
     start: "FittedModel | None"
-    device: torch.device
-    dtype: torch.dtype
+    device: "torch.device"
+    dtype: "torch.dtype"
     part_settings: "Mapping[str, Config | None]" = field(default_factory=dict)
     fit_part: "FitsParts | None" = None
 
-    def tensors(self, part: Part) -> PanelTensors:
+    def tensors(self, part: Part) -> "PanelTensors":
         """Return a scaled panel on the device, long series in stretches."""
+        from costar_cli.data.tensors import PanelTensors  # noqa: PLC0415 - networks alone need torch
+
         panel = self.panels[part]
         panel = Stretches.of(panel).panel if self.in_stretches else panel
         return PanelTensors.from_panel(panel, self.scaler, device=self.device, dtype=self.dtype)
@@ -177,15 +186,15 @@ class FitTask:
 class Fitted:
     """What a fit ends with: the parameters of all members, `[R,...]` by name, and facts that `load` needs.
 
-    There is at least one tensor, and each leads with the member axis: R is `task.members`, 1 where the fit is in closed
-    form. A method that learns nothing returns an empty one, `torch.zeros(1, 0)`. `warnings` are what may make its
-    answers wrong, in sentences. `arrays` are what the artifact holds beside them, by name. `moved` says whether a fit
-    that starts from the source's model does better than that, where the fit has compared the two itself. Facts in
-    `meta` that are called as a field of `ModelRecord` are that field, and are checked as it when the file is read;
-    others come back in `record.facts`.
+    There is at least one, an array of closed forms or a tensor of networks, and each leads with the member axis: R is
+    `task.members`, 1 in closed form. A method that learns nothing returns an empty one, `np.zeros((1, 0))`. `warnings`
+    are what may make its answers wrong, in sentences. `arrays` are what the artifact holds beside them, by name.
+    `moved` says whether a fit that starts from the source's model does better than that, where the fit has compared
+    the two itself. Facts in `meta` that are called as a field of `ModelRecord` are that field, and are checked as it
+    when the file is read; others come back in `record.facts`.
     """
 
-    params: Params
+    params: Parameters
     meta: dict[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
@@ -221,13 +230,13 @@ class FinalStage:
     """
 
     stage: Stage
-    complete: Callable[[Params, Sequence[int]], Fitted]
+    complete: "Callable[[Params, Sequence[int]], Fitted]"
     settings: Config | None = None
     select_on: SelectionName | None = None
 
 
 # A fit yields its stages one after another, is sent the parameters that each kept, `[R,...]`, and returns the result.
-Fit = Generator[Stage | FinalStage, Params, Fitted]
+Fit: TypeAlias = "Generator[Stage | FinalStage, Params, Fitted]"
 
 
 class Estimator(Protocol):
@@ -240,5 +249,5 @@ class Estimator(Protocol):
             MismatchError: what to start from does not fit the task.
         """
 
-    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> FittedModel:
+    def load(self, artifact: Artifact, device: Device = "cpu") -> FittedModel:
         """Return the fitted model that an artifact of kind `model` holds."""

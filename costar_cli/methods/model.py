@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,16 @@ from costar_cli.data import Panel, PanelSchema, Queries, Scaler
 from costar_cli.data.record import ModelRecord
 from costar_cli.methods.entry import Adjusts
 from costar_cli.methods.registry import METHODS
-from costar_cli.methods.shared.members import Params
 from costar_cli.reporting import Reporter
+
+if TYPE_CHECKING:
+    import torch
 
 LEAST_MEMBERS: Final = 3  # of an ensemble; two say next to nothing of how far apart they may be
 
 Floats = NDArray[np.float64]
+Parameters = Mapping[str, Any]  # arrays of closed forms, tensors of networks, behind the member axis
+Device: TypeAlias = "torch.device | str"
 Decide = Callable[[int, NDArray[np.float64]], NDArray[np.floating]]
 """From the index of a step in the plan and the outcomes there `[M,Y]` to the encoded treatments `[M,A]`."""
 
@@ -100,7 +104,7 @@ class FittedModel(ABC):
         horizon: the longest plan that the model answers.
         schema: the columns that the model was trained on.
         scaler: the standardisation that it was trained with.
-        params: its parameters by name, which lead with the member axis.
+        params: its parameters by name, which lead with the member axis: arrays, or tensors of networks.
         record: the facts that its artifact records; none if it was fitted to nothing.
         attached: arrays of its artifact, by name, that say what to think of its answers; methods do not read them.
         parents: the digests of what it was made from, by role.
@@ -112,7 +116,7 @@ class FittedModel(ABC):
     horizon: int
     schema: PanelSchema
     scaler: Scaler
-    params: Params
+    params: Parameters
     record: ModelRecord
     attached: Mapping[str, NDArray[np.generic]]
     parents: Mapping[str, str]

@@ -3,7 +3,7 @@
 Everything that lists methods reads `METHODS`: choices and help, settings, tables, figures, the benchmark, suggestions.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -227,6 +227,11 @@ class Methods(Mapping[str, Method]):
     def place(self, name: str) -> tuple[bool, int]:
         """Return what sorts a method in tables: unknown ones after the others, the reference last."""
         return name == REFERENCE, self[name].order if name in self else Method.order
+
+    def in_closed_form(self, name: str, parts: Collection[str] = ()) -> bool:
+        """Return whether a method, or each of the parts that it combines, is fitted in closed form."""
+        names = parts or (name,)
+        return all(one in self and self[one].closed_form for one in names)
 
     def suggested(self, *, binary: bool = False) -> list[str]:
         """Return the methods to try where one loses to the last value carried forward, the first to try first.

@@ -1,5 +1,6 @@
 """One fit, from its first stage to the model that it ends with: stages in order, selection, and "no move"."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,7 +20,7 @@ from costar_cli.data.truncated import STRETCH
 from costar_cli.errors import Termination, UsageError
 from costar_cli.files import Artifact
 from costar_cli.files.digest import Making
-from costar_cli.methods.base import FinalStage, FitTask, Fitted, FittedModel, FittedPart, Stage
+from costar_cli.methods.base import FinalStage, FitTask, Fitted, FittedModel, FittedPart, Parameters, Stage
 from costar_cli.methods.entry import Method
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.members import Params
@@ -157,7 +158,8 @@ class FitRun:
             of_source = () if fitted.moved else tuple(range(1, members + 1))
             return Selected(fitted, validation, of_source, is_source=not fitted.moved)
         kept_R = self._never_moved() if self.compares_own_loss else self._keeps_source(model, start)
-        if not kept_R.any() or not any(value.numel() for value in fitted.params.values()):  # nothing is learned
+        learns = any(math.prod(value.shape) for value in fitted.params.values())
+        if not kept_R.any() or not learns:
             return Selected(fitted, validation)
         numbers = tuple(int(r) + 1 for r in np.flatnonzero(kept_R))
         validation = replace(validation, members=tuple(np.where(kept_R, source_R, score_R).tolist()))
@@ -255,28 +257,29 @@ class FitRun:
         return np.array(stage.history["best_epoch"]) < 0
 
 
-def _check_params(params_R: Params, members: int, method: str) -> None:
-    """Check that parameters are tensors of all members, as models are stored and read."""
+def _check_params(params_R: Parameters, members: int, method: str) -> None:
+    """Check that parameters are arrays or tensors of all members, as models are stored and read."""
     if not params_R:
-        fix = "return at least one tensor that leads with the member axis"
+        fix = "return at least one array that leads with the member axis"
         raise UsageError(f"the fit of {method} returned no parameters", where="Fitted.params", fix=fix)
     for name, value in params_R.items():
-        shape = list(value.shape) if isinstance(value, Tensor) else None
+        shape = list(value.shape) if isinstance(value, Tensor | np.ndarray) else None
         if shape is None or shape[:1] != [members]:
-            what = f"a parameter of type {type(value).__name__}" if shape is None else f"a tensor of shape {shape}"
-            fix = f"return a tensor [{members},...] that leads with the member axis"
+            what = f"a parameter of type {type(value).__name__}" if shape is None else f"an array of shape {shape}"
+            fix = f"return an array [{members},...] that leads with the member axis"
             raise UsageError(f"the fit of {method} returned {what}", where=f"Fitted.params[{name!r}]", fix=fix)
 
 
-def _mixed(params_R: Params, source_R: Params, kept_R: NDArray[np.bool_]) -> Params:
+def _mixed(params_R: Parameters, source_R: Parameters, kept_R: NDArray[np.bool_]) -> Params:
     """Return parameters with some members' replaced by the source's.
 
     What models keep of their training data (G-Net's residuals) may differ in size: both are padded with zeros.
     """
     rows = torch.from_numpy(np.flatnonzero(kept_R))
     mixed = {}
-    for name, value in params_R.items():
-        own, source = value.detach().cpu(), source_R[name].detach().cpu().to(value.dtype)
+    for name in params_R:
+        own, source = (torch.as_tensor(of[name]).detach().cpu() for of in (params_R, source_R))
+        source = source.to(own.dtype)
         shape = [max(sizes) for sizes in zip(own.shape[1:], source.shape[1:], strict=True)]
         own = _padded(own, shape).clone()
         own[rows] = _padded(source, shape)[rows]

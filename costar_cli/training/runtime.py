@@ -12,6 +12,7 @@ from costar_cli.config.models import RuntimeConfig
 from costar_cli.errors import DeviceError
 from costar_cli.files.digest import Making, making_here
 from costar_cli.methods.shared import processes
+from costar_cli.methods.shared.cores import use_threads
 from costar_cli.methods.shared.microbatches import keep_microbatches
 from costar_cli.reporting import Reporter
 
@@ -70,6 +71,7 @@ class Runtime:
         keep_freed_memory()
         if config.threads is not None:
             torch.set_num_threads(config.threads)
+            use_threads(config.threads)
         several = processes.here()
         default_gb = total_memory(sharing=several).n_bytes / GB / 2
         keep_microbatches(config.max_memory / several if config.max_memory else default_gb)

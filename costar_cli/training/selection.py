@@ -17,7 +17,8 @@ from costar_cli.diagnostics import Diagnostic
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.regression.naive import LastValue
 from costar_cli.methods.shared.members import Params
-from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
+from costar_cli.methods.shared.outcome_forms import OutcomeForm
+from costar_cli.methods.shared.outcome_scale import OutcomeScale
 from costar_cli.reporting import both_errors, is_worse
 
 # Returns the selection score of some members, by the weights `[R,..]` of a fit's last stage and the members' numbers.

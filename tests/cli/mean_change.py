@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -12,7 +11,7 @@ from costar_cli.config.models import Config
 from costar_cli.data import Panel, Queries
 from costar_cli.files import Artifact
 from costar_cli.methods import Method
-from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.base import Device, Fit, FitTask, Fitted
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
 from costar_cli.reporting import Reporter
 
@@ -35,7 +34,7 @@ class MeanChangeModel(TrainedModel):
         """Return outcomes `[1,Q,tau,dy]` in the units of the data."""
         require_horizon(self.horizon, queries)
         last_QY = panel.outcomes[queries.subject, queries.origin]
-        change_RHY = self.params["change"].numpy()[:, : queries.horizon]
+        change_RHY = self.params["change"][:, : queries.horizon]
         return (last_QY[None, :, None] + change_RHY[:, None]).astype(np.float32)
 
 
@@ -47,9 +46,9 @@ class MeanChange:
         yield from ()
         panel, share = task.panels[task.train], task.settings_of(MeanChangeConfig).share
         change_HY = [share * _mean_change(panel, steps) for steps in range(1, task.horizon + 1)]
-        return Fitted({"change": torch.from_numpy(np.stack(change_HY)[None])})
+        return Fitted({"change": np.stack(change_HY)[None]})
 
-    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> MeanChangeModel:
+    def load(self, artifact: Artifact, device: Device = "cpu") -> MeanChangeModel:
         """Return the model that an artifact holds."""
         return MeanChangeModel.from_artifact(artifact)
 

@@ -18,7 +18,8 @@ from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.supervised import HEAD, SupervisedStage
 from costar_cli.methods.shared.covariate_transition import Reach, reach_of
 from costar_cli.methods.shared.members import Params, stack_members, submodule
-from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale, choose_forms
+from costar_cli.methods.shared.outcome_forms import OutcomeForm, choose_forms
+from costar_cli.methods.shared.outcome_scale import OutcomeScale
 from costar_cli.settings.resolve import resolve
 from costar_cli.training import Trained
 from tests.methods.invariant_worlds import world

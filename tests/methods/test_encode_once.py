@@ -18,7 +18,7 @@ from costar_cli.methods.costar import model as costar_model
 from costar_cli.methods.costar.decoding import CostarStates
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.predictor import OutcomePredictor
-from costar_cli.methods.shared.plan_forks import distinct_rows, runs
+from costar_cli.methods.shared.distinct import distinct_rows, runs
 from costar_cli.reporting import NullReporter
 
 PART = Part("target", "test")

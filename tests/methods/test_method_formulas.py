@@ -10,7 +10,8 @@ from costar_cli.methods.boosting.method import _Side
 from costar_cli.methods.mixed.law import lasting, noise_over
 from costar_cli.methods.regression.ridge import PENALTIES, _path_from, _Prior
 from costar_cli.methods.regression.ridge_moments import StepMoments
-from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale, choose_forms
+from costar_cli.methods.shared.outcome_forms import OutcomeForm, choose_forms
+from costar_cli.methods.shared.outcome_scale import OutcomeScale
 
 
 @pytest.mark.parametrize("reversion", [0.3, 0.9, 1.0])

@@ -8,10 +8,12 @@ import pytest
 
 from costar_cli.data import Dataset, Panel, Part, Queries, Scaler
 from costar_cli.methods.mixed.apart import exchanged, tell_apart
-from costar_cli.methods.mixed.directions import Apart, likeness, nearly_alike
+from costar_cli.methods.mixed.densities import Apart
+from costar_cli.methods.mixed.directions import likeness, nearly_alike
+from costar_cli.methods.mixed.effects import Effects
+from costar_cli.methods.mixed.fit import _Fit
 from costar_cli.methods.mixed.law import Design, Floats, GrowthTransition, Series
-from costar_cli.methods.mixed.likelihood import Effects, log_likelihood, start_values
-from costar_cli.methods.mixed.method import _Fit
+from costar_cli.methods.mixed.likelihood import log_likelihood, start_values
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.training import Trained
 from tests.fits import model_of

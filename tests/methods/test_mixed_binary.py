@@ -10,9 +10,10 @@ from scipy.special import expit
 
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Dataset, Panel, Part, Queries, Variable
+from costar_cli.methods.mixed.densities import marginal
+from costar_cli.methods.mixed.effects import Effects
 from costar_cli.methods.mixed.law import Design
-from costar_cli.methods.mixed.likelihood import Effects
-from costar_cli.methods.mixed.logit import GRID, LogitPosterior, marginal
+from costar_cli.methods.mixed.logit import GRID, LogitPosterior
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.questions import Cohort, estimate_outcomes, warnings_about

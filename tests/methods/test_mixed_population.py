@@ -10,8 +10,9 @@ import torch
 
 from costar_cli.data import Queries, Scaler
 from costar_cli.methods.mixed.covariates import fit_covariates
+from costar_cli.methods.mixed.effects import ARRAYS, Effects, effects_params
 from costar_cli.methods.mixed.law import Design, Floats, GrowthTransition, Series
-from costar_cli.methods.mixed.likelihood import ARRAYS, Effects, _Tensors, effects_params, start_values
+from costar_cli.methods.mixed.likelihood import _Tensors, start_values
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.mixed.population import inverse_factor, open_factor
 from costar_cli.questions.averages import kind_of

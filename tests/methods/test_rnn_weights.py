@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.methods.shared.ipw import TreatmentWeights, log_likelihood
+from costar_cli.methods.shared.network_weights import TreatmentWeights, log_likelihood
 from costar_cli.methods.shared.windows import OriginRows
 from tests.methods.rnn_worlds import tensors, ward
 

@@ -5,8 +5,8 @@ import torch
 
 from costar_cli.errors import UsageError
 from costar_cli.methods.shared.balancing import Balancer, masked_mean, treatment_cross_entropy, unknown_treatment
-from costar_cli.methods.shared.ipw import TreatmentWeights
 from costar_cli.methods.shared.members import named_params, stack_members
+from costar_cli.methods.shared.network_weights import TreatmentWeights
 from costar_cli.methods.shared.rolled import Balance, BalanceKind
 from costar_cli.methods.shared.rolled_model import RolledModel
 from costar_cli.methods.shared.stage import AlphaSchedule

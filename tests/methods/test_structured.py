@@ -14,7 +14,8 @@ from costar_cli.methods.mixed.law import carried
 from costar_cli.methods.shared.covariate_transition import Rates, Reach
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.members import call_members, named_params, stack_members
-from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale, choose_forms, usual_size
+from costar_cli.methods.shared.outcome_forms import OutcomeForm, choose_forms, usual_size
+from costar_cli.methods.shared.outcome_scale import OutcomeScale
 from costar_cli.methods.shared.structured import StructuredDecoder
 from tests.methods.linear_worlds import random_dataset
 

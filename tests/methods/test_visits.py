@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import torch
 
 import costar_cli as costar
 from costar_cli.config.models import FinetuneConfig
@@ -177,7 +176,7 @@ def test_what_is_left_of_doses_at_an_origin_decays_once(mixed: MixedModel, data:
     panel = data.panels[Part("source", "test")]
     series = Series.of(panel, mixed.scaler, data.schema.treatments)
     assert series.gap_NT is not None
-    fast = replace(mixed, params=dict(mixed.params) | {"outcome0.decay": torch.zeros(1, 1, 1).double()})
+    fast = replace(mixed, params=dict(mixed.params) | {"outcome0.decay": np.zeros((1, 1, 1))})
     for model, decay in ((mixed, float(mixed.effects[0].decay[0, 0])), (fast, 0.0)):
         after = carried(series.dose_NTL, np.array([[decay]]), series.gap_NT)[:, :, 0]
         found = model.encode(panel).exposure[0].reshape(panel.n_subjects, -1)

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import expit
 
@@ -14,9 +13,10 @@ from costar_cli.data import Panel, Queries
 from costar_cli.files import Artifact
 from costar_cli.methods.boosting.features import Floats, Histories, history_width, plan_columns
 from costar_cli.methods.boosting.settings import MOST_LAGS
+from costar_cli.methods.model import Device
+from costar_cli.methods.shared.distinct import distinct_plans
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
-from costar_cli.methods.shared.plan_forks import distinct_plans
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel
 from costar_cli.methods.shared.trees import Forest, Reached, forests_of
 
@@ -26,7 +26,7 @@ class BoostingModel(EncodingModel[Histories]):
     """Fitted trees of each step and outcome; one member. Answering takes no library but numpy, on the CPU."""
 
     @classmethod
-    def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401, ARG003
+    def from_artifact(cls, artifact: Artifact, device: Device = "cpu", **own: Any) -> Self:  # noqa: ANN401, ARG003
         """Read a model artifact.
 
         Raises:

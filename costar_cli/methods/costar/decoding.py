@@ -22,7 +22,8 @@ from costar_cli.methods.shared.covariate_transition import Rates, Reach
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.gaps import GapColumn
 from costar_cli.methods.shared.members import Dims, Params, call_members
-from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
+from costar_cli.methods.shared.outcome_forms import OutcomeForm
+from costar_cli.methods.shared.outcome_scale import OutcomeScale
 from costar_cli.methods.shared.structured import Predicted, StructuredDecoder, predict_ahead
 from costar_cli.methods.shared.windows import Windows
 

@@ -8,7 +8,8 @@ from torch import Tensor
 from costar_cli.config.choices import InputsName
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.shared.members import Dims
-from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
+from costar_cli.methods.shared.outcome_forms import OutcomeForm
+from costar_cli.methods.shared.outcome_scale import OutcomeScale
 
 
 @dataclass(frozen=True)

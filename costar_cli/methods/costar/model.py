@@ -25,9 +25,10 @@ from costar_cli.methods.costar.inputs import EncoderInputs
 from costar_cli.methods.costar.representation import HistoryEncoder, encode_panel
 from costar_cli.methods.costar.supervised import ENCODER, HEAD
 from costar_cli.methods.entry import Adjusts
+from costar_cli.methods.shared.distinct import distinct_plans, runs
 from costar_cli.methods.shared.members import member_module, submodule
-from costar_cli.methods.shared.plan_forks import distinct_plans, runs
-from costar_cli.methods.shared.trained import AnswerJob, SeriesModel, read_fields
+from costar_cli.methods.shared.networks import SeriesModel, to_device
+from costar_cli.methods.shared.trained import AnswerJob, read_fields
 
 CPU_ELEMENTS = 2**19  # hidden units computed at once on a CPU: fewer cost calls, more overflow the caches (measured)
 
@@ -68,7 +69,8 @@ class CostarModel(SeriesModel[CostarStates]):
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401
         """Read an encoder or model artifact."""
-        known = read_fields(artifact, device)
+        known = read_fields(artifact)
+        known |= {"params": to_device(known["params"], device), "device": device}
         record: ModelRecord = known["record"]
         encoder_config = EncoderConfig.model_validate(record.encoder)
         shape = DecoderShape.from_facts(record.facts)

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.shared.balancing import masked_mean, sum_of_observed
 from costar_cli.methods.shared.members import Dims, Params, call_members
-from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
+from costar_cli.methods.shared.outcome_forms import OutcomeForm
+from costar_cli.methods.shared.outcome_scale import OutcomeScale
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import SubjectRows, Windows
 

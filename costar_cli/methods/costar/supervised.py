@@ -18,7 +18,7 @@ from costar_cli.methods.costar.representation import encode_members
 from costar_cli.methods.shared.balancing import LEAST_WEIGHT, squared_error, sum_of_observed
 from costar_cli.methods.shared.dropout import MaskSource
 from costar_cli.methods.shared.members import Dims, Params, submodule
-from costar_cli.methods.shared.outcome_forms import OutcomeScale
+from costar_cli.methods.shared.outcome_scale import OutcomeScale
 from costar_cli.methods.shared.stage import PlainStage, initial_params
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import SubjectRows

@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import expit
 
@@ -17,7 +16,6 @@ from costar_cli.methods.gcomp.model import GcompModel, count_quantiles
 from costar_cli.methods.gcomp.settings import GcompConfig
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.grow import Rows, spread_rows
-from costar_cli.methods.shared.members import with_prefix
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
 from costar_cli.methods.shared.trees import forest_params
 
@@ -71,7 +69,7 @@ class GcompMethod(ReadsModels):
             "residuals": _whole(residual_ME, sides[0].subject_M, scales.quantile_E, seed),
             "dispersion": np.array(dispersion),
         }
-        params = {name: torch.from_numpy(np.ascontiguousarray(values)[None]) for name, values in arrays.items()}
+        params = {name: np.ascontiguousarray(values)[None] for name, values in arrays.items()}
         grown = [equation.forest for equation in equations if equation.forest is not None]
         meta: dict[str, Any] = {
             "variables": scales.to_meta(),
@@ -79,7 +77,8 @@ class GcompMethod(ReadsModels):
             "learners": [equation.learner for equation in equations],
             "losses": [dict(one.losses) for one in chosen],
         }
-        return Fitted(params | (with_prefix(forest_params([grown]), "trees") if grown else {}), meta)
+        trees = forest_params([grown]) if grown else {}
+        return Fitted(params | {f"trees.{name}": values for name, values in trees.items()}, meta)
 
 
 GCOMP = GcompMethod()

@@ -6,18 +6,16 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from costar_cli.data import Panel, Queries
 from costar_cli.files import Artifact
-from costar_cli.methods.base import Decide, PredictFn, PredictiveDistribution
+from costar_cli.methods.base import Decide, Device, PredictFn, PredictiveDistribution
 from costar_cli.methods.gcomp.course import Course, Design, Floats, Scales, along
 from costar_cli.methods.gcomp.learners import BOOSTING, OF_TREES, REGRESSIONS
 from costar_cli.methods.gcomp.settings import MOST_LAGS, GcompConfig
 from costar_cli.methods.shared.doses import dose_table
-from costar_cli.methods.shared.members import submodule
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
 from costar_cli.methods.shared.trees import Forest, forests_of
 
@@ -85,7 +83,7 @@ class GcompModel(EncodingModel[Histories]):
     """Fitted equations of one step; one member. Answering takes no library but numpy and scipy, on the CPU."""
 
     @classmethod
-    def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401, ARG003
+    def from_artifact(cls, artifact: Artifact, device: Device = "cpu", **own: Any) -> Self:  # noqa: ANN401, ARG003
         """Read a model artifact.
 
         Raises:
@@ -111,7 +109,7 @@ class GcompModel(EncodingModel[Histories]):
         )
         if not replicates or not rows:
             raise ValueError("there are no residuals, or no replicates of the equations")
-        if any(not torch.isfinite(params[name]).all() for name in params if not name.startswith(TREES)):
+        if any(not np.isfinite(params[name]).all() for name in params if not name.startswith(TREES)):
             raise ValueError("equations or residuals are no numbers")
         quantile_RE = model.residuals[:, model.scales.quantile_E]
         if ((quantile_RE < 0) | (quantile_RE > 1)).any() or (model.dispersion_E <= 0).any():
@@ -172,18 +170,19 @@ class GcompModel(EncodingModel[Histories]):
         grown = [e for e, learner in enumerate(self.learners) if learner == BOOSTING]
         if not grown:
             return {}
-        return dict(zip(grown, forests_of(submodule(self.params, TREES), (1, len(grown)))[0], strict=True))
+        trees = {name.removeprefix(TREES): value for name, value in self.params.items() if name.startswith(TREES)}
+        return dict(zip(grown, forests_of(trees, (1, len(grown)))[0], strict=True))
 
     @cached_property
     def residuals(self) -> Floats:
         """Return residuals `[R,E]` of training steps, sorted by those of the first outcome."""
-        residual_RE = self.params["residuals"][0].double().numpy()
-        return residual_RE[residual_RE[:, 0].argsort(kind="stable")]
+        residual_RE = self.params["residuals"][0].astype(np.float64)
+        return np.asarray(residual_RE[residual_RE[:, 0].argsort(kind="stable")])
 
     @cached_property
     def dispersion_E(self) -> Floats:
         """Return by how much the variance of each count exceeds its mean, in squares of that."""
-        return self.params["dispersion"][0].double().numpy()
+        return np.asarray(self.params["dispersion"][0].astype(np.float64))
 
     def encode(self, panel: Panel) -> Histories:
         """Return where every subject stands at every step."""
@@ -390,7 +389,7 @@ class GcompModel(EncodingModel[Histories]):
 
     @cached_property
     def _weight_EP(self) -> Floats:
-        return self.params["linear.weight"][0].double().numpy()
+        return np.asarray(self.params["linear.weight"][0].astype(np.float64))
 
     @cached_property
     def _table(self) -> Floats:
@@ -398,7 +397,7 @@ class GcompModel(EncodingModel[Histories]):
 
     @cached_property
     def _replicates_BEP(self) -> Floats:
-        return self.params["linear.replicates"][0].double().numpy()
+        return np.asarray(self.params["linear.replicates"][0].astype(np.float64))
 
     @property
     def _samples(self) -> int:

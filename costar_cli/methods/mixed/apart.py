@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from costar_cli.methods.mixed.directions import Pairs, likeness, nearly_alike
+from costar_cli.methods.mixed.effects import Effects
 from costar_cli.methods.mixed.law import Design
-from costar_cli.methods.mixed.likelihood import Effects, maximise
+from costar_cli.methods.mixed.likelihood import maximise
 
 
 def tell_apart(design: Design, found: Effects, *, iterations: int) -> tuple[Effects, Pairs]:

@@ -1,15 +1,14 @@
 """Covariates' own equations, with which they are forecast: one pooled linear regression each (spec MIXED-7)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from costar_cli.methods.mixed.law import Floats, Series, noise_over
 from costar_cli.methods.mixed.population import inverse_factor
+from costar_cli.methods.model import Parameters
 
 PENALTY: Final = 1e-4  # per transition, on columns of variance near one: doses and exposures may be the same column
 LEFT: Final = np.exp(-1 / np.append(np.geomspace(1e-3, 1e4, 40), np.inf))  # of a level after a step, to choose from
@@ -143,10 +142,10 @@ def _left_in_noise(rest_MX: Floats, gap_M: Floats) -> Floats:
     return np.asarray(LEFT[np.argmin(losses, axis=0)])
 
 
-def equations_params(equations: CovariateEquations) -> dict[str, Tensor]:
+def equations_params(equations: CovariateEquations) -> dict[str, NDArray[Any]]:
     """Return the arrays of the covariates' equations that an artifact stores, with the axis of members."""
     values = {name: value for name, value in vars(equations).items() if value is not None}
-    return {f"covariates.{name}": torch.from_numpy(np.array(value))[None] for name, value in values.items()}
+    return {f"covariates.{name}": np.array(value)[None] for name, value in values.items()}
 
 
 def equations_shapes(dx: int, columns: int, *, uneven: bool) -> dict[str, tuple[int, ...]]:
@@ -159,9 +158,9 @@ def equations_shapes(dx: int, columns: int, *, uneven: bool) -> dict[str, tuple[
     return {f"covariates.{name}": shape for name, shape in shapes.items()}
 
 
-def equations_of(params: Mapping[str, Tensor]) -> CovariateEquations | None:
+def equations_of(params: Parameters) -> CovariateEquations | None:
     """Return the covariates' equations from the arrays of an artifact, None where it has none."""
     own = {name: value for name, value in params.items() if name.startswith("covariates.")}
     if not own:
         return None
-    return CovariateEquations(**{name.partition(".")[2]: v[0].double().cpu().numpy() for name, v in own.items()})
+    return CovariateEquations(**{name.partition(".")[2]: v[0].astype(np.float64) for name, v in own.items()})

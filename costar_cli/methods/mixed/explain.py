@@ -10,8 +10,8 @@ from costar_cli.data import PanelSchema, TreatmentEncoding
 from costar_cli.data.dose import Dose
 from costar_cli.data.schema import step_word
 from costar_cli.data.visits import elapsed_dose
+from costar_cli.methods.mixed.effects import Effects
 from costar_cli.methods.mixed.law import Floats, GrowthTransition, Series
-from costar_cli.methods.mixed.likelihood import Effects
 from costar_cli.methods.shared.doses import dose_names
 from costar_cli.methods.shared.outcome_forms import LEVEL_UNIT
 

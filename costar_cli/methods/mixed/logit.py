@@ -7,58 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit
-from torch import Tensor
-from torch.nn import functional
 
 from costar_cli.methods.mixed.law import Design, Floats
 
 if TYPE_CHECKING:
-    from costar_cli.methods.mixed.likelihood import Effects
+    from costar_cli.methods.mixed.effects import Effects
 
-NODES: Final = 9  # around the mode of each subject, in which the likelihood of a series is nearly normal
-NEWTON: Final = 12  # steps to the mode, each of at most `FARTHEST`: the density is log-concave
-FARTHEST: Final = 2.0
 GRID: Final = np.linspace(-6.0, 6.0, 61)  # of posteriors: series of a hundred steps are wider than its spacing
-
-
-def marginal(fixed_NT: Tensor, spread: Tensor, y_NT: Tensor, counted_NT: Tensor) -> Tensor:
-    """Return each subject's log-likelihood `[N]`, the intercept integrated out by adaptive Gauss-Hermite quadrature.
-
-    Args:
-        fixed_NT: logits but for the subject's own intercept.
-        spread: sd of that between subjects.
-        y_NT: 0 or 1.
-        counted_NT: 1 of the steps that count, else 0.
-    """
-    mode_N, sd_N = _mode(fixed_NT, spread, y_NT, counted_NT)
-    node_K, weight_K = np.polynomial.hermite.hermgauss(NODES)
-    log_weight_K = torch.from_numpy(np.log(weight_K) + node_K**2 - 0.5 * np.log(np.pi))
-    z_NK = mode_N[:, None] + 2**0.5 * sd_N[:, None] * torch.from_numpy(node_K)
-    logit_NTK = fixed_NT[..., None] + spread * z_NK[:, None]
-    log_NTK = y_NT[..., None] * logit_NTK - functional.softplus(logit_NTK)
-    log_NK = (log_NTK * counted_NT[..., None]).sum(dim=1) - 0.5 * z_NK**2 + log_weight_K
-    return torch.logsumexp(log_NK, dim=1) + sd_N.log()
-
-
-@torch.no_grad()
-def _mode(fixed_NT: Tensor, spread: Tensor, y_NT: Tensor, counted_NT: Tensor) -> tuple[Tensor, Tensor]:
-    """Return where each subject's density of the intercept's standard deviate is largest, and its sd there `[N]`."""
-    z_N = torch.zeros_like(fixed_NT[:, 0])
-    for _ in range(NEWTON):
-        p_NT = torch.sigmoid(fixed_NT + spread * z_N[:, None])
-        slope_N = spread * ((y_NT - p_NT) * counted_NT).sum(dim=1) - z_N
-        curvature_N = 1 + spread**2 * (p_NT * (1 - p_NT) * counted_NT).sum(dim=1)
-        z_N = z_N + (slope_N / curvature_N).clamp(-FARTHEST, FARTHEST)
-    return z_N, curvature_N.rsqrt()
-
-
-def fitted_logits(design: Design, fixed_NT: Floats, spread: float) -> Floats:
-    """Return the logits `[N,T]` with the likeliest intercept of each subject, given those without."""
-    tensors = (torch.from_numpy(np.asarray(x)) for x in (fixed_NT, spread, design.response_NT, design.counted_NT))
-    return np.asarray(fixed_NT + spread * _mode(*tensors)[0].numpy()[:, None])
 
 
 def stratified(shape: tuple[int, ...], n: int, seed: int) -> Floats:

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any, Final, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 from scipy.special import expit, log_ndtr, ndtri
@@ -14,11 +13,11 @@ from scipy.special import expit, log_ndtr, ndtri
 from costar_cli.data import Panel, Queries
 from costar_cli.data.visits import elapsed, elapsed_dose
 from costar_cli.files import Artifact
-from costar_cli.methods.base import Decide, PredictFn, PredictiveDistribution
+from costar_cli.methods.base import Decide, Device, PredictFn, PredictiveDistribution
 from costar_cli.methods.entry import Adjusts
 from costar_cli.methods.mixed.covariates import CovariateEquations, equations_of, equations_shapes
+from costar_cli.methods.mixed.effects import OPEN, Effects, effects_of, effects_shapes
 from costar_cli.methods.mixed.law import Floats, GrowthTransition, Series, carried, remaining
-from costar_cli.methods.mixed.likelihood import OPEN, Effects, effects_of, effects_shapes
 from costar_cli.methods.mixed.logit import LogitPosterior, stratified
 from costar_cli.methods.mixed.posterior import Known, Posterior
 from costar_cli.methods.mixed.rollout import Given, Histories, Rollout, State
@@ -40,7 +39,7 @@ class MixedModel(EncodingModel[Histories]):
     """A fitted mixed-effects growth model; one member, as nothing in it is random."""
 
     @classmethod
-    def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401, ARG003
+    def from_artifact(cls, artifact: Artifact, device: Device = "cpu", **own: Any) -> Self:  # noqa: ANN401, ARG003
         """Read a model artifact; the model computes on the CPU, whatever the device of networks.
 
         Raises:

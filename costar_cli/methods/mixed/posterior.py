@@ -6,8 +6,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.methods.mixed.effects import Effects
 from costar_cli.methods.mixed.law import Floats
-from costar_cli.methods.mixed.likelihood import Effects
 from costar_cli.methods.mixed.logit import LogitPosterior
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_columns
+from costar_cli.methods.mixed.effects import Effects
 from costar_cli.methods.mixed.law import Floats, GrowthTransition, compounding, lasting, noise_over, remaining
-from costar_cli.methods.mixed.likelihood import Effects
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from costar_cli.methods.recurrent.lstm import LstmState
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, over_subjects
 from costar_cli.methods.shared.members import member_module
 from costar_cli.methods.shared.microbatches import microbatch_size
-from costar_cli.methods.shared.trained import AnswerJob, NetworkModel
+from costar_cli.methods.shared.networks import NetworkModel
+from costar_cli.methods.shared.trained import AnswerJob
 
 CPU_ELEMENTS = 2**20  # gates of the queries that one core answers at once: 4 MiB, what its caches hold
 GPU_ELEMENTS = 2**27  # half of what encoding takes: the states at the origins are gathered beside them

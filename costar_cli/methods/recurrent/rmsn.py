@@ -20,8 +20,8 @@ from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork,
 from costar_cli.methods.recurrent.rolled import RolledLstm, RolledLstmModel
 from costar_cli.methods.recurrent.settings import RmsnConfig, RmsnNetworkConfig
 from costar_cli.methods.shared.balancing import masked_mean, squared_error, treatment_cross_entropy
-from costar_cli.methods.shared.ipw import TreatmentWeights, log_likelihood
 from costar_cli.methods.shared.members import Dims, Params
+from costar_cli.methods.shared.network_weights import TreatmentWeights, log_likelihood
 from costar_cli.methods.shared.rolled_model import fit_rolled
 from costar_cli.methods.shared.stage import NetworkTraining, encoder_then_decoder, stage_shares
 from costar_cli.methods.shared.trained import ReadsModels

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from costar_cli.data import Panel, Queries, Scaler
 from costar_cli.files import Artifact
+from costar_cli.methods.model import Device
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel
 
 Floats = NDArray[np.float64]
@@ -50,7 +50,7 @@ class LinearModel(EncodingModel[HistoryFeatures]):
     """
 
     @classmethod
-    def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401, ARG003
+    def from_artifact(cls, artifact: Artifact, device: Device = "cpu", **own: Any) -> Self:  # noqa: ANN401, ARG003
         """Read a model artifact; the model computes on the CPU, whatever the device of networks.
 
         Raises:

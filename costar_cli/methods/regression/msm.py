@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from costar_cli.data import Panel, PanelSchema, Part, Scaler, TreatmentEncoding
@@ -27,8 +26,8 @@ from costar_cli.methods.shared.ipw import (
     describe_weights,
     truncated_share,
 )
+from costar_cli.methods.shared.keys import keyed_bits
 from costar_cli.methods.shared.logistic import one_thread
-from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.treatment_models import TreatmentModels
 
@@ -104,7 +103,7 @@ class MsmModel(LinearModel):
     def weights(self) -> tuple[Floats, Floats, Floats]:
         """Return the regressions' weights; with `plan = "dose"` it does not matter when a plan treats."""
         intercept, history, plan = (
-            self.params[f"outcome.{name}"].double().numpy() for name in ("intercept", "history", "plan")
+            self.params[f"outcome.{name}"].astype(np.float64) for name in ("intercept", "history", "plan")
         )
         # Doses get the total effect of a plan right and its timing wrong, as in the paper. The released code also
         # copies the prediction of step 1 to step 0, and asks later steps from an origin one step later: not here.
@@ -153,7 +152,7 @@ class MsmMethod(ReadsModels):
             TRUNCATED: weights[-1][TRUNCATED],
             "treatment_models_converged": numerator.converged and denominator.converged,
         }
-        params = {name: torch.from_numpy(values[None]) for name, values in arrays.items()}
+        params = {name: values[None] for name, values in arrays.items()}
         return Fitted(params, meta, tuple(low_confidence(meta, config)))
 
 
@@ -278,7 +277,8 @@ class _Decisions:
         subject_M, origin_M = np.nonzero(self.decided_NT & ahead_NT)
         most = max(1, self.config.most_numbers // self.features.width)
         if len(subject_M) > most:
-            chosen = Stream(self._seed, "msm", "rows", h).permutation(len(subject_M))[:most].sort().values.numpy()
+            rng = np.random.Generator(keyed_bits(self._seed, "msm", "rows", h))
+            chosen = np.sort(rng.permutation(len(subject_M))[:most])
             subject_M, origin_M = subject_M[chosen], origin_M[chosen]
         return subject_M, origin_M
 

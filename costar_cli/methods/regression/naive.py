@@ -5,25 +5,23 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from costar_cli.data import Panel, Queries
-from costar_cli.methods.base import Fit, FitTask, Fitted
-from costar_cli.methods.shared.members import Params
+from costar_cli.methods.base import Fit, FitTask, Fitted, Parameters
 from costar_cli.methods.shared.trained import ReadsModels, TrainedModel, require_horizon
 from costar_cli.reporting import Reporter
 
 
-def _no_params() -> Params:
-    return {"none": torch.zeros(1, 0)}
+def _no_params() -> Parameters:
+    return {"none": np.zeros((1, 0))}
 
 
 @dataclass(frozen=True, kw_only=True)
 class NaiveModel(TrainedModel, ABC):
     """A `FittedModel` that repeats something of the subject's own past."""
 
-    params: Params = field(default_factory=_no_params)
+    params: Parameters = field(default_factory=_no_params)
 
     @abstractmethod
     def repeated(self, panel: Panel, queries: Queries) -> NDArray[np.float32]:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from costar_cli.data import Panel
@@ -63,12 +62,12 @@ class RidgeModel(LinearModel):
                 where="--start",
                 fix="fit it again with this version: `costar finetune --method ridge --overwrite`",
             )
-        mean_C, sd_C = (self.params[f"columns.{name}"][0].double().numpy() for name in ("mean", "sd"))
+        mean_C, sd_C = (self.params[f"columns.{name}"][0].astype(np.float64) for name in ("mean", "sd"))
         return mean_C, sd_C
 
     def weights(self) -> tuple[Floats, Floats, Floats]:
         """Return the regressions' weights; each planned step has its own in each step of the horizon."""
-        intercept, history, packed = (self.params[name].double().numpy() for name in ("intercept", "history", "plan"))
+        intercept, history, packed = (self.params[name].astype(np.float64) for name in ("intercept", "history", "plan"))
         return intercept, history, unpacked_plan(packed, self.horizon)
 
 
@@ -111,7 +110,7 @@ class RidgeMethod(ReadsModels):
             "columns.sd": sd_C,
         }
         meta = {"window": window, "penalties": [step.penalty for step in steps]}
-        return Fitted({name: torch.from_numpy(values[None]) for name, values in arrays.items()}, meta)
+        return Fitted({name: values[None] for name, values in arrays.items()}, meta)
 
 
 RIDGE = RidgeMethod()

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from costar_cli.data import Panel, Queries, Scaler
 from costar_cli.files import Artifact
-from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.base import Device, Fit, FitTask, Fitted
 from costar_cli.methods.regression.naive import NaiveModel
 from costar_cli.methods.regression.settings import MOST_SEASON, SeasonalNaiveConfig
 from costar_cli.methods.shared.trained import ReadsModels
@@ -27,7 +26,7 @@ class SeasonalNaive(NaiveModel):
     method: str = "seasonal-naive"
 
     @classmethod
-    def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401
+    def from_artifact(cls, artifact: Artifact, device: Device = "cpu", **own: Any) -> Self:  # noqa: ANN401
         """Read a model artifact.
 
         Raises:
@@ -35,7 +34,7 @@ class SeasonalNaive(NaiveModel):
         """
         model = super().from_artifact(artifact, device, **own)
         season = model.params["season"]
-        if season.dtype != torch.int64 or season.shape != (1,) or not 1 <= model.season <= MOST_SEASON:
+        if season.dtype != np.int64 or season.shape != (1,) or not 1 <= model.season <= MOST_SEASON:
             raise ValueError(f"a season is one number from 1 to {MOST_SEASON:,}, not {season.tolist()}")
         return model
 
@@ -64,7 +63,7 @@ class SeasonalNaiveMethod(ReadsModels):
             season = task.start.season
         if season is None:
             season = find_season(task.panels[task.train], task.horizon, task.scaler)
-        return Fitted({"season": torch.tensor([season])}, {"season": season})
+        return Fitted({"season": np.array([season])}, {"season": season})
 
 
 SEASONAL_NAIVE = SeasonalNaiveMethod()

@@ -7,12 +7,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import log_expit
 
 from costar_cli.errors import Termination
-from costar_cli.methods.shared.microbatches import on_cores
+from costar_cli.methods.shared.cores import side_by_side
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
@@ -75,7 +74,7 @@ def fit_logistic(
 
     with warnings.catch_warnings(record=True) as caught, one_thread("blas"):
         warnings.simplefilter("always", ConvergenceWarning)
-        for label, model in on_cores(fit, np.flatnonzero(fitted_L).tolist(), device=torch.device("cpu")):
+        for label, model in side_by_side(fit, np.flatnonzero(fitted_L).tolist()):
             Termination.stop_if_signalled()
             coef_LP[label] = axes_PK @ model.coef_[0]
             intercept_L[label] = model.intercept_[0] - mean_P @ coef_LP[label]

@@ -17,13 +17,15 @@ from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.entry import Adjusts
 from costar_cli.methods.shared.covariate_transition import Rates, Reach, reach_of
+from costar_cli.methods.shared.distinct import runs
 from costar_cli.methods.shared.members import Params, member_module, of_members, with_prefix
 from costar_cli.methods.shared.microbatches import encode_in_microbatches, microbatch_size
-from costar_cli.methods.shared.outcome_forms import FormName, OutcomeForm, OutcomeScale, choose_forms
-from costar_cli.methods.shared.plan_forks import runs
+from costar_cli.methods.shared.networks import NetworkModel
+from costar_cli.methods.shared.outcome_forms import FormName, OutcomeForm, choose_forms
+from costar_cli.methods.shared.outcome_scale import OutcomeScale
 from costar_cli.methods.shared.rolled import Balance, BalanceKind, RolledNetwork, RolledStage, RolledT
 from costar_cli.methods.shared.stage import NetworkTraining, one_stage
-from costar_cli.methods.shared.trained import AnswerJob, NetworkModel
+from costar_cli.methods.shared.trained import AnswerJob
 from costar_cli.methods.shared.windows import SubjectRows, Windows
 
 CPU_ELEMENTS = 2**23  # computed at once while a panel is encoded: a loop over steps needs wide arrays to pay

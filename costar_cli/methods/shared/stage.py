@@ -13,9 +13,9 @@ from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import FinalStage, Fit, FitTask, Fitted, Stage
 from costar_cli.methods.shared.members import Params, named_params, of_members, with_prefix
+from costar_cli.methods.shared.networks import NetworkModel
 from costar_cli.methods.shared.settings import NetworkConfig
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.methods.shared.trained import NetworkModel
 from costar_cli.methods.shared.windows import OriginRows, Rows, SubjectRows
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)

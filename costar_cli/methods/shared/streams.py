@@ -1,11 +1,12 @@
 """Random streams as pure functions of their key: (seed, stage, purpose, member, epoch, step) (spec PANEL-13)."""
 
-import hashlib
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from costar_cli.methods.shared.keys import keyed_bits
 
 
 class Stream:
@@ -18,8 +19,7 @@ class Stream:
     is_replayed: ClassVar[bool] = False
 
     def __init__(self, *key: int | str) -> None:
-        digest = hashlib.blake2b("/".join(map(str, key)).encode(), digest_size=16).digest()
-        self._bits = np.random.SFC64(np.random.SeedSequence(int.from_bytes(digest, "little")))
+        self._bits = keyed_bits(*key)
         self._numpy = np.random.Generator(self._bits)
         self._torch: torch.Generator | None = None
 

@@ -45,7 +45,8 @@ from costar_cli.methods.shared.covariate_transition import (
 )
 from costar_cli.methods.shared.gaps import GapColumn, Span, carried_over
 from costar_cli.methods.shared.members import Params, call_members
-from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
+from costar_cli.methods.shared.outcome_forms import OutcomeForm
+from costar_cli.methods.shared.outcome_scale import OutcomeScale
 from costar_cli.methods.shared.plan_forks import forks
 from costar_cli.methods.shared.windows import Windows
 

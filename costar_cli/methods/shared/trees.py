@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -25,14 +24,14 @@ SEQUENCE: Final = np.uint32(0x077CB531)
 LOWEST_BIT: Final = np.argsort((np.uint64(SEQUENCE) << np.arange(32, dtype=np.uint64)) % 2**32 >> np.uint64(27))
 NODE_ARRAYS: Final = ("feature", "threshold", "right", "value", "missing_left")
 ARRAYS: Final = {  # type and number of axes, that of members among them
-    "base": (torch.float64, 3),
-    "trees": (torch.int64, 3),
-    "first": (torch.int64, 2),
-    "feature": (torch.int32, 2),
-    "threshold": (torch.float64, 2),
-    "right": (torch.int32, 2),
-    "value": (torch.float64, 2),
-    "missing_left": (torch.uint8, 2),
+    "base": (np.float64, 3),
+    "trees": (np.int64, 3),
+    "first": (np.int64, 2),
+    "feature": (np.int32, 2),
+    "threshold": (np.float64, 2),
+    "right": (np.int32, 2),
+    "value": (np.float64, 2),
+    "missing_left": (np.uint8, 2),
 }
 
 
@@ -208,7 +207,7 @@ def _lowest_bit(mask_M: Masks) -> Ints:
     return np.asarray(LOWEST_BIT.take((lowest_M * SEQUENCE) >> np.uint32(27)))
 
 
-def forest_params(forests: Sequence[Sequence[Forest]]) -> dict[str, torch.Tensor]:
+def forest_params(forests: Sequence[Sequence[Forest]]) -> dict[str, NDArray[Any]]:
     """Return the parameters `[1,...]` of the forests of every step and outcome, `[H][Y]`, behind one another.
 
     `base [1,H,Y]`; `trees [1,H,Y]`, how many each has; `first`, the node with which each tree begins, and the number of
@@ -223,10 +222,10 @@ def forest_params(forests: Sequence[Sequence[Forest]]) -> dict[str, torch.Tensor
         "first": first,
         **{name: np.concatenate([getattr(forest, name) for forest in flat]) for name in NODE_ARRAYS},
     }
-    return {name: torch.from_numpy(values[None]) for name, values in arrays.items()}
+    return {name: values[None] for name, values in arrays.items()}
 
 
-def forests_of(params: Mapping[str, torch.Tensor], shape: tuple[int, int]) -> list[list[Forest]]:
+def forests_of(params: Mapping[str, NDArray[Any]], shape: tuple[int, int]) -> list[list[Forest]]:
     """Return the forests of so many steps and outcomes, of the parameters that `forest_params` made.
 
     Raises:
@@ -236,7 +235,7 @@ def forests_of(params: Mapping[str, torch.Tensor], shape: tuple[int, int]) -> li
         value = params[name]
         if value.dtype != kind or value.ndim != n_axes or len(value) != 1:
             raise ValueError(f"{name} is no array of one member, {n_axes} axes and type {kind}")
-    arrays = {name: params[name][0].numpy() for name in ARRAYS}
+    arrays = {name: params[name][0] for name in ARRAYS}
     count_HY, first = arrays["trees"], arrays["first"]
     last_F = count_HY.cumsum()
     shapes = {count_HY.shape, arrays["base"].shape}

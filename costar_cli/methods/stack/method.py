@@ -6,7 +6,6 @@ from time import monotonic
 from typing import Any, Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from costar_cli.data import Part
@@ -14,7 +13,7 @@ from costar_cli.data.panel import join_panels
 from costar_cli.data.windows import FactualWindows, factual_windows, share_of_changes
 from costar_cli.errors import DataError, TrainingError
 from costar_cli.files import Artifact
-from costar_cli.methods.base import Fit, FitTask, Fitted, FittedModel, FittedPart, adjusted
+from costar_cli.methods.base import Device, Fit, FitTask, Fitted, FittedModel, FittedPart, adjusted
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.trained import PARAMS, model_to_start_from
 from costar_cli.methods.stack.model import PARTS, SHARED, StackModel, read_stack
@@ -53,7 +52,7 @@ class StackMethod:
             )
         return _weighed(task, parts, windows, start)
 
-    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> StackModel:
+    def load(self, artifact: Artifact, device: Device = "cpu") -> StackModel:
         """Return the model that an artifact holds, with its parts."""
         return read_stack(artifact, device)
 
@@ -116,7 +115,7 @@ class _Parts:
             if reason != OUT_OF_TIME
         ]
         meta = {"parts": metas, "left_out": dict(self.left_out), **facts}
-        params = {"weights": torch.from_numpy(weight_RPHY)}
+        params = {"weights": weight_RPHY}
         return Fitted(params, meta, (*failed, *warnings, *more_warnings), arrays)
 
 
@@ -207,7 +206,7 @@ def _kept(start: StackModel, members: int, facts: Mapping[str, Any]) -> Fitted:
     rules = None if own.rules is None else own.rules[:members]
     kept = {"parts": own.parts, "left_out": own.left_out, "rules": rules, "relative": own.relative}
     meta = {name: fact for name, fact in kept.items() if fact is not None} | dict(facts)
-    return Fitted({"weights": start.params["weights"][:members].cpu()}, meta, (), arrays, moved=False)
+    return Fitted({"weights": start.params["weights"][:members]}, meta, (), arrays, moved=False)
 
 
 def _member(values_R: NDArray[Any], member: int) -> NDArray[Any]:

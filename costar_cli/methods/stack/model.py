@@ -6,13 +6,12 @@ from functools import cached_property
 from typing import Any, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from costar_cli.data import Panel, Queries
 from costar_cli.data.record import ModelRecord
 from costar_cli.files import Artifact
-from costar_cli.methods.base import FittedModel, Forecast, PredictFn, adjusted
+from costar_cli.methods.base import Device, FittedModel, Forecast, PredictFn, adjusted
 from costar_cli.methods.entry import Adjusts
 from costar_cli.methods.registry import named_parts
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
@@ -39,7 +38,7 @@ class StackModel(TrainedModel):
     @cached_property
     def weight_RPHY(self) -> Floats:
         """Return the weights, which sum to one over the parts."""
-        return np.asarray(self.params["weights"].double().cpu())
+        return np.asarray(self.params["weights"], dtype=np.float64)
 
     @cached_property
     def answering(self) -> list[str]:
@@ -197,7 +196,7 @@ def part_artifacts(artifact: Artifact) -> dict[str, Artifact]:
     return found
 
 
-def read_stack(artifact: Artifact, device: torch.device | str = "cpu") -> StackModel:
+def read_stack(artifact: Artifact, device: Device = "cpu") -> StackModel:
     """Return the stack that an artifact holds, with its parts.
 
     Raises:

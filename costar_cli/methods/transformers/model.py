@@ -17,7 +17,8 @@ from torch import Tensor
 
 from costar_cli.data import Panel, Plans, Queries
 from costar_cli.data.tensors import PanelTensors
-from costar_cli.methods.shared.trained import AnswerJob, NetworkModel
+from costar_cli.methods.shared.networks import NetworkModel
+from costar_cli.methods.shared.trained import AnswerJob
 
 CPU_ELEMENTS = 2**21  # of what one batch keeps of its prefixes: 8 MiB, about what the caches hold
 GPU_ELEMENTS = 2**27

@@ -7,7 +7,6 @@ applied day by day to the plan that is asked about.
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -15,7 +14,7 @@ from costar_cli.config.models import Config
 from costar_cli.data import Panel, Queries
 from costar_cli.files import Artifact
 from costar_cli.methods import Method
-from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.base import Device, Fit, FitTask, Fitted
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
 from costar_cli.reporting import Reporter
 
@@ -35,7 +34,7 @@ class CarryOverModel(TrainedModel):
     ) -> NDArray[np.float32]:
         """Return the outcomes `[1,Q,tau,dy]`, each step from the one before."""
         require_horizon(self.horizon, queries)
-        coefficients_CY = self.params["coefficients"][0].double().numpy()
+        coefficients_CY = self.params["coefficients"][0]
         now_QY = panel.outcomes[queries.subject, queries.origin].astype(np.float64)
         steps = []
         for h in range(queries.horizon):
@@ -56,9 +55,9 @@ class CarryOver:
         penalty = task.settings_of(CarryOverConfig).penalty
         normal = design.T @ design + penalty * len(design) * np.eye(design.shape[1])
         coefficients_CY = np.linalg.solve(normal, design.T @ panel.outcomes[row, step + 1].astype(np.float64))
-        return Fitted({"coefficients": torch.from_numpy(coefficients_CY)[None]})
+        return Fitted({"coefficients": coefficients_CY[None]})
 
-    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CarryOverModel:
+    def load(self, artifact: Artifact, device: Device = "cpu") -> CarryOverModel:
         """Return the model that an artifact holds."""
         return CarryOverModel.from_artifact(artifact)
 
