@@ -374,7 +374,9 @@ def _predicted(
     design = Design.of(design_name, history_RP[train_R], present)
     x_RD = design.columns(history_RP, given_RA)
     scaler = StandardScaler().fit(x_RD[train_R])
-    law = LogisticRegression(C=1.0, solver="newton-cholesky" if x_RD.shape[1] < 300 else "lbfgs", max_iter=200)
+    # Newton's matrix has a row per column and class: with 8 combinations in the ICU world it took ten times as long.
+    narrow = x_RD.shape[1] * (len(kinds) - 1) < 300
+    law = LogisticRegression(C=1.0, solver="newton-cholesky" if narrow else "lbfgs", max_iter=200)
     law.fit(scaler.transform(x_RD[train_R]), label_R[train_R], sample_weight=weight_R[train_R])
     out_RJ[:, law.classes_] = law.predict_proba(scaler.transform(x_RD[rows_R]))
     return out_RJ
