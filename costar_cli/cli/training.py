@@ -161,6 +161,11 @@ def show_parts(out: "Output", record: "ModelRecord") -> None:
         out.text("the error of a stack is in sample where one part has all weight, of other subjects where it mixes")
         if THAT_ADJUST in str(record.rules):
             out.text("where they err no more than chance, parts go first whose differences between plans are effects")
+        if limit := (record.facts.get("effect_check") or {}).get("limit"):
+            out.text(
+                f"effects are compared with a doubly robust estimate: parts more than {limit:g} standard errors off "
+                "have no weight"
+            )
     for name, reason in (record.left_out or {}).items():
         if not any(warning.endswith(f" is left out of the stack: {reason}") for warning in record.warnings):
             out.note(f"{name} is not a part: {reason}")
@@ -196,8 +201,13 @@ def _validation_line(validation: "ValidationRecord") -> str:
     )
 
 
-PART_COLUMNS = {"method": "method", "error": "error", "se": "standard error", "weight": "weight", "seconds": "seconds"}
-_FACTS = ("validation", "kept_source_members", "stopped_by_budget", "leaderboard", "left_out", "reactions")
+PART_COLUMNS = {
+    "method": "method", "error": "error", "se": "standard error", "effect": "effect off by (se)", "weight": "weight",
+    "seconds": "seconds",
+}  # fmt: skip
+_FACTS = (
+    "validation", "kept_source_members", "stopped_by_budget", "leaderboard", "left_out", "effect_check", "reactions",
+)  # fmt: skip
 
 
 _FIELDS = ("member", "epochs", "kept_epoch", "train_loss", "validation_loss", "updates", "ended_by")

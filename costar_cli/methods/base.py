@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # closed forms are fitted and answer without torch
     from torch import Tensor
 
     from costar_cli.data.tensors import PanelTensors
+    from costar_cli.methods.shared.effect_check import EffectCheck
     from costar_cli.methods.shared.members import Params
     from costar_cli.methods.shared.streams import Stream
 
@@ -125,7 +126,8 @@ class FitTask:
 
     `config` is what all methods share (epochs, patience, seed, ...), `settings` the method's own. `panels` holds the
     raw panels of `domain` and, where the method asks for them, of source-train; `tensors` scales one of them. A method
-    that combines others has these fitted by `fit_part`, with `part_settings` by name.
+    that combines others has these fitted by `fit_part`, with `part_settings` by name, and may compare their effects
+    with those of `effect_check`, which is None where too few follow plans.
     """
 
     schema: PanelSchema
@@ -141,6 +143,7 @@ class FitTask:
     dtype: "torch.dtype"
     part_settings: "Mapping[str, Config | None]" = field(default_factory=dict)
     fit_part: "FitsParts | None" = None
+    effect_check: "Callable[[], EffectCheck | None] | None" = None
 
     def tensors(self, part: Part) -> "PanelTensors":
         """Return a scaled panel on the device, long series in stretches."""

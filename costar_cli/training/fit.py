@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from costar_cli.methods.shared.trained import model_arrays
 from costar_cli.methods.shared.transformed import inner_task
 from costar_cli.reporting import Reporter
 from costar_cli.training.checkpoint import Checkpoint, stage_checkpoint
+from costar_cli.training.effect_check import effect_check
 from costar_cli.training.identity import RunIdentity
 from costar_cli.training.log import TrainingLog, no_log
 from costar_cli.training.loop import Selection, TrainedMembers, tell_of_epochs, train_members
@@ -106,7 +107,7 @@ class FitRun:
             UsageError: its parameters are not those of all members; an error of the method, not of who runs it.
         """
         task, _ = self._learned
-        stages = self.method.fit(replace(task, fit_part=self.fit_part))
+        stages = self.method.fit(replace(task, fit_part=self.fit_part, effect_check=partial(effect_check, task)))
         try:
             step = next(stages)
             while True:

@@ -77,6 +77,24 @@ def test_an_anchor_is_left_only_for_errors_that_are_less_by_more_than_chance() -
         assert errors.risk(guarded.crossed_CHY) == errors.risk(errors.of_part(chosen))
 
 
+def test_what_is_not_allowed_has_no_weight_by_no_rule() -> None:
+    rng = np.random.default_rng(5)
+    best = 0.5 * rng.normal(size=(40, 2))
+    errors = of_errors(np.stack([best, 2 * best, rng.normal(size=best.shape), -rng.normal(size=best.shape)]))
+    assert weigh(errors).weight_PHY[0].min() > 0.5
+    without = np.array([[False], [True], [True], [True]])
+    for anchors, adjusting in (((), ()), ((0, 2), ()), ((0,), (0, 3))):
+        weight_PHY = weigh(errors, None, anchors, adjusting, without).weight_PHY
+        assert weight_PHY[0].max() == 0
+        assert weight_PHY.sum(axis=0) == pytest.approx(1)
+    prior = np.zeros((4, 2, 1))
+    prior[0] = 1
+    assert weigh(errors, prior, allowed_PY=without).weight_PHY[0].max() == 0
+    single = weigh(errors, None, (0,), (0,), np.array([[False], [False], [True], [False]]))
+    assert single.weight_PHY[2].min() == 1
+    assert single.crossed_CHY == pytest.approx(errors.of_part(2))
+
+
 def test_one_cluster_or_two_give_weights_without_a_warning() -> None:
     for clusters in (1, 2):
         errors = of_errors(np.random.default_rng(3).normal(size=(2, clusters, 2)))

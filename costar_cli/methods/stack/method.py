@@ -15,6 +15,7 @@ from costar_cli.errors import DataError, TrainingError
 from costar_cli.files import Artifact
 from costar_cli.methods.base import Device, Fit, FitTask, Fitted, FittedModel, FittedPart, adjusted
 from costar_cli.methods.registry import METHODS
+from costar_cli.methods.shared.effect_check import LIMIT, EffectCheck, largest
 from costar_cli.methods.shared.trained import PARAMS, model_to_start_from
 from costar_cli.methods.stack.model import PARTS, SHARED, StackModel, read_stack
 from costar_cli.methods.stack.plan_weights import PlanWeights, plan_weights
@@ -142,15 +143,19 @@ def _weighed(task: FitTask, parts: _Parts, windows: FactualWindows, start: Stack
     prior_RPHY = _prior(start, list(answers), windows.queries.horizon) if start else None
     weighed, anchors = [], () if start else anchors_among(list(answers))
     adjusting = _adjusting(task, parts)
+    effects = _Effects.of(task, parts)
+    allowed_PY = None if effects is None else effects.allowed_PY
     for r in range(task.members):
         errors = Errors.of([_member(answer, r) for answer in answers.values()], windows, scale_QY, weight_QH)
-        weighed.append(
-            (errors, weigh(errors, None if prior_RPHY is None else _member(prior_RPHY, r), anchors, adjusting))
-        )
+        prior_PHY = None if prior_RPHY is None else _member(prior_RPHY, r)
+        weighed.append((errors, weigh(errors, prior_PHY, anchors, adjusting, allowed_PY)))
     weight_RPHY = np.stack([_to_horizon(weighing.weight_PHY, task.horizon) for _, weighing in weighed])
     rows = _leaderboard(list(answers), weighed, parts.seconds if _is_timed(task) else {})
     facts = {"rules": [list(weighing.rules) for _, weighing in weighed], "relative": relative, **weights.to_meta()}
     doubts = weights.warnings()
+    if effects:
+        rows, facts = effects.beside(rows, list(answers), weight_RPHY), facts | effects.check.to_meta()
+        doubts += effects.warnings(task)
     if start is None:
         return parts.fitted(weight_RPHY, {"leaderboard": _told(rows), **facts}, doubts)
     stay = start.rollout(windows.panel, windows.asked)
@@ -178,6 +183,49 @@ def _adjusting(task: FitTask, parts: _Parts) -> list[int]:
     if task.horizon == 1 or share_of_changes(train, task.schema.treatments, task.horizon) == 0:
         return []
     return [i for i, part in enumerate(parts.done.values()) if adjusted(part.model) == "all"]
+
+
+@dataclass(frozen=True)
+class _Effects:
+    """What each part says of effects, and how far that is from a doubly robust estimate (spec STACK-10)."""
+
+    check: EffectCheck
+    own_PMCHY: Floats
+    distance_PY: Floats
+
+    @classmethod
+    def of(cls, task: FitTask, parts: _Parts) -> "_Effects | None":
+        """Ask the parts; None where windows count as observed, or too few follow any plan to say."""
+        if task.effect_check is None or task.settings_of(StackConfig).weighting == "observed":
+            return None
+        if (check := task.effect_check()) is None:
+            return None
+        own_PMCHY = np.stack([check.differences(part.model) for part in parts.done.values()])
+        return cls(check, own_PMCHY, np.stack([largest(check.distances(own_MCHY)) for own_MCHY in own_PMCHY]))
+
+    @property
+    def allowed_PY(self) -> NDArray[np.bool_]:
+        """Return which parts the data do not contradict, by outcome; where they contradict all, the nearest alone."""
+        nearest_PY = self.distance_PY == self.distance_PY.min(axis=0)
+        return np.where(self._contradicted_Y, nearest_PY, ~(self.distance_PY > LIMIT))
+
+    @property
+    def _contradicted_Y(self) -> NDArray[np.bool_]:
+        return np.asarray((self.distance_PY > LIMIT).all(axis=0))
+
+    def beside(self, rows: Sequence["_Row"], names: Sequence[str], weight_RPHY: Floats) -> list["_Row"]:
+        """Return the rows of a leaderboard with the largest distance of each, over outcomes."""
+        weight_PHY = weight_RPHY.mean(axis=0)[:, : self.check.steps]
+        own_MCHY = np.einsum("phy,pmchy->mchy", weight_PHY, self.own_PMCHY)
+        distance = {"stack": largest(self.check.distances(own_MCHY)), **dict(zip(names, self.distance_PY, strict=True))}
+        return [replace(row, effect=float(np.nanmax(distance[row.method]))) for row in rows]
+
+    def warnings(self, task: FitTask) -> list[str]:
+        """Return which outcomes have no part that data do not contradict."""
+        names = [one.name for one, no in zip(task.schema.outcomes, self._contradicted_Y.tolist(), strict=True) if no]
+        if not names:
+            return []
+        return [f"the data contradict the effects of all parts on {', '.join(names)}: see `costar effect`"]
 
 
 def _window_weights(task: FitTask, windows: FactualWindows) -> PlanWeights:
@@ -235,13 +283,17 @@ def _to_horizon(weight_PHY: Floats, horizon: int) -> Floats:
 
 @dataclass(frozen=True)
 class _Row:
-    """A row of a leaderboard: the error on the windows with its standard error, and the weight, means over members."""
+    """A row of a leaderboard: the error on the windows with its standard error, and the weight, means over members.
+
+    `effect` is how many standard errors the row's effects are from a doubly robust estimate.
+    """
 
     method: str
     error: float
     se: float
     weight: float
     seconds: float | None
+    effect: float | None = None
 
     @classmethod
     def of(cls, method: str, risks: Sequence[tuple[float, float]], weight: float, seconds: float | None) -> "_Row":
@@ -255,6 +307,8 @@ class _Row:
             "se": self.se if np.isfinite(self.se) else None,
             "weight": self.weight,
         }
+        if self.effect is not None:
+            row["effect"] = self.effect
         return row if self.seconds is None else row | {"seconds": round(self.seconds, 1)}
 
 

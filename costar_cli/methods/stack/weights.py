@@ -19,6 +19,7 @@ from costar_cli.methods.shared.outcome_forms import LEAST_ERROR_UNIT, may_be_rel
 Floats = NDArray[np.float64]
 
 FOLDS: Final = 10
+SHORT: Final = 1e-9  # of a sum of weights, by rounding
 RIDGE: Final = 1e-9  # of the mean squared error; parts that err alike share a weight
 
 
@@ -121,24 +122,33 @@ Rule = Callable[[Floats], Floats]  # products of errors [H,P,P] -> weights [P,H]
 
 
 def weigh(
-    errors: Errors, prior_PHY: Floats | None = None, anchors: Sequence[int] = (), adjusting: Sequence[int] = ()
+    errors: Errors,
+    prior_PHY: Floats | None = None,
+    anchors: Sequence[int] = (),
+    adjusting: Sequence[int] = (),
+    allowed_PY: NDArray[np.bool_] | None = None,
 ) -> Weighing:
     """Return the weights of the rule that does best, mixtures on clusters which had no part in their weights.
 
     A mixture has to err less there than the best single part does on all clusters, by more than the standard error of
     the difference; so has whatever is chosen against the best of the parts that are `anchors` (spec STACK-4).
     `prior_PHY` are weights that are a candidate, too. What has weight on others than the parts that are `adjusting` is
-    left for the best of these alone, unless it errs less by more than that standard error (spec STACK-9).
+    left for the best of these alone, unless it errs less by more than that standard error (spec STACK-9). Of an
+    outcome, parts that are not `allowed_PY` have no weight (spec STACK-10).
     """
     p, (c, h, y) = errors.parts, errors.count_CHY.shape
     folds_C = np.arange(c) % min(FOLDS, c)
     weight_PHY, crossed_CHY, rules = np.zeros((p, h, y)), np.zeros((c, h, y)), []
     for o in range(y):
-        gram_CHPP = errors.gram_CHYPP[:, :, o]
-        prior_PH = None if prior_PHY is None else prior_PHY[..., o]
+        some = np.arange(p) if allowed_PY is None else np.flatnonzero(allowed_PY[:, o])
+        gram_CHPP = errors.gram_CHYPP[:, :, o][..., some, :][..., some]
+        prior_PH = None if prior_PHY is None else prior_PHY[some, :, o]
+        if prior_PH is not None and (prior_PH.sum(axis=0) < 1 - SHORT).any():
+            prior_PH = None  # it has weight on others
         chosen = _best_rule(gram_CHPP, folds_C, prior_PH)
-        chosen = _guarded(chosen, gram_CHPP, anchors)
-        rule, weight_PHY[..., o], crossed_CHY[..., o] = _effects_first(chosen, gram_CHPP, folds_C, adjusting)
+        chosen = _guarded(chosen, gram_CHPP, np.flatnonzero(np.isin(some, anchors)))
+        adjusts = np.flatnonzero(np.isin(some, adjusting))
+        rule, weight_PHY[some, :, o], crossed_CHY[..., o] = _effects_first(chosen, gram_CHPP, folds_C, adjusts)
         rules.append(rule)
     return Weighing(weight_PHY, tuple(rules), crossed_CHY)
 
@@ -155,30 +165,30 @@ def _best_rule(gram_CHPP: Floats, folds_C: NDArray[np.int64], prior_PH: Floats |
 
 
 def _guarded(
-    chosen: tuple[str, Floats, Floats], gram_CHPP: Floats, anchors: Sequence[int]
+    chosen: tuple[str, Floats, Floats], gram_CHPP: Floats, anchors: NDArray[np.intp]
 ) -> tuple[str, Floats, Floats]:
     """Return what was chosen, or the best anchor where that is not beaten."""
-    if not anchors:
+    if not len(anchors):
         return chosen
     total_P = np.einsum("chpp->p", gram_CHPP)
     anchor_PH = np.zeros_like(chosen[1])
-    anchor_PH[min(anchors, key=lambda p: float(total_P[p]))] = 1
+    anchor_PH[anchors[total_P[anchors].argmin()]] = 1
     squares_CH = _squares(anchor_PH, gram_CHPP)
     return chosen if _beats(chosen[2], squares_CH) else (SINGLE, anchor_PH, squares_CH)
 
 
 def _effects_first(
-    chosen: tuple[str, Floats, Floats], gram_CHPP: Floats, folds_C: NDArray[np.int64], adjusting: Sequence[int]
+    chosen: tuple[str, Floats, Floats], gram_CHPP: Floats, folds_C: NDArray[np.int64], adjusting: NDArray[np.intp]
 ) -> tuple[str, Floats, Floats]:
     """Return what was chosen, or the best of the parts that adjust for reactions where that errs as little."""
-    others = [p for p in range(gram_CHPP.shape[-1]) if p not in adjusting]
-    if not adjusting or not chosen[1][others].any():
+    others = np.setdiff1d(np.arange(gram_CHPP.shape[-1]), adjusting)
+    if not len(adjusting) or not chosen[1][others].any():
         return chosen
     rule, own_PH, squares_CH = _best_rule(gram_CHPP[..., adjusting, :][..., adjusting], folds_C, None)
     if _beats(chosen[2], squares_CH):
         return chosen
     weight_PH = np.zeros_like(chosen[1])
-    weight_PH[list(adjusting)] = own_PH
+    weight_PH[adjusting] = own_PH
     return f"{rule}{THAT_ADJUST}", weight_PH, squares_CH
 
 
