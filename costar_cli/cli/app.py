@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from costar_cli.cli.benchmark import benchmark
+from costar_cli.cli.check import check
 from costar_cli.cli.doctor import doctor
 from costar_cli.cli.effect import effect
 from costar_cli.cli.evaluate import evaluate
@@ -45,7 +46,9 @@ NUMBERS = {  # what the parser says of a text that is none, and what costar says
     "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
     "Input should be a valid number, unable to parse string as a number": "expected a number",
 }
-VERBS = (pretrain, finetune, evaluate, whatif, search, effect, benchmark, merge, inspect, verify, settings, doctor)
+VERBS = (
+    check, pretrain, finetune, evaluate, whatif, search, effect, benchmark, merge, inspect, verify, settings, doctor,
+)  # fmt: skip
 
 
 class CostarGroup(VerbGroup):

@@ -251,6 +251,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "costar ingest table visits.csv --schema schema.toml --statics patients.csv",
         "costar ingest table new-patients.csv --like costar-workspace/model.h5",
     ),
+    "check": ("costar check visits.csv", "costar check visits.csv --schema schema.toml --json"),
     "pretrain": (
         "costar pretrain --members 5",
         "costar pretrain --preset quick --workspace demo",

@@ -24,7 +24,7 @@ TINY_COHORT = [
 ]
 VERBS = ["simulate tumor", "simulate mimic", "simulate m5", "simulate linear", "ingest mimic", "ingest m5"]
 VERBS += ["ingest nonmem"]
-VERBS += ["ingest table", "pretrain", "finetune", "evaluate", "whatif", "search", "effect"]
+VERBS += ["ingest table", "check", "pretrain", "finetune", "evaluate", "whatif", "search", "effect"]
 VERBS += ["benchmark", "merge", "inspect", "verify", "settings", "doctor"]
 
 WARD = """

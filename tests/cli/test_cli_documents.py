@@ -47,6 +47,7 @@ def words_of(name: str, trained: Path, folder: Path) -> list[object]:
     place = ["-w", trained]
     return {
         "simulate.tumor": ["simulate", "tumor", *TINY_COHORT, "--out", folder / "d.h5", "--overwrite"],
+        "check": ["check", trained / "data.h5"],
         "pretrain": ["pretrain", *place, "--out", folder / "e.h5", "--epochs", 1, "--members", 1, "--overwrite"],
         "finetune": ["finetune", *place, "--method", "ridge", "--out", folder / "m.h5", "--overwrite"],
         "evaluate": ["evaluate", *place, "--no-plots", "--out", folder / "v.h5", "--overwrite"],
@@ -62,8 +63,8 @@ def words_of(name: str, trained: Path, folder: Path) -> list[object]:
     }[name]
 
 
-NAMES = ["simulate.tumor", "pretrain", "finetune", "evaluate", "whatif", "search", "effect", "benchmark", "merge"]
-NAMES += ["inspect", "verify", "settings", "doctor"]
+NAMES = ["simulate.tumor", "check", "pretrain", "finetune", "evaluate", "whatif", "search", "effect", "benchmark"]
+NAMES += ["merge", "inspect", "verify", "settings", "doctor"]
 
 
 def paths(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

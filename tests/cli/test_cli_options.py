@@ -13,7 +13,7 @@ from costar_cli.cli.app import app
 from costar_cli.cli.verb import EXAMPLES, examples_of
 from costar_cli.errors import ExitCode
 
-NEEDED = {"inspect": ["x.h5"], "verify": ["x.h5"], "benchmark": ["tumor"], "merge": ["x"]}
+NEEDED = {"inspect": ["x.h5"], "check": ["x.h5"], "verify": ["x.h5"], "benchmark": ["tumor"], "merge": ["x"]}
 NEEDED |= {"ingest mimic": ["x"], "ingest m5": ["x"], "ingest table": ["x"]}
 
 
