@@ -1,4 +1,4 @@
-"""Write the tables that README.md and docs/ quote from benchmarks/results, between their markers.
+"""Write the tables that docs/ quotes from benchmarks/results, between their markers.
 
 python -m docs.quoted_tables            # after `costar benchmark` or `python -m benchmarks.all` stored new results
 python -m docs.quoted_tables --check    # exit 1 if a page differs, as CI does
@@ -27,10 +27,19 @@ from docs.quoted_wins import marked, observed_table, wins_table
 ROOT = Path(__file__).resolve().parents[1]
 GALLERY = ("shelves", "fluids", "glucose", "trial", "visits")
 PAGES = (
-    ROOT / "README.md",
     *(
         ROOT / "docs" / f"{page}.md"
-        for page in ("reproduction", "uncertainty", "support", "sensitivity", "search", "data-m5", "scale", "effects")
+        for page in (
+            "evidence",
+            "reproduction",
+            "uncertainty",
+            "support",
+            "sensitivity",
+            "search",
+            "data-m5",
+            "scale",
+            "effects",
+        )
     ),
     ROOT / "docs" / "methods" / "costar.md",
     *(ROOT / "docs" / "gallery" / f"{table}.md" for table in GALLERY),
@@ -364,7 +373,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "observed": observed_table,
     **{f"gallery {name}": partial(gallery_table, name) for name in GALLERY},
     "wins": wins_table,
-    "wins in short": partial(wins_table, ("zero_shot",), "docs/methods/"),
+    "wins in short": partial(wins_table, ("zero_shot",), "methods/"),
     "default": default_table,
     "preset": preset_sentence,
     "calibration": calibration_table,

@@ -1,6 +1,6 @@
-"""Run the README's tour at the size that it shows, and write what was printed in place of what is shown.
+"""Run the commands of README.md or docs/tour.md as shown, and write what was printed in place of what is shown.
 
-python -m docs.readme_tour [TRANSCRIPT]    # minutes; TRANSCRIPT keeps what was printed, and is read if it exists
+python -m docs.readme_tour PAGE [TRANSCRIPT]    # minutes; TRANSCRIPT keeps what was printed, and is read if it exists
 
 A shown line is replaced by the next printed one that differs from it in numbers alone, or else that begins with the
 same two words; `...` and left-out lines stay as they are. Lines without a partner are listed, and are for a person.
@@ -13,15 +13,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.docs.pages import README, RUNNABLE, skeleton
+from tests.docs.pages import RUNNABLE, skeleton
 
-ROOT = README.parent
+ROOT = Path(__file__).resolve().parents[1]
 BEGINS = "@@ block"
 
 
-def transcript() -> str:
-    """Return what the runnable blocks print, one after the other in one shell, a marker before each."""
-    blocks = [match["script"] for match in RUNNABLE.finditer(README.read_text("utf-8"))]
+def transcript(page: Path) -> str:
+    """Return what the runnable blocks of a page print, one after the other in one shell, a marker before each."""
+    blocks = [match["script"] for match in RUNNABLE.finditer(page.read_text("utf-8"))]
     script = "set -euo pipefail\n" + "\n".join(f"echo '{BEGINS}'\n{block}" for block in blocks)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "examples").symlink_to(ROOT / "examples")
@@ -71,13 +71,14 @@ def _partner(line: str, printed: list[str], at: int) -> int | None:
 
 
 def main() -> int:
-    """Rewrite the README; say which lines are left."""
-    kept = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    printed = kept.read_text("utf-8") if kept is not None and kept.exists() else transcript()
+    """Rewrite the page; say which lines are left."""
+    page = Path(sys.argv[1])
+    kept = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    printed = kept.read_text("utf-8") if kept is not None and kept.exists() else transcript(page)
     if kept is not None:
         kept.write_text(printed, "utf-8")
-    text, lost = rewritten(README.read_text("utf-8"), printed)
-    README.write_text(text, "utf-8")
+    text, lost = rewritten(page.read_text("utf-8"), printed)
+    page.write_text(text, "utf-8")
     for line in lost:
         sys.stderr.write(f"no such line was printed: {line}\n")
     return 1 if lost else 0

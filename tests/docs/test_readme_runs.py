@@ -1,12 +1,15 @@
-"""The README's commands work, and the output that it shows is the program's."""
+"""The commands of the README and of the tour work, and the output that they show is the program's."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from docs import readme_tour
 from tests.cli.cli_world import REPOSITORY, environment
-from tests.docs.pages import README, runnable_blocks, skeleton
+from tests.docs.pages import FENCED, README, runnable_blocks, skeleton, words
+
+TOUR = REPOSITORY / "docs" / "tour.md"
 
 SMALL = {
     "COSTAR_SIMULATE_TUMOR_TRAIN": "24",
@@ -20,30 +23,42 @@ SMALL = {
 }
 
 
-@pytest.fixture(scope="module")
-def transcript(tmp_path_factory: pytest.TempPathFactory, script_path: str) -> list[str]:
-    """What the runnable blocks print, run one after the other in one shell, in a folder that holds the examples."""
-    folder = tmp_path_factory.mktemp("readme")
+def printed(page: Path, folder: Path, script_path: str) -> list[str]:
+    """Run a page's blocks one after the other in one shell, in a folder that holds the examples; return the lines."""
     (folder / "examples").symlink_to(REPOSITORY / "examples")
-    script = "set -euo pipefail\n" + "\n".join(block.script for block in runnable_blocks(README))
+    script = "set -euo pipefail\n" + "\n".join(block.script for block in runnable_blocks(page))
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment(PATH=script_path, **SMALL), check=False, **pipes
-    )
+    env = environment(PATH=script_path, COLUMNS="80", **SMALL)
+    done = subprocess.run(["bash", "-c", script], cwd=folder, env=env, check=False, **pipes)
     assert done.returncode == 0, done.stdout
     return [skeleton(line) for line in done.stdout.splitlines()]
 
 
-def test_the_tour_is_there() -> None:
-    scripts = "".join(block.script for block in runnable_blocks(README))
-    verbs = ["simulate tumor", "pretrain", "finetune", "evaluate", "whatif", "inspect", "verify"]
-    assert [verb for verb in verbs if f"costar {verb}" not in scripts] == []
-
-
-def test_every_line_of_output_is_one_that_the_program_prints(transcript: list[str]) -> None:
-    shown = [line for block in runnable_blocks(README) for line in block.output]
-    assert len(shown) > 30
+@pytest.mark.parametrize(
+    ("page", "verbs", "least"),
+    [
+        (README, ["check", "ingest table", "finetune --method auto", "whatif"], 8),
+        (TOUR, ["simulate tumor", "pretrain", "finetune", "evaluate", "whatif", "inspect", "verify"], 30),
+    ],
+    ids=["README", "tour"],
+)
+def test_the_commands_run_and_every_line_of_output_is_one_that_they_print(
+    page: Path, verbs: list[str], least: int, tmp_path: Path, script_path: str
+) -> None:
+    assert [verb for verb in verbs if f"costar {verb}" not in page.read_text("utf-8")] == []
+    shown = [line for block in runnable_blocks(page) for line in block.output]
+    assert len(shown) >= least
+    transcript = printed(page, tmp_path, script_path)
     assert [line for line in shown if skeleton(line) not in transcript] == []
+
+
+def test_the_readme_is_short_and_fits_a_terminal() -> None:
+    text = README.read_text("utf-8")
+    assert words(text) <= 900
+    assert max(len(line) for block in FENCED.finditer(text) for line in block["text"].splitlines()) <= 88
+    outputs = [block["text"] for block in FENCED.finditer(text) if block["language"] == "text"]
+    assert outputs
+    assert max(len(line) for output in outputs for line in output.splitlines()) <= 80
 
 
 def test_the_two_commands_are_targets_of_the_makefile() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.cli_world import REPOSITORY
+from tests.docs.pages import FENCED, LINK, anchors
 
 DOCS = REPOSITORY / "docs"
 NAVIGATION = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", (REPOSITORY / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
@@ -23,6 +24,45 @@ def test_every_page_stands_once_in_the_navigation() -> None:
     assert {page for page in pages if not re.match(r"adr/0", page)} == listed
     outside = [name.removeprefix("repo/") for name in NAVIGATION if name.startswith("repo/")]
     assert [name for name in outside if not (REPOSITORY / name).is_file()] == []
+
+
+QUESTIONS = {  # of newcomers: where each is answered, and words that the answer has
+    "continuous doses?": ("data-own.md#doses", 'kind = "continuous"'),
+    "is my data suitable?": ("suitable.md", "costar check"),
+    "what does the band mean?": ("uncertainty.md", "90 % of new subjects"),
+    "tuning?": ("tuning.md", "--method auto"),
+    "an average effect with an interval?": ("effects.md", "costar effect"),
+    "compare my own method?": ("for-ml.md#compare-your-own-method", "check_method"),
+    "cite?": ("cite.md", "@article"),
+    "GPU or cluster?": ("tuning.md#gpu-or-cluster", "torchrun"),
+    "assumptions?": ("assumptions.md", "no hidden confounding"),
+    "can I trust it for patients?": ("assumptions.md#can-i-trust-it-for-patients", "no medical device"),
+}
+
+
+def links(page: str) -> set[str]:
+    """Where the links of a page of docs/ lead, as seen from docs/, anchors kept."""
+    text = FENCED.sub("", (DOCS / page).read_text("utf-8"))
+    folder = os.path.dirname(page)
+    found = [(match["target"] or os.path.basename(page), match["anchor"]) for match in LINK.finditer(text)]
+    return {
+        os.path.normpath(os.path.join(folder, target)) + (f"#{anchor}" if anchor else "")
+        for target, anchor in found
+        if "://" not in target
+    }
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_ten_questions_are_answered_within_two_clicks_of_the_first_page(question: str) -> None:
+    answer, told = QUESTIONS[question]
+    page, _, anchor = answer.partition("#")
+    first = links("index.md")
+    assert answer in first  # one click
+    assert "faq.md" in first
+    assert answer in links("faq.md")  # and two
+    text = (DOCS / page).read_text("utf-8")
+    assert not anchor or anchor in anchors(DOCS / page)
+    assert told in text
 
 
 @pytest.mark.slow
