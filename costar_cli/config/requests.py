@@ -114,8 +114,8 @@ class ObjectiveWords:
     minimise: Annotated[
         tuple[str, ...],
         Flag(
-            'What to make small: "OUTCOME at end", "at step N", "mean", "maximum", "minimum", "time above X" or '
-            '"time below X"; several are added up',
+            'What to make small: "OUTCOME at end", "at step N", "mean", "maximum" (Cmax), "minimum" (Cmin), "AUC", '
+            '"time above X", "time below X" or "time in X to Y"; several are added up',
             ("--minimise", "--minimize"),
             panel=OBJECTIVE,
         ),

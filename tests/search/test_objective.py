@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from costar_cli.inference import OutcomeFacts
 from costar_cli.plans.untrusted import Problems
 from costar_cli.questions.search import Objective
 from tests.whatif.whatif_worlds import ICU, RETAIL, TUMOR
@@ -27,6 +28,11 @@ def read(schema=ICU, steps=3, **flags):
         ("heart_rate min", 60),
         ("map time above 55", 2),
         ("map time below 55.5", 1),
+        ("map time in 55 to 70", 2),
+        ("map time within 50 to 60", 2),
+        ("heart_rate AUC", 210),
+        ("heart_rate Cmax", 80),
+        ("heart_rate cmin", 60),
         ("0.5 heart_rate at end", 35),
         ("2 * map mean", 120),
     ],
@@ -42,6 +48,13 @@ def test_terms_add_up_and_more_is_better_only_where_all_are_maximised():
     assert both.text == "minimise heart_rate at end - map at end"
     large = read(maximise=["map at end"])
     assert (large.shown(large.loss(COURSE)), large.sign, large.unit) == (50, -1, "mmHg")
+
+
+def test_areas_and_times_have_units_and_bounds_of_their_own():
+    volume = OutcomeFacts(lower=(0.0,), upper=(100.0,), least=(None,), forms=())
+    area, inside = read(TUMOR, minimise=["tumour_volume AUC"]), read(TUMOR, maximise=["tumour_volume time in 1 to 2"])
+    assert (area.unit, area.linear, area.bounds(volume)) == ("cm3 steps", True, (0, 300))
+    assert (inside.unit, inside.linear, inside.bounds(volume)) == ("steps", False, (-3, 0))
 
 
 def test_each_use_of_a_treatment_costs():
@@ -62,6 +75,8 @@ def test_each_use_of_a_treatment_costs():
         ({"minimise": ["tumour_volume"]}, "does not say what of an outcome", 'such as --minimise "tumour_volume at'),
         ({"maximise": ["tumour_volume at step 9"]}, "asks for a step that plans of 6 steps do not have", "1 to 6"),
         ({"minimise": ["tumour_volume time above lots"]}, "'lots' in", "tumour_volume time above 30"),
+        ({"maximise": ["tumour_volume time in 9 to 5"]}, "a number and a larger one", "tumour_volume time in 5 to 15"),
+        ({"maximise": ["tumour_volume time in low to 5"]}, "a number and a larger one", "time in 5 to 15"),
         ({"minimise": ["tumour_volume mean"], "cost": ["surgery 2"]}, "no treatment 'surgery'", "chemotherapy"),
         ({"minimise": ["tumour_volume mean"], "cost": ["chemotherapy"]}, "is not a treatment and a number", "0.5"),
         ({}, "no objective is given", "tumour_volume at end"),

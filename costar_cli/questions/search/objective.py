@@ -15,15 +15,18 @@ from costar_cli.inference import OutcomeFacts
 from costar_cli.plans.untrusted import Problems
 from costar_cli.questions.search.constraints import FEW, Given, given_of
 
-Statistic = Literal["at", "mean", "maximum", "minimum", "above", "below"]
+Statistic = Literal["at", "mean", "area", "maximum", "minimum", "above", "below", "within"]
 
 WORDS: Final[dict[str, Statistic]] = {
-    "mean": "mean", "average": "mean", "maximum": "maximum", "max": "maximum", "minimum": "minimum", "min": "minimum",
+    "mean": "mean", "average": "mean", "auc": "area", "cmax": "maximum", "cmin": "minimum",
+    "maximum": "maximum", "max": "maximum", "minimum": "minimum", "min": "minimum",
 }  # fmt: skip
-KINDS: Final = "`at end`, `at step N`, `mean`, `maximum`, `minimum`, `time above X` or `time below X`"
+TIMES: Final = ("above", "below", "within")  # numbers of steps
+KINDS: Final = "`at end`, `at step N`, `mean`, `maximum`, `minimum`, `AUC`, `time above X`, `below X` or `in X to Y`"
 _TERM = re.compile(
     r"(?P<name>.+?)\s+(?:at\s+(?P<end>end)|at\s+step\s+(?P<step>\S+)|"
-    r"(?P<word>mean|average|maximum|max|minimum|min)|time\s+(?P<side>above|below)\s+(?P<level>\S+))\s*",
+    rf"(?P<word>{'|'.join(WORDS)})|time\s+(?P<side>above|below)\s+(?P<level>\S+)|"
+    r"time\s+(?P<inside>in|within)\s+(?P<low>\S+)\s+to\s+(?P<high>\S+))\s*",
     re.IGNORECASE,
 )
 _WEIGHT = re.compile(r"\s*(?P<weight>\d+(?:\.\d*)?|\.\d+)\s*(?:\*|x\s|\s)\s*(?P<rest>\S.*)")
@@ -40,6 +43,7 @@ class Term:
     weight: float
     step: int = 0
     level: float = 0.0
+    upper: float = 0.0
 
     def of(self, y_HY: Floats) -> Floats:
         """Return the number of each course, `[...]` of outcomes `[...,H,Y]`."""
@@ -49,19 +53,28 @@ class Term:
         if self.statistic in ("above", "below"):
             beyond = y_H > self.level if self.statistic == "above" else y_H < self.level
             return np.asarray(beyond.sum(axis=-1, dtype=np.float64))
-        if self.statistic == "mean":
-            return np.asarray(y_H.mean(axis=-1))
+        if self.statistic == "within":
+            return np.asarray(((y_H >= self.level) & (y_H <= self.upper)).sum(axis=-1, dtype=np.float64))
+        if self.statistic in ("mean", "area"):
+            return np.asarray(y_H.mean(axis=-1) if self.statistic == "mean" else y_H.sum(axis=-1))
         return np.asarray(y_H.max(axis=-1) if self.statistic == "maximum" else y_H.min(axis=-1))
 
     @property
     def linear(self) -> bool:
         """Return whether the number of a mean course is the mean number."""
-        return self.statistic in ("at", "mean")
+        return self.statistic in ("at", "mean", "area")
+
+    def unit(self, schema: PanelSchema) -> str:
+        """Return the unit of the number."""
+        own = schema.outcomes[self.outcome].unit
+        return "steps" if self.statistic in TIMES else f"{own} steps".strip() if self.statistic == "area" else own
 
     def bounds(self, facts: OutcomeFacts | None, steps: int) -> tuple[float, float]:
         """Return the smallest and the largest number that can occur, with its weight."""
         low, high = (None, None) if facts is None else (facts.lower[self.outcome], facts.upper[self.outcome])
-        if self.statistic in ("above", "below"):
+        times = steps if self.statistic == "area" else 1
+        low, high = (None if bound is None else times * bound for bound in (low, high))
+        if self.statistic in TIMES:
             low, high = 0.0, float(steps)
         low, high = -math.inf if low is None else low, math.inf if high is None else high
         ends = sorted((self.weight * low, self.weight * high))
@@ -115,8 +128,7 @@ class Objective:
             f" {'+' if sign * c.each >= 0 else '-'} {abs(c.each):g} per {_each(c.given, schema)}" for c in costs
         )
         terms = tuple(term for _, _, term in found if term)
-        counted = ("above", "below")  # times, in steps
-        units = {"steps" if term.statistic in counted else schema.outcomes[term.outcome].unit for term in terms}
+        units = {term.unit(schema) for term in terms}
         verb = "minimise" if sign > 0 else "maximise"
         return cls(terms, costs, steps, sign, f"{verb} {words}", units.pop() if len(units) == 1 else "")
 
@@ -188,21 +200,30 @@ def _term(text: str, flag: str, sign: float, schema: PanelSchema, steps: int, pr
 
 def _number_of(match: re.Match[str], term: Term, flag: str, steps: int, problems: Problems) -> Term | None:
     """Return the term with what the match says of its outcome."""
+    made: Term | None = None
     if match["word"]:
-        return replace(term, statistic=WORDS[match["word"].lower()])
-    if match["side"]:
-        level = _number(match["level"])
-        if level is None:
+        made = replace(term, statistic=WORDS[match["word"].lower()])
+    elif match["side"]:
+        if (level := _number(match["level"])) is None:
             such = f'such as {flag} "{match["name"]} time {match["side"].lower()} 30"'
             problems.add(f"{flag}: {match['level']!r} in {match[0]!r} is not a number", fix=such)
-            return None
-        return replace(term, statistic="above" if match["side"].lower() == "above" else "below", level=level)
-    step = steps if match["end"] else int(match["step"]) if match["step"].isdecimal() else 0
-    if not 1 <= step <= steps:
-        fix = f"choose a step from 1 to {steps}"
-        problems.add(f"{flag}: {match[0]!r} asks for a step that plans of {steps} steps do not have", fix=fix)
-        return None
-    return replace(term, statistic="at", step=step - 1)
+        else:
+            made = replace(term, statistic="above" if match["side"].lower() == "above" else "below", level=level)
+    elif match["inside"]:
+        low, high = _number(match["low"]), _number(match["high"])
+        if low is None or high is None or not low < high:
+            such = f'such as {flag} "{match["name"]} time in 5 to 15"'
+            problems.add(f"{flag}: {match[0]!r} does not name a number and a larger one", fix=such)
+        else:
+            made = replace(term, statistic="within", level=low, upper=high)
+    else:
+        step = steps if match["end"] else int(match["step"]) if match["step"].isdecimal() else 0
+        if 1 <= step <= steps:
+            made = replace(term, statistic="at", step=step - 1)
+        else:
+            fix = f"choose a step from 1 to {steps}"
+            problems.add(f"{flag}: {match[0]!r} asks for a step that plans of {steps} steps do not have", fix=fix)
+    return made
 
 
 def _cost(text: str, schema: PanelSchema, problems: Problems) -> Cost | None:
