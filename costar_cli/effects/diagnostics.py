@@ -3,7 +3,7 @@
 `M` trials, `K` decisions, `P` columns of a history.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -110,6 +110,49 @@ def balance(effects: Effects) -> Iterator[Row]:
                     "after": float(weighted / sd),
                     "effective": float(kish(after_M)),
                 }
+
+
+def baseline(effects: Effects, balanced: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
+    """Yield a row per characteristic at time zero and plan: means and sds of those who follow its first step.
+
+    The rows of everybody, with no plan, stand before those of each plan; shares are means of what is 0 or 1.
+
+    Args:
+        effects: whose trials.
+        balanced: rows of `balance`, which has the standardised differences from everybody.
+    """
+    trials, panel, schema = effects.trials, effects.trials.panel, effects.trials.schema
+    at = trials.subject_M, trials.row_MK[:, 0]
+    statics_MV = panel.statics[trials.subject_M]
+    columns = [
+        (variable, values_MV[:, i], known_MV[:, i])
+        for variables, values_MV, known_MV in (
+            (schema.statics, statics_MV, np.ones(statics_MV.shape, dtype=bool)),
+            (schema.outcomes, panel.outcomes[at], panel.observed_outcomes[at]),
+            (schema.covariates, panel.covariates[at], panel.observed_covariates[at]),
+        )
+        for i, variable in enumerate(variables)
+        if variable.name not in trials.left_out
+    ]
+    follows = effects.targets[0].follows
+    arms = [(plan.name, follow.raw_MK[:, 0] > 0) for plan, follow in zip(effects.plans, follows, strict=True)]
+    apart = {(row["plan"], row["column"]): row for row in balanced if row["step"] == 1}
+    for variable, value_M, known_M in columns:
+        for plan, in_M in [(None, np.ones(len(trials), dtype=bool)), *arms]:
+            of = value_M[in_M & follows[0].at_MK[:, 0] & known_M].astype(np.float64)
+            differs = apart.get((plan, variable.name), {})
+            yield {
+                "column": variable.name,
+                "unit": variable.unit,
+                "plan": plan,
+                "trials": int((in_M & follows[0].at_MK[:, 0]).sum()),
+                "measured": len(of),
+                "share": bool(np.isin(value_M[known_M], (0, 1)).all()),
+                "mean": float(of.mean()) if len(of) else None,
+                "sd": float(of.std(ddof=1)) if len(of) > 1 else None,
+                "before": differs.get("before"),
+                "after": differs.get("after"),
+            }
 
 
 def positivity(effects: Effects) -> Iterator[Row]:

@@ -107,3 +107,5 @@ def test_a_table_goes_from_csv_to_a_page(here: Path, call: Call) -> None:
     text = read_alone(Path("t.html").read_text("utf-8")).text
     assert "Target trial" in text
     assert "ward" in text
+    assert "all (n = 120)" in text
+    assert "always (n = " in text

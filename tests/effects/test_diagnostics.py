@@ -1,6 +1,7 @@
 """What shows whether effects can be believed, in worlds in which it is known."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import costar_cli as costar
 from costar_cli.data import Dataset, Part
 from costar_cli.effects import EffectReport
-from costar_cli.effects.diagnostics import balance, followers, natural_course, positivity
+from costar_cli.effects.diagnostics import balance, baseline, followers, natural_course, positivity
 from tests.effect_worlds import WORLDS
 from tests.effects.test_estimation import report_on
 from tests.mortal_world import MORTAL, REGIMES, mortal_panel
@@ -40,6 +41,40 @@ def test_weighting_balances_what_treatment_reacts_to(overlap: EffectReport) -> N
     assert min(abs(row["before"]) for row in first) > 0.15
     assert max(abs(row["after"]) for row in first) < 0.03
     assert max(abs(row["after"]) for row in rows) < 0.1
+
+
+def test_the_baseline_of_each_arm_is_that_of_those_who_follow_its_first_step(overlap: EffectReport) -> None:
+    x_NTX, y_NT, given_NHA = WORLDS["overlap"].draw(3000, 1)
+    drawn = {"y": y_NT[:, 0], "x": x_NTX[:, 0, 0]}
+    arms = {None: slice(None), "always": given_NHA[:, 0, 0] == 1, "never": given_NHA[:, 0, 0] == 0}
+    rows = {(row["column"], row["plan"]): row for row in baseline(overlap.effects, balance(overlap.effects))}
+    for (column, value_N), (plan, in_N) in product(drawn.items(), arms.items()):
+        row = rows[column, plan]
+        assert row["trials"] == row["measured"] == len(value_N[in_N])
+        assert row["mean"] == pytest.approx(value_N[in_N].mean(), abs=1e-5)
+        assert row["sd"] == pytest.approx(value_N[in_N].std(ddof=1), abs=1e-5)
+        assert not row["share"]
+        if plan is None:
+            assert row["before"] is row["after"] is None
+        else:
+            assert row["before"] == pytest.approx((row["mean"] - value_N.mean()) / value_N.std(), abs=1e-4)
+            assert abs(row["after"]) < 0.03 < abs(row["before"])
+    assert list(rows) == list(product(drawn, (None, *(plan.name for plan in overlap.effects.plans))))
+
+
+def test_a_baseline_of_what_is_0_or_1_is_a_share_of_those_in_whom_it_was_recorded() -> None:
+    world = WORLDS["overlap"]
+    data = world.dataset(400, 1)
+    (part,) = data.panels
+    panel = data.panels[part]
+    on_N, seen = panel.covariates[:, 0, 0] > 0.2, np.ones(panel.covariates.shape, dtype=bool)
+    panel.covariates[:, 0, 0], seen[:90, 0] = on_N, False
+    data.panels[part] = replace(panel, covariate_observed=seen)
+    plans = {"plans": {name: world.regimes[name].steps(3) for name in ("never", "always")}}
+    effects = costar.estimate_effects(data, plans, learner="regression").effects
+    row = next(row for row in baseline(effects, ()) if (row["column"], row["plan"]) == ("x", None))
+    assert (row["share"], row["trials"], row["measured"]) == (True, 400, 310)
+    assert row["mean"] == pytest.approx(on_N[90:].mean(), abs=1e-6)
 
 
 def test_positivity_is_that_of_the_world(overlap: EffectReport) -> None:

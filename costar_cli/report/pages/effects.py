@@ -6,7 +6,7 @@ from typing import Any, Final
 from costar_cli.data.findings import counted, percent
 from costar_cli.data.schema import labelled, steps_of
 from costar_cli.effects import ESTIMATORS, FEW, EffectReport
-from costar_cli.effects.diagnostics import UNLIKELY, balance, followers, natural_course, positivity
+from costar_cli.effects.diagnostics import UNLIKELY, balance, baseline, followers, natural_course, positivity
 from costar_cli.questions.effect_tables import end_tables, followers_table, steps_table
 from costar_cli.report.pages.page import Item, Page, ReportTable, Section, render, svg, warnings_and_notes
 from costar_cli.report.pages.whatif import lineage
@@ -40,6 +40,10 @@ ABOUT_TARGET: Final = (
     "The randomised trial that would answer the question, and how these data emulate it, in the order of the TARGET "
     "statement (Cashin et al. 2025, JAMA, doi 10.1001/jama.2025.13350). Title, background, sources of the data, "
     "ethics, registration, funding and access to data are for you to write."
+)
+ABOUT_BASELINE: Final = (
+    "Mean (standard deviation) or share at time zero, of all who entered and of those who follow the first step of "
+    "each plan. SMD: their difference from all in standard deviations, and in brackets what weighting leaves of it."
 )
 ASSUMPTIONS: Final = (
     "Exchangeability: given {given}, who is treated at a step does not depend on what would have followed. Positivity: "
@@ -176,7 +180,7 @@ def _positivity(report: EffectReport) -> ReportTable:
 
 
 def _target(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> Section:
-    """Return the protocol of the target trial and its emulation, flow, results and limitations."""
+    """Return the protocol of the target trial and its emulation, flow, baseline, results and limitations."""
     results = tuple((text,) for text in _results(report))
     return Section(
         "Target trial",
@@ -184,6 +188,7 @@ def _target(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> Section
         tables=[
             ReportTable("Protocol", "", ("component", "target trial", "emulation"), tuple(_protocol(report, shown))),
             ReportTable("Flow", "", ("who", "number"), tuple(_flow(report))),
+            _baseline(report, shown),
             ReportTable("Results", "", ("at the end of each plan",), results),
         ],
         items=[Item(text) for text in _limitations(report)],
@@ -281,6 +286,23 @@ def _flow(report: EffectReport) -> Iterator[tuple[str, int]]:
         if row["step"] == len(plan):
             yield f"In follow-up at the end of {plan.name}", row["followed"]
             yield f"of these, followed {plan.name} to its end", row["followers"]
+
+
+def _baseline(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> ReportTable:
+    """Return the characteristics at time zero, a column for all and two for each plan."""
+    rows = [*baseline(report.effects, shown)]
+    headers = ["characteristic", f"all (n = {rows[0]['trials']:,})"]
+    for row in rows[1 : 1 + len(report.effects.plans)]:
+        headers += [f"{row['plan']} (n = {row['trials']:,})", "SMD"]
+    lines: dict[str, list[str | None]] = {}
+    for row in rows:
+        mean, sd = (None if row[name] is None else f"{row[name]:.4g}" for name in ("mean", "sd"))
+        text = mean if mean is None else percent(row["mean"]) if row["share"] else f"{mean} ({sd})" if sd else mean
+        line = lines.setdefault(row["column"], [labelled(row["column"], row["unit"])])
+        line.append(text)
+        if row["plan"] is not None:
+            line.append(None if row["before"] is None else f"{row['before']:+.2f} ({row['after']:+.2f})")
+    return ReportTable("Baseline", ABOUT_BASELINE, tuple(headers), tuple(map(tuple, lines.values())))
 
 
 def _results(report: EffectReport) -> Iterator[str]:
