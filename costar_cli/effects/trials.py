@@ -253,8 +253,19 @@ class Trials:
     def present(self) -> tuple[int, ...]:
         """Return the places of the columns of every regression: outcomes and covariates at the row, and statics."""
         names, current = self._history_NTP[1:]
-        first = len(names) - 1 - len(self.schema.statics) - (0 if self.extra_NE is None else self.extra_NE.shape[1])
-        return (*range(current), *range(first, len(names) - 1))
+        return (*range(current), *range(self._first_fixed, len(names) - 1))
+
+    @property
+    def last_given(self) -> tuple[int, ...]:
+        """Return the places of the columns of the treatments just before."""
+        each, count = RECENT + 1, self.given(0, slice(1)).shape[-1]  # columns of a treatment: steps before, and mean
+        return tuple(range(self._first_fixed - each * count, self._first_fixed, each))
+
+    @property
+    def _first_fixed(self) -> int:
+        """Return the place of the first column of what does not change, which treatments stand before."""
+        extra = 0 if self.extra_NE is None else self.extra_NE.shape[1]
+        return len(self.column_names) - 1 - len(self.schema.statics) - extra
 
     def history(self, k: int, rows: NDArray[np.int64] | Bools | slice = slice(None)) -> Floats:
         """Return what was known `[M,P]` before decision k of some trials, standardised over the panel."""

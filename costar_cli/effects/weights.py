@@ -7,7 +7,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,8 +97,9 @@ class Practice:
         return np.asarray(trials.records_last | (trials.row_MK[self.row_R, self.step_R] < last_R))
 
     @property
-    def _present(self) -> tuple[int, ...]:
-        return (*self.trials.present, self.history_RP.shape[1] - 1)
+    def _present(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the places of columns of the present, and of the treatments just before."""
+        return (*self.trials.present, self.history_RP.shape[1] - 1), self.trials.last_given
 
     @cached_property
     def _combinations(self) -> tuple[Values, Ints]:
@@ -310,19 +311,20 @@ def _cross_fitted(
     label_R: NDArray[np.integer],
     fold_R: Ints,
     at_R: Bools,
-    present: tuple[int, ...],
+    present: tuple[tuple[int, ...], tuple[int, ...]],
     *,
     boosting: bool,
     weight_R: Floats | None = None,
 ) -> Floats:
     """Return probabilities of classes `[R,J]` by the classifier that predicts a part of the subjects best.
 
-    Logistic regressions on lines, then on curves, then trees: a larger one is taken where its log loss is smaller by
-    more than the standard error of the difference.
+    Logistic regressions on the present and the treatments just before, on lines, then on curves, then trees: a larger
+    one is taken where its log loss is smaller by more than the standard error of the difference.
     """
     weight_R = np.ones(len(label_R)) if weight_R is None else weight_R
     classes = int(label_R.max()) + 1
-    names: list[str] = ["lines", "curves", *["trees"] * boosting]
+    names: list[DesignName | Literal["trees"]] = ["now", "lines", "curves"]
+    names += ["trees"] * boosting
     fitted: dict[str, Floats] = {}
     first = int(fold_R.min())
     test_R = at_R & (fold_R == first)
@@ -350,8 +352,8 @@ def _cross_fitted(
 
 
 def _predicted(
-    name: str, history_RP: Floats, given_RA: Floats, label_R: NDArray[np.integer], train_R: Bools, weight_R: Floats,
-    present: tuple[int, ...], rows_R: Bools, classes: int,
+    name: DesignName | Literal["trees"], history_RP: Floats, given_RA: Floats, label_R: NDArray[np.integer],
+    train_R: Bools, weight_R: Floats, present: tuple[tuple[int, ...], tuple[int, ...]], rows_R: Bools, classes: int,
 ) -> Floats:  # fmt: skip
     """Return probabilities of classes of some rows, by one classifier that learnt from others."""
     out_RJ = np.zeros((int(rows_R.sum()), classes))
@@ -370,8 +372,8 @@ def _predicted(
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
     from sklearn.preprocessing import StandardScaler  # noqa: PLC0415
 
-    design_name: DesignName = "lines" if name == "lines" else "curves"
-    design = Design.of(design_name, history_RP[train_R], present)
+    places = (*present[0], *present[1]) if name == "now" else present[0]
+    design = Design.of(name, history_RP[train_R], places)
     x_RD = design.columns(history_RP, given_RA)
     scaler = StandardScaler().fit(x_RD[train_R])
     # Newton's matrix has a row per column and class: with 8 combinations in the ICU world it took ten times as long.

@@ -1,0 +1,56 @@
+"""How likely treatments were, as practice is estimated, in worlds in which their probabilities are known."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from costar_cli.data import Part
+from costar_cli.effects import enrol
+from costar_cli.effects.weights import Practice
+from tests.effect_worlds import WORLDS, EffectWorld
+
+Floats = NDArray[np.float64]
+TRAIN = Part("source", "train")
+
+
+def practice_in(world: EffectWorld, n: int, seed: int, *, domain: bool = False) -> Practice:
+    """Return practice of n subjects, perhaps with a column of two domains that nothing depends on."""
+    extra_NE = np.random.default_rng(seed).integers(0, 2, (n, 1)).astype(float) if domain else None
+    data = world.dataset(n, seed)
+    trials, _ = enrol(data.schema, data.panels[TRAIN], world.steps, extra_NE=extra_NE)
+    return Practice(trials, trials.folds(5, 0), known={}, boosting=True)
+
+
+def few() -> Iterator[tuple[Floats, Floats]]:
+    """Yield the probability of treatment as estimated and in truth, in samples of 150 subjects."""
+    for seed in range(6):
+        practice = practice_in(WORLDS["overlap"], 150, seed, domain=True)
+        true_NTP = WORLDS["overlap"].draw(150, seed)[0]
+        yield practice.given_probability_RJ[:, 1], true_NTP[practice.row_R, practice.step_R, 1]
+
+
+def test_few_subjects_and_a_domain_make_no_treatment_all_but_certain() -> None:
+    made, true = zip(*few(), strict=True)
+    errors = [np.sqrt(((one - other) ** 2).mean()) for one, other in zip(made, true, strict=True)]
+    assert np.mean(errors) < 0.07  # of probabilities from .31 to .69; .089 with a whole history from the start
+    assert np.mean([one.min() for one in made]) > 0.18
+    assert np.mean([one.max() for one in made]) < 0.82
+
+
+@pytest.mark.parametrize("on", ["before", "last"])
+def test_treatment_that_goes_by_what_was_before_is_predicted_by_it(on: str) -> None:
+    def update(x_NX: Floats, y_N: Floats, a_NA: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        x_N = 0.5 * x_NX[:, 0] - 0.3 * (a_NA[:, 0] - 0.5) + 0.35 * rng.uniform(-1, 1, len(y_N))
+        past_N = 1.2 * x_NX[:, 0] if on == "before" else 2 * a_NA[:, 0] - 1
+        return np.column_stack([x_N, expit(0.3 * x_N + past_N)]), 0.5 * y_N + x_N
+
+    world = replace(WORLDS["overlap"], update=update)
+    practice = practice_in(world, 1500, 1)
+    later_R = practice.step_R > 0
+    true_R = world.draw(1500, 1)[0][practice.row_R, practice.step_R, 1][later_R]
+    made_R = practice.given_probability_RJ[later_R, 1]
+    assert np.sqrt(((made_R - true_R) ** 2).mean()) < 0.35 * true_R.std()
