@@ -155,6 +155,10 @@ class Output:
         """End the verb: under `--json`, print the document."""
         self._finish(status, result=result)
 
+    def serve(self, result: object) -> None:
+        """Under `--json`, print the document of a verb that goes on until it is stopped: nothing follows it."""
+        self._print("serving", result=result)
+
     def fail(self, error: CostarError, *, verb: str = "", status: str = "failed") -> None:
         """End the verb with an error: message on stderr, or the document on stdout."""
         self._document["verb"] = self._document["verb"] or verb
@@ -163,6 +167,10 @@ class Output:
 
     def _finish(self, status: str, *, result: object = None, error: Mapping[str, object] | None = None) -> None:
         Termination.tell()
+        self._print(status, result=result, error=error)
+        Termination.told(ExitCode.OK if error is None else cast(int, error["exit_code"]))
+
+    def _print(self, status: str, *, result: object = None, error: Mapping[str, object] | None = None) -> None:
         if self.json and not self.finished:
             name = "error" if error else str(self._document["verb"]).replace(" ", ".")
             schema = {"name": f"costar.{name}", "version": DOCUMENT_VERSION}
@@ -172,7 +180,6 @@ class Output:
                 document["result"] = result
             _write(sys.stdout, dump_json(document) + "\n")
         self.finished = True
-        Termination.told(ExitCode.OK if error is None else cast(int, error["exit_code"]))
 
     def _aside(self, label: str, message: str, style: str) -> None:
         if not self.quiet and not self.json:
