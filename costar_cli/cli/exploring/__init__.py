@@ -1,0 +1,1 @@
+"""The page of `costar explore`: what it asks, and the server that answers."""
