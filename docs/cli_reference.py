@@ -39,6 +39,7 @@ costar finetune [--method NAME] [--domain source|target] [--from pretrained|scra
 costar evaluate [--setup zero-shot|few-shot|supervised] [--fail-if 'zero-shot.costar.average > 1.1']
 costar whatif --subject 12 --plan plan.json
 costar search --subject 12 --minimise "tumour_volume at end" --at-most "chemotherapy 2"
+costar explore                               # the same in the browser, on this machine alone
 costar benchmark tumor --methods all --members 5     # the paper's tables, ours beside the published
 costar inspect FILE   costar verify FILE   costar settings [NAME]   costar doctor
 ```

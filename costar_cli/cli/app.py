@@ -17,6 +17,7 @@ from costar_cli.cli.check import check
 from costar_cli.cli.doctor import doctor
 from costar_cli.cli.effect import effect
 from costar_cli.cli.evaluate import evaluate
+from costar_cli.cli.explore import explore
 from costar_cli.cli.finetune import finetune
 from costar_cli.cli.ingest import ingest
 from costar_cli.cli.inspect import inspect
@@ -47,7 +48,8 @@ NUMBERS = {  # what the parser says of a text that is none, and what costar says
     "Input should be a valid number, unable to parse string as a number": "expected a number",
 }
 VERBS = (
-    check, pretrain, finetune, evaluate, whatif, search, effect, benchmark, merge, inspect, verify, settings, doctor,
+    check, pretrain, finetune, evaluate, whatif, search, explore, effect, benchmark, merge, inspect, verify, settings,
+    doctor,
 )  # fmt: skip
 
 

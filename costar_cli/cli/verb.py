@@ -276,6 +276,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "costar whatif --subject 12 --plan plan.json",
         "costar whatif --subject 12 --plan plan.json --truth --plot whatif.png",
     ),
+    "explore": (
+        "costar explore",
+        "costar explore --subject 12 --port 8765 --no-browser",
+        "costar explore --subject 12 --freeze page.html",
+    ),
     "effect": (
         "costar effect --plan plans.json",
         'costar effect --plan plans.json --estimator all --when "severity >= 6" --csv effects.csv',

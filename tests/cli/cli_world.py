@@ -24,8 +24,8 @@ TINY_COHORT = [
 ]
 VERBS = ["simulate tumor", "simulate mimic", "simulate m5", "simulate linear", "ingest mimic", "ingest m5"]
 VERBS += ["ingest nonmem"]
-VERBS += ["ingest table", "check", "pretrain", "finetune", "evaluate", "whatif", "search", "effect"]
-VERBS += ["benchmark", "merge", "inspect", "verify", "settings", "doctor"]
+VERBS += ["ingest table", "check", "pretrain", "finetune", "evaluate", "whatif", "search", "explore"]
+VERBS += ["effect", "benchmark", "merge", "inspect", "verify", "settings", "doctor"]
 
 WARD = """
 name = "ward"

@@ -53,6 +53,7 @@ def words_of(name: str, trained: Path, folder: Path) -> list[object]:
         "evaluate": ["evaluate", *place, "--no-plots", "--out", folder / "v.h5", "--overwrite"],
         "whatif": ["whatif", *place, "-s", 1, "-p", folder / "plan.json", "--truth", "--out", folder / "w.h5"],
         "search": ["search", *place, "-s", 1, "--minimise", "tumour_volume at end", "--steps", 2],
+        "explore": ["explore", *place, "--freeze", folder / "page.html"],
         "effect": ["effect", *place, "-p", folder / "plan.json", "--unsupported"],
         "benchmark": ["benchmark", trained / "data.h5", "--methods", "last-value,ridge", "--no-plots", "-w", folder],
         "merge": ["merge", folder / "whole"],
@@ -63,8 +64,8 @@ def words_of(name: str, trained: Path, folder: Path) -> list[object]:
     }[name]
 
 
-NAMES = ["simulate.tumor", "check", "pretrain", "finetune", "evaluate", "whatif", "search", "effect", "benchmark"]
-NAMES += ["merge", "inspect", "verify", "settings", "doctor"]
+NAMES = ["simulate.tumor", "check", "pretrain", "finetune", "evaluate", "whatif", "search", "explore", "effect"]
+NAMES += ["benchmark", "merge", "inspect", "verify", "settings", "doctor"]
 
 
 def paths(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
