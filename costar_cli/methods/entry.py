@@ -62,6 +62,8 @@ class Method:
         suggested: its place among the methods to try where another one loses to the last value; None for never.
         short_list: its place among the methods that are worth trying on any data set, the quickest to fit first; None
             for those that are not.
+        short_list_width: the most outcomes and covariates with which a list takes it: with more its fit takes minutes;
+            None for any number.
         stepwise: its models predict each step from the one before, so that rules of treatment can act on outcomes; of
             some methods that depends on their decoder (`stepwise` of `FittedModel`).
         adjusts: which reactions of treatment inside a plan its estimates are adjusted for: `all`, as it simulates
@@ -89,6 +91,7 @@ class Method:
     order: int = 100
     suggested: int | None = None
     short_list: int | None = None
+    short_list_width: int | None = None
     stepwise: bool = False
     adjusts: Adjusts = "none"
     shrinks: bool = False

@@ -133,6 +133,8 @@ _BUILT_IN: Final[Sequence[Method]] = (
         stepwise=True,
         adjusts="all",
         suggested=12,
+        short_list=8,
+        short_list_width=12,
         takes_doses=True,
     ),
     Method(
@@ -157,7 +159,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         adjusts="all",
         shrinks=True,
         suggested=0,
-        short_list=8,
+        short_list=9,
         takes_doses=True,
         takes_gaps=True,
     ),

@@ -60,6 +60,7 @@ VOLATILE = (
     (re.compile(r'("(?:elapsed_s|costar|torch|numpy|polars|h5py|python|scipy|platform)": )[^,}]+'), r"\1<here>"),
     (re.compile(r"(done, .*, )[\d.]+ s\b"), r"\1<time>"),
     (re.compile(r"costar \d+\.\d+\.\d+"), "costar <version>"),
+    (re.compile(r"^progress  .*\n", re.MULTILINE), ""),  # a busy machine says that it is still running
 )
 LONGEST = 60  # rows of a table that are recorded one by one
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")

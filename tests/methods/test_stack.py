@@ -340,6 +340,28 @@ def test_the_short_list_is_the_registrys_and_takes_an_encoder_for_what_is_pretra
     assert [name for name in short if name not in without] == [n for n in short if methods[n].pretrained]
 
 
+def test_a_list_leaves_out_what_takes_minutes_on_wide_data_and_a_name_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, fit_part = world("linear"), stack_method._fit_part
+    width = len(dataset.schema.outcomes) + len(dataset.schema.covariates)
+
+    def quickly(task, name, start):
+        if name in {"mean", "gcomp"}:
+            return fit_part(task, name, start)
+        raise DataError("not here")
+
+    monkeypatch.setattr(stack_method, "_fit_part", quickly)
+    for most, parts, takes in (
+        (width, "closed-form", True),
+        (width - 1, "closed-form", False),
+        (1, "mean,gcomp", True),
+    ):
+        monkeypatch.setitem(METHODS._by_name, "gcomp", replace(METHODS["gcomp"], short_list_width=most))
+        meta = fit(dataset, parts).meta
+        assert ("gcomp" in {part["method"] for part in meta["parts"]}) == takes
+        assert meta["left_out"].get("gcomp") == (None if takes else stack_method.TOO_WIDE)
+        assert not any("Computation" in str(line) or "gcomp" in str(line) for line in meta.get("warnings", ()))
+
+
 def test_few_shot_learns_who_is_treated_from_both_domains(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset, learnt = world("tumor"), []
 

@@ -14,7 +14,7 @@ from costar_cli.data.windows import FactualWindows, factual_windows, share_of_ch
 from costar_cli.errors import DataError, TrainingError
 from costar_cli.files import Artifact
 from costar_cli.methods.base import Device, Fit, FitTask, Fitted, FittedModel, FittedPart, adjusted
-from costar_cli.methods.registry import METHODS
+from costar_cli.methods.registry import LISTS, METHODS
 from costar_cli.methods.shared.effect_check import LIMIT, EffectCheck, largest
 from costar_cli.methods.shared.trained import PARAMS, model_to_start_from
 from costar_cli.methods.stack.model import PARTS, SHARED, StackModel, read_stack
@@ -26,6 +26,7 @@ FAILS: Final = (DataError, TrainingError, ArithmeticError, np.linalg.LinAlgError
 SOURCE: Final = "source's stack"  # in a leaderboard
 ANCHORS: Final = ("last-value", "mean", "seasonal-naive", "ridge")  # left only for what errs less beyond chance
 OUT_OF_TIME: Final = "no time was left for it"
+TOO_WIDE: Final = "with so many outcomes and covariates its fit takes minutes; name it in `--parts` to wait"
 
 Floats = NDArray[np.float64]
 
@@ -73,8 +74,12 @@ class _Parts:
         parts, begun = cls(task), monotonic()
         config = task.settings_of(StackConfig)
         names = METHODS["stack"].parts(config, task.start.record if task.start else None)
+        width, listed = len(task.schema.outcomes) + len(task.schema.covariates), config.parts.strip() in LISTS
         for name in names:
-            at = monotonic()
+            at, most = monotonic(), METHODS[name].short_list_width
+            if start is None and listed and most is not None and width > most:
+                parts.left_out[name] = TOO_WIDE
+                continue
             if parts.done and config.minutes is not None and at - begun >= 60 * config.minutes:
                 parts.left_out[name] = OUT_OF_TIME
                 continue
@@ -113,7 +118,7 @@ class _Parts:
         failed = [
             f"{METHODS.label(name)} is left out of the stack: {reason}"
             for name, reason in self.left_out.items()
-            if reason != OUT_OF_TIME
+            if reason not in {OUT_OF_TIME, TOO_WIDE}
         ]
         meta = {"parts": metas, "left_out": dict(self.left_out), **facts}
         params = {"weights": weight_RPHY}
