@@ -5,6 +5,7 @@
 # make test-lowest the fast tests with the lowest versions that pyproject.toml allows, in .venv-lowest
 # make bench-guard whether costar is still as much faster than plain implementations as stored ratios say
 # make docs        the site, in build/site; fails on dead links and on pages that stand nowhere
+# make dist        wheel and sdist in dist/, the same bytes from the same commit
 # make audit       known vulnerabilities of the versions in constraints.txt
 # make clean       remove what these made
 
@@ -14,7 +15,7 @@ BIN := .venv/bin
 JOBS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test lint test-slow campaign test-lowest bench-guard docs audit clean
+.PHONY: demo test lint test-slow campaign test-lowest bench-guard docs dist audit clean
 
 demo: .venv/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
@@ -47,6 +48,9 @@ bench-guard: .venv/.installed-test
 
 docs: .venv/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+dist: .venv/.installed-test
+	$(BIN)/python docs/dist.py
 
 audit: .venv/bin/uv
 	$(BIN)/uv tool run pip-audit --strict --disable-pip --no-deps --requirement constraints.txt

@@ -40,12 +40,6 @@ class Block:
     output: tuple[str, ...]
 
 
-def words(text: str) -> int:
-    """Return how many words of prose and tables a page has, without its code, output and comments."""
-    plain = FENCED.sub("", re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL))
-    return sum(1 for word in plain.split() if re.search(r"[^\W_]", word))
-
-
 def runnable_blocks(page: Path) -> list[Block]:
     """The runnable blocks of a page, in order."""
     blocks = []

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from docs import readme_tour
+from docs.word_count import words
 from tests.cli.cli_world import REPOSITORY, environment
-from tests.docs.pages import FENCED, README, runnable_blocks, skeleton, words
+from tests.docs.pages import FENCED, README, runnable_blocks, skeleton
 
 TOUR = REPOSITORY / "docs" / "tour.md"
 
