@@ -1,13 +1,18 @@
 """How far step-by-step g-computation is from known effects, by its learner.
 
     python -m benchmarks.gcomp [WORLD ...] [--learners auto,ridge,boosting] [--seeds 20] [--n 1000] [--intervals]
-        [--out FILE.csv]
+        [--states] [--out FILE.csv]
 
 Worlds are those of `tests/effect_worlds.py` that have plans of a model: `linear`, `linear-noise`, `binary`, `overlap`,
 `trial`. For each seed the method learns from n subjects, stops trees on n / 4 others, and is asked about the n from
-row 0: the mean outcome after the last step, of each regime but the reference as its difference from that. A row has the
+row 0: the mean outcome after the last step, of each regime but the reference as its difference from that. The learner
+`gnet` is the recurrent network of that method. A row has the
 bias, the root mean square error over seeds, how often the 90 % interval holds the truth, the error of differences of
 single subjects against simulations from where they stand, and the seconds of a fit.
+
+`--states` asks instead whether a network knows more of a history than the regressions do: by world and variable, the
+squared error of one step in the others, of ridge regressions on the columns of a history with the states of a fitted
+G-Net and their products with treatment beside them, over that of the columns alone.
 """
 
 import argparse
@@ -27,7 +32,10 @@ from benchmarks.machine import commit, machine, machine_slug
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Dataset, Location, Panel, Part
 from costar_cli.methods.base import FittedModel
+from costar_cli.methods.gcomp.course import Design, Scales, along
 from costar_cli.methods.gcomp.settings import GcompConfig
+from costar_cli.methods.recurrent.model import RecurrentModel
+from costar_cli.methods.shared.doses import dose_table
 from costar_cli.plans import parse_plans
 from costar_cli.questions import Averager, Cohort, answer_cohort, names_of
 from tests.effect_worlds import TRUTH, WORLDS, EffectWorld
@@ -42,6 +50,7 @@ FIELDS = (
 ANSWERED = ("linear", "linear-noise", "binary", "overlap", "trial")
 COPIES = 400  # of each subject that its own truth is a mean of
 SOME = 100  # subjects whose own truths are simulated
+GNET = "gnet"
 TRAIN, STOP = Part("source", "train"), Part("source", "val")
 
 
@@ -100,9 +109,10 @@ def measure(name: str, learner: str, *, n: int, seeds: int, intervals: bool = Fa
     world, found, took, chosen = WORLDS[name], list[Mapping[str, Found]](), 0.0, dict[str, int]()
     for seed in range(seeds):
         dataset, began = dataset_of(world, n, seed), time.perf_counter()
-        trained = fit_method(dataset, "gcomp", GcompConfig(learner=learner), FinetuneConfig(members=1))
+        method, settings = (GNET, None) if learner == GNET else ("gcomp", GcompConfig(learner=learner))
+        trained = fit_method(dataset, method, settings, FinetuneConfig(members=1))
         took += time.perf_counter() - began
-        for one in trained.meta["learners"]:
+        for one in trained.meta.get("learners", [GNET]):
             chosen[one] = chosen.get(one, 0) + 1
         found.append(ask(world, model_of(trained), dataset.panels[TRAIN], seed, intervals=intervals))
     made = {"machine": machine_slug(machine()), "commit": commit()}
@@ -124,6 +134,39 @@ def measure(name: str, learner: str, *, n: int, seeds: int, intervals: bool = Fa
     return rows
 
 
+def with_states(name: str, *, n: int, seeds: int) -> dict[str, float]:
+    """Return, by variable, the error of a step with the states of a network over that without, of other subjects."""
+    from sklearn.linear_model import RidgeCV  # noqa: PLC0415
+
+    ratios = []
+    for seed in range(seeds):
+        dataset = dataset_of(WORLDS[name], n, seed)
+        network = model_of(fit_method(dataset, GNET, None, FinetuneConfig(members=1)))
+        assert isinstance(network, RecurrentModel)  # noqa: S101 - that is what the method makes
+        schema, sides = dataset.schema, []
+        scales = Scales.learned(dataset.panels[TRAIN], schema, network.scaler)
+        design = Design.of(schema, scales, GcompConfig().lags)
+        for part in (TRAIN, STOP):
+            panel = dataset.panels[part]
+            dose_NTL = panel.treatments.astype(np.float64) @ dose_table(schema.treatments)
+            course, rows = along(panel, scales, design.lags, dose_NTL), panel.n_subjects * (panel.n_steps - 1)
+            states_NTD = np.asarray(network.encode_series(panel).known_R[0])
+            state_MD, dose_ML = (a.swapaxes(0, 1).reshape(-1, a.shape[2])[:rows] for a in (states_NTD, dose_NTL))
+            plain_MP = design.columns(course.take(slice(rows)), dose_ML)
+            products = [state_MD * dose_M[:, None] for dose_M in dose_ML.T]
+            after_ME = course.now_ME[panel.n_subjects :]
+            sides.append((plain_MP, np.concatenate([plain_MP, state_MD, *products], axis=1), after_ME))
+        errors = []
+        for k in range(2):
+            mean_P, sd_P = sides[0][k].mean(axis=0), sides[0][k].std(axis=0) + 1e-9
+            law = RidgeCV(np.logspace(-2, 4, 13), alpha_per_target=True)
+            law.fit((sides[0][k] - mean_P) / sd_P, sides[0][2])
+            errors.append(((law.predict((sides[1][k] - mean_P) / sd_P) - sides[1][2]) ** 2).mean(axis=0))
+        ratios.append(errors[1] / errors[0])
+    names = [variable.name for variable in (*schema.outcomes, *schema.covariates)]
+    return dict(zip(names, np.mean(ratios, axis=0).tolist(), strict=True))
+
+
 def main(arguments: Sequence[str]) -> None:
     """Print the rows, and write them where that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -132,8 +175,14 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--n", type=int, default=1_000)
     parser.add_argument("--intervals", action="store_true")
+    parser.add_argument("--states", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(arguments)
+    if options.states:
+        for world in options.worlds:
+            found = with_states(world, n=options.n, seeds=options.seeds)
+            print(world, "  ".join(f"{name} {ratio:.3f}" for name, ratio in found.items()), flush=True)
+        return
     rows = []
     for world in options.worlds:
         for learner in options.learners.split(","):
