@@ -115,6 +115,7 @@ def test_a_question_is_answered_with_the_time_that_it_took(server: ExploreServer
         {TOKEN_HEADER: "guess"}, {TOKEN_HEADER: "\xe9\xff"}, {TOKEN_HEADER: ""}, {"drop": TOKEN_HEADER},
         {"Host": "evil.example"}, {"Host": "evil.example:80"}, {"Host": "127.0.0.1"}, {"drop": "Host"},
         {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "https://127.0.0.1:1"},
+        {"Origin": "localhost"},
         {"Sec_Fetch_Site": "cross-site"}, {"Sec_Fetch_Site": "same-site"},
     ],
     ids=str,

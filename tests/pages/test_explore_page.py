@@ -202,6 +202,7 @@ def test_up_to_four_plans_are_compared_renamed_and_removed(screen: Screen) -> No
     assert evil in screen.text("#command")
     assert "onerror" in screen.text("#about"), "the data set's name is text, too"
     assert screen.count("img") == 0
+    assert screen.run("return document.activeElement.ariaLabel") == "Name of plan D", "the focus goes to the copy"
     screen.answered(lambda: screen.click(f"{PLAN_C} button[title=Remove]"))
     assert screen.count("#cards .card") == screen.count("#chart .curve") == 3
     assert evil not in screen.text("#command")

@@ -219,7 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
         site = self.headers.get("Sec-Fetch-Site", "none")
         known = secrets.compare_digest(token.encode("utf-8", "replace"), server.token.encode())
         is_ours = len(named) == 1 and named[0] in server.hosts
-        is_ours &= all(origin.removeprefix("http://") in server.hosts for origin in origins)
+        is_ours &= {*origins} <= {f"http://{host}" for host in server.hosts}
         is_ours &= site in {"none", "same-origin"}
         if not (server.own if known and is_ours else server.strangers).take():
             raise RefusedError(HTTPStatus.TOO_MANY_REQUESTS, "too many requests: wait a second")

@@ -400,14 +400,14 @@
     } });
     const button = (text, label, onclick, more = {}) => make("button", { type: "button", "aria-label": `${label} plan ${LETTERS[i]}`, title: label, onclick, ...more }, text);
     const tools = [
-      button("Copy", "Copy", () => addPlan(plan.values.map((row) => [...row])), { className: "copy" }),
+      button("Copy", "Copy", () => { addPlan(plan.values.map((row) => [...row])); $("cards").lastChild.querySelector("input").focus(); }, { className: "copy" }),
       button("Clear", "Clear", () => change(i, none(steps)), { disabled: fixed(i) }),
       frozen ? null : button("As recorded", "Take what was recorded into", () => {
         const values = none(steps);
         (state.answer.recorded || []).forEach((row, h) => { values[h] = [...row]; });
         change(i, values);
       }, { className: "recorded" }),
-      state.plans.length > 1 && !fixed(i) ? button("Remove", "Remove", () => { state.plans.splice(i, 1); state.active = Math.max(0, i - 1); cards(); changed(); }) : null,
+      state.plans.length > 1 && !fixed(i) ? button("Remove", "Remove", () => { state.plans.splice(i, 1); state.active = Math.max(0, i - 1); cards(); $("add").focus(); changed(); }) : null,
     ].filter((tool) => tool);
     return make("div", { className: `card p${i}`, role: "group", "aria-label": `Plan ${LETTERS[i]}`, onfocusin: () => { if (state.active !== i && state.answer && i < state.answer.plans.length) { state.active = i; sentence(); } } },
       make("div", { className: "row" }, make("b", {}, LETTERS[i]), name, make("span", { className: "together" }, ...tools)),
