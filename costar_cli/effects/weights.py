@@ -20,6 +20,7 @@ from costar_cli.plans.rule import Course
 
 LEAST: Final = 0.01  # probability of what happened; what is less likely weighs as if it were this likely
 MOST_RATIO: Final = 100.0  # of a plan to practice at one decision, likewise
+MOST_KINDS: Final = 12  # combinations of doses that have a probability each; of more, densities are compared
 TINY: Final = 1e-12
 MOST_COMPARED: Final = 20_000  # rows on which classifiers are compared
 GROWN: Final[dict[str, Any]] = {"max_iter": 100, "learning_rate": 0.08, "max_leaf_nodes": 8, "min_samples_leaf": 40,
@@ -145,10 +146,10 @@ class Practice:
             certain_MK = np.ones((len(trials), steps))  # the plan is what was done
             return PlanWeights(chances, columns, None, certain_MK, certain_MK)
         likely_MK = np.full((len(trials), steps), np.nan)
-        if plan.reads_natural and doses:
-            ratio_MK = self._ratio_by_classification(chances, columns, matches)
-        elif doses:
+        if doses and not plan.reads_natural:
             ratio_MK, likely_MK = self._ratio_of_options(chances, matches)
+        elif doses and len(self._combinations[0]) > MOST_KINDS:
+            ratio_MK = self._ratio_by_classification(chances, columns, matches)
         else:
             ratio_MK = self._ratio_of_levels(plan, chances, matches)
             if not plan.reads_natural:

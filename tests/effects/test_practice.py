@@ -8,10 +8,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
 
+import costar_cli as costar
 from costar_cli.data import Part
 from costar_cli.effects import enrol
 from costar_cli.effects.weights import Practice
-from tests.effect_worlds import WORLDS, EffectWorld
+from tests.effect_worlds import WORLDS, EffectWorld, Regime
 
 Floats = NDArray[np.float64]
 TRAIN = Part("source", "train")
@@ -54,3 +55,38 @@ def test_treatment_that_goes_by_what_was_before_is_predicted_by_it(on: str) -> N
     true_R = world.draw(1500, 1)[0][practice.row_R, practice.step_R, 1][later_R]
     made_R = practice.given_probability_RJ[later_R, 1]
     assert np.sqrt(((made_R - true_R) ** 2).mean()) < 0.35 * true_R.std()
+
+
+def _tablets(x_NX: Floats, y_N: Floats, last_NA: Floats, rng: np.random.Generator) -> Floats:
+    """Return 0, 1 or 2 tablets, the more the higher x is."""
+    return (rng.random(len(y_N)) < expit(0.5 * x_NX[:, 0]))[:, None] + 1.0 * (rng.random(len(y_N)) < 0.5)[:, None]
+
+
+TABLETS = replace(
+    WORLDS["doses"], steps=2, treat=_tablets,
+    regimes={"none": Regime({"repeat": {}}, lambda x, y, a: 0 * a),
+             "two": Regime({"repeat": {"dose": 2}}, lambda x, y, a: 0 * a + 2),
+             "one more": Regime({"rule": "dose = natural dose + 1 if natural dose < 2"}, lambda x, y, a: a + (a < 2))},
+    reference="none",
+)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::costar_cli.errors.CostarWarning")
+@pytest.mark.parametrize("grace", [0, 1])
+def test_doses_of_few_values_are_weighed_by_the_probability_of_each(grace: int) -> None:
+    plans = {"plans": {name: regime.steps(2) for name, regime in TABLETS.regimes.items()}}
+    options = {"estimator": "ipw", "learner": "regression", "grace": grace}
+    report = costar.estimate_effects(TABLETS.dataset(3000, 1), plans, **options)
+    rows = {row["plan"]: row for row in report.rows if row["quantity"] == "mean" and row["step"] == 2}
+    given_N = TABLETS.draw(3000, 1)[2][:, 1, 0]
+    for weights, never in zip(report.effects.weights, (given_N > 0, given_N < 2, given_N == 0), strict=True):
+        assert (weights.ratio_MK[never, 1] == 0).all()  # what a plan never gives weighs nothing
+    for plan, regime in TABLETS.regimes.items():
+        first = TABLETS.draw(200_000, 5)[2][:, 0] if grace else np.zeros(0)
+
+        def decide(x: Floats, y: Floats, a: Floats, regime: Regime = regime, first: Floats = first) -> Floats:
+            waits = np.array_equal(a, first) * (a == 0)  # at the first decision who would have none waits
+            return np.where(waits, 0.0, regime.decide(x, y, a))
+
+        truth = TABLETS.draw(200_000, 5, decide)[1][:, -1].mean()
+        assert abs(rows[plan]["estimate"] - truth) < 3 * rows[plan]["se"] < 0.25, plan
