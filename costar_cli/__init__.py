@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from costar_cli.api.data import ingest, read_dataset, read_new_subjects, read_table, simulate
     from costar_cli.api.effects import estimate_effects
     from costar_cli.api.estimates import estimate_outcomes
+    from costar_cli.api.events import read_events
     from costar_cli.api.model import Encoder, Model, load_model
     from costar_cli.api.pages import write_report
     from costar_cli.api.scores import evaluate_models, judge_gates, score_search
@@ -37,6 +38,7 @@ __all__ = [
     "load_model",
     "pretrain",
     "read_dataset",
+    "read_events",
     "read_new_subjects",
     "read_table",
     "score_search",
@@ -63,6 +65,7 @@ _HOMES = {  # the module of each name
     "load_model": "api.model",
     "pretrain": "api.training",
     "read_dataset": "api.data",
+    "read_events": "api.events",
     "read_new_subjects": "api.data",
     "read_table": "api.data",
     "score_search": "api.scores",

@@ -198,14 +198,14 @@ def read_new_subjects(
     from costar_cli.data.table.new_subjects import ingest_new
 
     inputs = _inputs(tables, statics, None)
-    how, parents = _preprocessing(like)
+    how, parents = preprocessing_of(like)
     with reporting(progress) as reporter:
         parents |= {role: _digest(file) for role, file in inputs.by_role.items()}
         dataset = ingest_new(inputs, how, reporter, subject=subject, time=time)
         return made_from(dataset, config={LIKE: how.digest}, parents=parents)
 
 
-def _preprocessing(like: object) -> tuple["Preprocessing", dict[str, str]]:
+def preprocessing_of(like: object) -> tuple["Preprocessing", dict[str, str]]:
     """Return how the table of a model or data set was read, and its digest as a parent."""
     from costar_cli.api.model import Model
     from costar_cli.data.table.preprocessing import Preprocessing, preprocessing_at

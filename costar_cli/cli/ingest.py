@@ -1,5 +1,6 @@
-"""`costar ingest`: import your own data, from files that costar knows, or from a table with a schema."""
+"""`costar ingest`: import your own data, from files that costar knows, a table with a schema, or a log of events."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -20,10 +21,32 @@ from costar_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from costar_cli.data import Dataset
+    from costar_cli.data.events import SignalsSchema
     from costar_cli.data.table import TableInputs
+    from costar_cli.data.table.guess import GuessedSchema
     from costar_cli.data.table.schema import TableSchema
 
-SCHEMA = Path("schema.toml")
+SCHEMA, SIGNALS = Path("schema.toml"), Path("signals.toml")
+
+SignalsOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--signals", help="TOML file that says which events make which signal, per step", rich_help_panel=FILES
+    ),
+]
+LikeOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--like", help="Model or data set: read new subjects as its data were, without a schema", rich_help_panel=FILES
+    ),
+]
+InitFlag = Annotated[
+    bool,
+    typer.Option("--init", help="Guess a schema, or signals of events, and write it to --out (by default here)"),
+]
+AcceptFlag = Annotated[
+    bool, typer.Option("--accept-guesses", help="Accept the guesses of `--init`, including those marked CHECK")
+]
 
 ingest = VerbApp(cls=DataSetGroup, help="Import your own data.")
 
@@ -44,14 +67,7 @@ def table(
     schema: Annotated[
         Path | None, typer.Option("--schema", help="TOML file that describes each column", rich_help_panel=FILES)
     ] = None,
-    like: Annotated[
-        Path | None,
-        typer.Option(
-            "--like",
-            help="Model or data set: read new subjects as its table was, without a schema",
-            rich_help_panel=FILES,
-        ),
-    ] = None,
+    like: LikeOpt = None,
     statics: Annotated[
         Path | None, typer.Option("--statics", help="Table with a row per subject", rich_help_panel=FILES)
     ] = None,
@@ -59,13 +75,8 @@ def table(
         Path | None,
         typer.Option("--queries", help="Table of plans with known outcomes", rich_help_panel=FILES),
     ] = None,
-    init: Annotated[
-        bool,
-        typer.Option("--init", help="Guess a schema from the files and write it to --out (default: `schema.toml`)"),
-    ] = False,
-    accept_guesses: Annotated[
-        bool, typer.Option("--accept-guesses", help="Accept the guesses of `--init`, including those marked CHECK")
-    ] = False,
+    init: InitFlag = False,
+    accept_guesses: AcceptFlag = False,
     seed: options.SeedOpt = None,
     out: options.OutOpt = None,
     overwrite: options.OverwriteFlag = False,
@@ -98,14 +109,125 @@ def table(
     if schema is None:
         fix = f"`costar ingest table {quote(str(files[0]))} --init` writes a draft to start from"
         raise UsageError("no schema given", where="--schema", fix=f"{fix}; `--like MODEL` reads new subjects without")
-    if seed is not None and not 0 <= seed < 2**63:
-        raise UsageError(f"{seed} is not a valid seed", where="--seed", fix="use a whole number, 0 or larger")
+    _check_seed(seed)
     from costar_cli.data.table import TableInputs
     from costar_cli.data.table.schema_file import read_schema
 
     parsed = read_schema(schema, accept_guesses=accept_guesses)
     inputs = TableInputs(files, statics, queries, scratch=(out or session.workspace.data).parent)
     _ingest(session, inputs, schema, parsed, seed, out, overwrite=overwrite)
+
+
+@ingest.command()
+def meds(
+    ctx: typer.Context,
+    log: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder in the Medical Event Data Standard: `data`, `metadata`")
+    ],
+    signals: SignalsOpt = None,
+    like: LikeOpt = None,
+    init: InitFlag = False,
+    accept_guesses: AcceptFlag = False,
+    seed: options.SeedOpt = None,
+    out: options.OutOpt = None,
+    overwrite: options.OverwriteFlag = False,
+    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
+    json: options.JsonFlag = False,
+    quiet: options.QuietFlag = False,
+) -> None:
+    """Read clinical events (MEDS) as a file of signals says; `--init` writes one to start from."""
+    session = open_session(ctx, {}, workspace=workspace, json=json, quiet=quiet)
+    how = {"--signals": signals, "--like": like, "--init": init or None}
+    ingest_log(session, "meds", log, how, seed, out, accept_guesses=accept_guesses, overwrite=overwrite)
+
+
+def ingest_log(
+    session: Session,
+    form: str,
+    path: Path,
+    how: Mapping[str, object],
+    seed: int | None,
+    out: Path | None,
+    *,
+    accept_guesses: bool,
+    overwrite: bool,
+) -> None:
+    """Make a data set of a log of events in a format of `costar_cli/data/events/log.py`, as one flag of `how` says."""
+    said = [flag for flag, value in how.items() if value is not None]
+    if len(said) != 1:
+        fix = f"`costar ingest {form} {quote(str(path))} --init` writes signals to start from"
+        problem = f"{' and '.join(said)}: choose one of them" if said else "no signals given"
+        raise UsageError(problem, where="--signals", fix=f"{fix}; `--like MODEL` reads new subjects without")
+    _check_seed(seed)
+    if seed is not None and said != ["--signals"]:
+        raise UsageError(f"`{said[0]}` splits nothing", where="--seed", fix="omit --seed")
+    signals, like = how["--signals"], how["--like"]
+    if isinstance(signals, Path):
+        from costar_cli.data.events import read_signals
+
+        schema = read_signals(signals, accept_guesses=accept_guesses)
+        session.tell_read("signals", signals, kind="toml")
+        _ingest_events(session, form, path, schema, seed, out, overwrite=overwrite)
+    elif isinstance(like, Path):
+        _ingest_new_events(session, form, path, like, out, overwrite=overwrite)
+    else:
+        _propose(session, form, path, out or SIGNALS, overwrite=overwrite)
+
+
+def _ingest_events(
+    session: Session,
+    form: str,
+    path: Path,
+    schema: "SignalsSchema",
+    seed: int | None,
+    out: Path | None,
+    *,
+    overwrite: bool,
+) -> None:
+    from costar_cli.api.events import LogCall
+
+    log = LogCall(form, path, session.reporter)
+    session.tell_read("events", path, kind=form)
+    config = log.config(schema, seed)
+    parents = {"events": log.digest}
+    make_dataset(session, out, lambda: log.dataset(schema, seed), config=config, overwrite=overwrite, parents=parents)
+
+
+def _ingest_new_events(
+    session: Session, form: str, path: Path, like: Path, out: Path | None, *, overwrite: bool
+) -> None:
+    from costar_cli.api.events import LogCall
+    from costar_cli.data.dataset import LIKE
+    from costar_cli.data.table.preprocessing import preprocessing_at
+
+    preprocessing, header = preprocessing_at(like)
+    session.tell_read("like", like, header.digest, header.kind, what="data set" * (header.kind == "dataset"))
+    log = LogCall(form, path, session.reporter)
+    session.tell_read("events", path, kind=form)
+    new, model = out or session.workspace.new, like if header.kind == "model" else None
+    asked = ("--subjects", "all", "--origin", "last", "--plan", "plan.json")
+    then = next_command(session.given, "whatif", *asked, data=new, model=model)
+    parents = {"events": log.digest, "like": header.digest}
+    config = {LIKE: preprocessing.digest}
+    make_dataset(
+        session, new, lambda: log.new(preprocessing), config=config, overwrite=overwrite, parents=parents, then=then
+    )
+
+
+def _propose(session: Session, form: str, path: Path, out: Path, *, overwrite: bool) -> None:
+    check_outputs([("--out", out)], read=[("log", path)], overwrite=overwrite)
+    from costar_cli.api.events import LogCall
+
+    guessed = LogCall(form, path, session.reporter).proposal()
+    _write_guess(session, guessed, "signals", out)
+    command = next_command(session.given, f"ingest {form}", str(path), signals=out)
+    session.out.note(f"resolve the CHECK lines in {out}, then: {command}")
+    session.out.done({"schema": guessed.text, "doubts": list(guessed.doubts)})
+
+
+def _check_seed(seed: int | None) -> None:
+    if seed is not None and not 0 <= seed < 2**63:
+        raise UsageError(f"{seed} is not a valid seed", where="--seed", fix="use a whole number, 0 or larger")
 
 
 def _ingest(
@@ -178,14 +300,20 @@ def _init(session: Session, files: list[Path], statics: Path | None, path: Path,
     tables = [*(("table", file) for file in files), ("table", statics)]
     check_outputs([("--out", path)], read=tables, overwrite=overwrite)
     from costar_cli.data.table.guess import guess_schema
-    from costar_cli.files import write_bytes
 
     guessed = guess_schema(files, statics)
-    write_bytes(path, guessed.text.encode())
-    session.out.wrote("schema", path, kind="toml")
-    session.out.text("", guessed.text.rstrip("\n"))
-    for doubt in guessed.doubts:
-        session.out.say(Diagnostic.of("schema-unsure", doubt=doubt))
+    _write_guess(session, guessed, "schema", path)
     command = next_command(session.given, "ingest table", *map(str, files), schema=path, statics=statics)
     session.out.note(f"resolve the CHECK lines in {path}, then: {command}")
     session.out.done({"schema": guessed.text, "doubts": list(guessed.doubts)})
+
+
+def _write_guess(session: Session, guessed: "GuessedSchema", what: str, path: Path) -> None:
+    """Write what `--init` guessed, show it, and warn of what is to be settled."""
+    from costar_cli.files import write_bytes
+
+    write_bytes(path, guessed.text.encode())
+    session.out.wrote(what, path, kind="toml")
+    session.out.text("", guessed.text.rstrip("\n"))
+    for doubt in guessed.doubts:
+        session.out.say(Diagnostic.of("schema-unsure", doubt=doubt))

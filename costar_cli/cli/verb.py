@@ -252,6 +252,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "costar ingest table new-patients.csv --like costar-workspace/model.h5",
     ),
     "check": ("costar check visits.csv", "costar check visits.csv --schema schema.toml --json"),
+    "ingest meds": (
+        "costar ingest meds mimic-meds --init",
+        "costar ingest meds mimic-meds --signals signals.toml",
+        "costar ingest meds new-patients --like costar-workspace/model.h5",
+    ),
     "pretrain": (
         "costar pretrain --members 5",
         "costar pretrain --preset quick --workspace demo",

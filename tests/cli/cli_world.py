@@ -26,6 +26,7 @@ VERBS = ["simulate tumor", "simulate mimic", "simulate m5", "simulate linear", "
 VERBS += ["ingest nonmem"]
 VERBS += ["ingest table", "check", "pretrain", "finetune", "evaluate", "whatif", "search", "explore"]
 VERBS += ["effect", "benchmark", "merge", "inspect", "verify", "settings", "doctor"]
+VERBS += ["ingest meds"]
 
 WARD = """
 name = "ward"

@@ -60,7 +60,7 @@ def make_rows(n: int = 30, hours: int = 12, seed: int = 0) -> list[dict[str, Any
             add(who, at + timedelta(minutes=2), "VITAL//MAP//mmHg", pressure)
             if hour % 4 == 0:
                 add(who, at + timedelta(minutes=3), "LAB//LACTATE//mmol/L", float(rng.uniform(1, 4)))
-            add(who, at + timedelta(minutes=5), f"FLUID//{rng.integers(1, 3)}", 100.0)
+            add(who, at + timedelta(minutes=5), f"FLUID//{rng.integers(1, 3)}", float(rng.integers(1, 5)))
             rate = float(rng.integers(0, 3)) * float(pressure > 78) + float(rng.integers(0, 2))
             if rate:
                 order = f"{who}-{hour}"

@@ -39,18 +39,18 @@ def open_meds(folder: Path, reporter: Reporter, *, pairs: Collection[str] = ()) 
     files = meds_files(folder)
     shards = {place: path for place, path in files.items() if place.startswith("data/")}
     raise_errors(_damaged(shards, [*REQUIRED, *OPTIONAL, *pairs]), what=folder.name)
-    scans, findings = [], list[Diagnostic]()
+    opened, findings = list[tuple[pl.LazyFrame, pl.Schema]](), list[Diagnostic]()
     with reporter.task("open event files", total=len(shards), unit="file") as task:
         for place, path in shards.items():
             scan = untrusted.scan_parquet(path)
             with collected(path):
                 types = scan.collect_schema()
-            found = list(_type_problems(place, types))
-            findings += found
-            if not found:
-                scans.append(_standard(scan, types, pairs))
+            findings += _type_problems(place, types)
+            opened.append((scan, types))
             task.advance()
     raise_errors(findings, what=folder.name)
+    more = [name for name in dict.fromkeys(pairs) if any(name in types for _, types in opened)]
+    scans = [_standard(scan, types, more) for scan, types in opened]
     events = pl.concat(scans, how="vertical")
     with collected(folder):
         size = events.select(pl.len()).collect(engine="streaming").item()
@@ -65,7 +65,8 @@ def open_meds(folder: Path, reporter: Reporter, *, pairs: Collection[str] = ()) 
             raise DataError(f"events without a {what}", where=str(folder), fix=f"give each row its `{column}`")
     if len(scans) > 1:
         _warn_of_shared_subjects(scans, folder, reporter)
-    return Events(events, folder, _parents(files), _splits(files, reporter), files)
+    parents, texts = _codes(files)
+    return Events(events, folder, parents, _splits(files, reporter), texts)
 
 
 def meds_files(folder: Path) -> dict[str, Path]:
@@ -176,22 +177,29 @@ def _warn_of_shared_subjects(scans: Sequence[pl.LazyFrame], folder: Path, report
         reporter.say(Diagnostic.of("subjects-in-files", subjects=counted(again.height, "subject"), names=names))
 
 
-def _parents(files: dict[str, Path]) -> pl.DataFrame | None:
-    """Return the parents of codes, None where no file says them."""
+def _codes(files: dict[str, Path]) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
+    """Return the parents of codes, and their descriptions, None for what no file says.
+
+    Raises:
+        DataError: the file is damaged, or of other columns.
+    """
     place = "metadata/codes.parquet"
     if place not in files:
-        return None
-    raise_errors(_damaged({place: files[place]}, ["code", "parent_codes"]), what=place)
+        return None, None
+    raise_errors(_damaged({place: files[place]}, ["code", "parent_codes", "description"]), what=place)
     scan = untrusted.scan_parquet(files[place])
     types = scan.collect_schema()
-    if "code" not in types or "parent_codes" not in types:
-        return None
-    if types["parent_codes"] != pl.List(pl.String()):
-        problem = f"column `parent_codes` holds {types['parent_codes']}, not lists of texts"
-        raise DataError(problem, where=place, fix="write it as MEDS 0.4 says, or leave the column out")
+    parents = texts = None
     with collected(files[place]):
-        pairs = scan.select("code", parent="parent_codes").explode("parent").drop_nulls().collect(engine="streaming")
-    return pairs.unique()
+        if {"code", "parent_codes"} <= set(types.names()):
+            if types["parent_codes"] != pl.List(pl.String()):
+                problem = f"column `parent_codes` holds {types['parent_codes']}, not lists of texts"
+                raise DataError(problem, where=place, fix="write it as MEDS 0.4 says, or leave the column out")
+            pairs = scan.select("code", parent="parent_codes").explode("parent").drop_nulls()
+            parents = pairs.unique().collect(engine="streaming")
+        if {"code", "description"} <= set(types.names()):
+            texts = scan.select(pl.col("code", "description").cast(pl.String)).drop_nulls().collect(engine="streaming")
+    return parents, texts
 
 
 def _splits(files: dict[str, Path], reporter: Reporter) -> pl.DataFrame | None:

@@ -59,6 +59,11 @@ class Chosen:
         """Return those that have a time."""
         return self.events(name).filter(pl.col("time").is_not_null())
 
+    def times(self, values: NDArray[np.float64]) -> pl.Series:
+        """Return times as the log has them; null for infinity."""
+        known = pl.Series(np.where(np.isinf(values), np.nan, values), nan_to_null=True)
+        return known.round().cast(pl.Int64).cast(pl.Datetime("us")) if self.dated else known
+
     def moments(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return of whom and when those are."""
         timed = self.timed(name)

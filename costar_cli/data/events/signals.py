@@ -102,6 +102,11 @@ class SignalsSchema:
             return ("rate" if intervals else "sum") if column.is_dose else "any"
         return "first" if column.role in OF_STEPS else "last"
 
+    @property
+    def pairs(self) -> list[str]:
+        """Return the columns of the log that say which start and stop belong together."""
+        return sorted({signal.pair for signal in self.signals.values() if signal.pair})
+
     def named(self, *roles: str) -> list[str]:
         """Return the signals of these roles."""
         return [name for name in self.signals if self.table.columns[name].role in roles]
@@ -148,7 +153,7 @@ def parse_signals(tables: Mapping[str, Any], *, where: str = "signals") -> Signa
     if table is not None:
         problems += _problems(table, signals, anchor)
     if problems:
-        fix = "docs/data-own.md lists the keys of signals, `costar settings schema` all others"
+        fix = "docs/data-meds.md lists the keys of signals, `costar settings schema` all others"
         raise UsageError.of(problems, f"the signals file has {len(problems)} problems", where=where, fix=fix)
     assert table is not None  # noqa: S101 - there would be a problem
     return SignalsSchema(signals, anchor, table, dict(tables))

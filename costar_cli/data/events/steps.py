@@ -75,32 +75,31 @@ def table_of_events(
     Raises:
         DataError: codes that no event has, units that differ, nobody with a series; all that is found at once.
     """
-    chosen = choose(events, schema, reporter, new=new)
-    grid = lay_out(chosen, schema, reporter)
     names = schema.named(*OF_STEPS)
-    require_memory(
-        grid.cells * 8 * (4 + len(names)), f"{grid.cells:,} steps of {len(names)} signals take at least", "to lay out"
-    )
-    has_series = pl.Series(grid.length > 0)
-
-    def times(values: Floats) -> pl.Series:
-        known = pl.Series(np.where(np.isinf(values), np.nan, values), nan_to_null=True)
-        return known.round().cast(pl.Int64).cast(pl.Datetime("us")) if chosen.dated else known
-
-    wide = {SUBJECT: chosen.subjects.filter(has_series)}
-    for name in schema.named("static", "domain", "cluster"):
-        wide[name] = _static(chosen, schema, grid, name, reporter).filter(has_series)
-    at = {name: f"time of {name}" for name in grid.ends}
-    wide |= {at[name]: times(when).filter(has_series) for name, when in grid.ends.items()}
-    subject = chosen.subjects.gather(np.repeat(np.arange(len(grid.length)), grid.length))
-    steps = pl.DataFrame({SUBJECT: subject, TIME: times(grid.moments())})
-    outside = 0
-    for name in names:
-        column, beyond = _column(chosen, schema, grid, name, reporter)
-        steps, outside = steps.with_columns(column.alias(name)), outside + beyond
+    with reporter.task("read events", total=2 + len(names), unit="stage") as task:
+        chosen = choose(events, schema, reporter, new=new)
+        task.advance()
+        grid = lay_out(chosen, schema, reporter)
+        needed = f"{grid.cells:,} steps of {len(names)} signals take at least"
+        require_memory(grid.cells * 8 * (4 + len(names)), needed, "to lay out")
+        has_series = pl.Series(grid.length > 0)
+        wide = {SUBJECT: chosen.subjects.filter(has_series)}
+        for name in schema.named("static", "domain", "cluster"):
+            wide[name] = _static(chosen, schema, grid, name, reporter).filter(has_series)
+        at = {name: f"time of {name}" for name in grid.ends}
+        wide |= {at[name]: chosen.times(when).filter(has_series) for name, when in grid.ends.items()}
+        task.advance()
+        subject = chosen.subjects.gather(np.repeat(np.arange(len(grid.length)), grid.length))
+        columns = {SUBJECT: subject, TIME: chosen.times(grid.moments())}
+        outside = 0
+        for name in names:
+            columns[name], beyond = _column(chosen, schema, grid, name, reporter)
+            outside += beyond
+            task.advance()
     if outside:
         reporter.say(Diagnostic.of("events-outside", events=counted(outside, "event")))
-    statics = pl.DataFrame(wide)
+    steps, statics = pl.DataFrame(columns), pl.DataFrame(wide)
+    del chosen, columns
     split = not new and events.splits is not None and not schema.table.split.model_fields_set - {"few_shot"}
     if split and events.splits is not None:
         said = events.splits.select(pl.col("subject").alias(SUBJECT), pl.col("split").alias(SPLIT))
@@ -221,8 +220,9 @@ def _column(chosen: Chosen, schema: SignalsSchema, grid: Grid, name: str, report
     order = ["cell", "value"] if how in ("max", "min") else ["cell", "time", "value"]
     rows = rows.select(*order).sort(order)
     if how in ("first", "last"):
-        ties = rows.select(pl.struct("cell", "time").is_duplicated() & ~pl.struct(order).is_duplicated()).to_series()
-        if n := int(ties.sum()):
+        same = pl.all_horizontal(pl.col("cell", "time") == pl.col("cell", "time").shift())
+        ties = rows.select((same & (pl.col("value") != pl.col("value").shift())).sum()).item()
+        if n := int(ties or 0):
             which = "smallest" if how == "first" else "largest"
             reporter.say(Diagnostic.of("events-tied", name, events=counted(n, "event"), which=which))
     chosen_rows = rows.unique("cell", keep="first" if how in ("first", "min") else "last", maintain_order=True)
