@@ -14,6 +14,7 @@ from costar_cli.files.tables import QUESTION, SHARD, table_file
 from costar_cli.inference import calibration_of, interval_kind
 from costar_cli.questions import MOST_PLANS, AverageEffects, Question, Tally
 from costar_cli.questions.diagnostics import on_widened
+from costar_cli.questions.rows import label_columns
 from costar_cli.reporting import NullReporter, Reporter
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def answer_many(
     question: Question,
     *,
     csv: Path | None = None,
+    labels: Path | None = None,
     keep: bool = False,
     shard: str | None = None,
     reporter: Reporter | None = None,
@@ -94,6 +96,7 @@ def answer_many(
     Args:
         question: what is asked; its shard says which of the answers are made.
         csv: the table to write every answer to; none where averages are asked for.
+        labels: the table of labels in the layout of MEDS to write; none where averages are asked for.
         keep: keep the rows in memory, too.
         shard: what the table says of its part, `1/8`.
         reporter: shows progress.
@@ -115,6 +118,7 @@ def answer_many(
     mark |= {SHARD: shard} if shard else {}
     with (
         table_file(csv, mark) if csv else nullcontext() as table,
+        table_file(labels) if labels else nullcontext() as labelled,
         reporter.task("estimate", total=count, unit="answer") as task,
     ):
         for label, tally in tallies.items():
@@ -122,6 +126,8 @@ def answer_many(
                 tally.add(answers)
                 if averagers:
                     averagers[label].add(answers, truth)
+                if labelled is not None:
+                    labelled.write(label_columns(answers, abstain=request.abstain))
                 for columns in question.tables(answers, truth) if table is not None or keep else ():
                     if table is not None:
                         table.write(columns)

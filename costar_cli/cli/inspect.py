@@ -14,7 +14,7 @@ from costar_cli.cli.options import DataReportOpt, DetailsFlag, JsonFlag, Overwri
 from costar_cli.cli.session import open_output, read_kind
 from costar_cli.cli.training import show_parts
 from costar_cli.cli.workspace import DEFAULT_WORKSPACE, Workspace
-from costar_cli.config.choices import FormatName
+from costar_cli.config.choices import ExportName
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import ArtifactError, CostarError, MismatchError, StorageError, UsageError
 from costar_cli.reporting import plain, warnings_of
@@ -42,7 +42,9 @@ def inspect(
     export: Annotated[
         Path | None, typer.Option("--export", help="Folder to export a data set to, as tables with a schema")
     ] = None,
-    form: Annotated[FormatName, typer.Option("--format", help="Table format of --export")] = "parquet",
+    form: Annotated[
+        ExportName, typer.Option("--format", help="What --export writes: tables, or events in the layout of MEDS")
+    ] = "parquet",
     overwrite: OverwriteFlag = False,
     workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
     json: JsonFlag = False,
@@ -354,7 +356,7 @@ def run_report(out: Output, file: Path, target: Path) -> dict[str, Any]:
 
 
 def check_described(
-    file: Path, kind: str, report: Path | None, export: Path | None, form: FormatName, *, overwrite: bool
+    file: Path, kind: str, report: Path | None, export: Path | None, form: ExportName, *, overwrite: bool
 ) -> None:
     """See, before any work, that the page and the tables about a file can be written, and replace nothing.
 
@@ -366,14 +368,15 @@ def check_described(
     """
     page, tables = None if report == TERMINAL else report, list[tuple[str, Path]]()
     if export is not None:
+        from costar_cli.data.events.export import meds_export_files
         from costar_cli.data.table.export import export_files
 
         scores = "an evaluation holds scores alone: `costar evaluate --predictions FILE` writes what they are of"
         header = read_kind("dataset", file, fix=scores if kind == "evaluation" else "")
         if export.exists() and not export.is_dir():
             raise StorageError(f"`{export}` is no folder", where="--export", fix="choose another name")
-        files = export_files(export, form)
-        if _is_schema_of(header, files["schema"]):
+        files = meds_export_files(export) if form == "meds" else export_files(export, form)
+        if form != "meds" and _is_schema_of(header, files["schema"]):
             problem = f"`{files['schema']}` is the schema behind the data set that is read"
             raise MismatchError(problem, where="--export", fix="choose another folder")
         tables = [("--export", path) for path in files.values()]
@@ -398,13 +401,21 @@ def _is_schema_of(header: "Artifact", path: Path) -> bool:
     return False
 
 
-def run_export(out: Output, file: Path, folder: Path, form: FormatName, *, overwrite: bool) -> list[str]:
-    """Write a data set as tables with a schema that reads them back; return the paths."""
+def run_export(out: Output, file: Path, folder: Path, form: ExportName, *, overwrite: bool) -> list[str]:
+    """Write a data set as tables or events, with what reads them back; return the paths."""
+    from costar_cli.data.events.export import export_meds
     from costar_cli.data.table.export import export_dataset
 
-    paths = export_dataset(_dataset(file), folder, form, overwrite=overwrite)
+    dataset = _dataset(file)
+    if form == "meds":
+        paths = export_meds(dataset, folder, overwrite=overwrite)
+    else:
+        paths = export_dataset(dataset, folder, form, overwrite=overwrite)
     for path in paths:
         out.wrote(path.stem, path, kind=path.suffix.removeprefix("."))
+    if form == "meds":
+        out.next(next_command({}, "ingest meds", str(folder), signals=paths[-1]))
+        return [str(path) for path in paths]
     known = [path for path in paths if path.stem == "queries"]
     schema = next(path for path in paths if path.stem == "schema")
     out.next(next_command({}, "ingest table", str(paths[0]), schema=schema, queries=known))

@@ -87,6 +87,10 @@ class OutputFiles:
         typer.Option("--csv", "--answers", help="Table to write: .csv, .parquet or .jsonl", rich_help_panel=FILES),
     ] = None
     csv_safe: options.CsvSafeFlag = False
+    labels: Annotated[
+        Path | None,
+        typer.Option("--labels", help="Estimates as MEDS labels to write: .parquet", rich_help_panel=FILES),
+    ] = None
     plot: options.PlotOpt = None
     report: options.ReportOpt = None
     out: options.OutOpt = None
@@ -106,11 +110,17 @@ class OutputFiles:
         check_plot(self.plot)
         beside = sensitivity_plot(self.plot) if self.plot is not None and request.sensitivity else None
         plots, others = [("--plot", self.plot), ("--plot", beside)], [("--report", self.report), ("--out", self.out)]
-        check_outputs([("--csv", self.csv), *plots, *others], read=read, overwrite=self.overwrite)
+        check_outputs(
+            [("--csv", self.csv), ("--labels", self.labels), *plots, *others], read=read, overwrite=self.overwrite
+        )
         check_page(self.report, flag="--report")
         check_artifact_name(self.out)
         if self.csv is not None:
             check_table_name(self.csv, flag="--csv")
+        if self.labels is not None and self.labels.suffix.lower() != ".parquet":
+            raise UsageError(
+                f"labels are Parquet, not `{self.labels.name}`", where="--labels", fix="end it in .parquet"
+            )
         if alone:
             return
         averaged = {} if request.average else {"--plot": self.plot, "--by": request.by}
@@ -119,7 +129,7 @@ class OutputFiles:
             fix = "add --average" + " or --csv" * (flags[0] == "--reference")
             raise UsageError(f"{flags[0]} of a cohort is for averages", where=flags[0], fix=fix)
         single: dict[str, object] = {"--sensitivity": request.sensitivity, "--report": self.report}
-        single |= {"--widen": request.widen, "--out": self.out}
+        single |= {"--widen": request.widen, "--out": self.out, "--labels": self.labels}
         if request.average and (flags := [flag for flag, value in single.items() if value]):
             problem = f"{flags[0]} is about subjects, not averages"
             raise UsageError(problem, where=flags[0], fix=f"leave out {flags[0]} or --average")
@@ -134,8 +144,8 @@ class OutputFiles:
             return self
         if alone:
             raise UsageError("a question about one subject has no parts", where="--shard", fix="leave it out")
-        if self.out is not None:
-            raise UsageError("parts are tables", where="--out", fix="leave out --out or --shard")
+        if single := [flag for flag, path in (("--out", self.out), ("--labels", self.labels)) if path is not None]:
+            raise UsageError("parts are tables", where=single[0], fix=f"leave out {single[0]} or --shard")
         if average or self.csv is None or self.csv.suffix.lower() != ".parquet":
             fix = "name the whole table with --csv FILE.parquet, without --average"
             raise UsageError("parts are tables of answers", where="--shard", fix=fix)
@@ -262,7 +272,7 @@ def _check_reported(request: WhatIfRequest, question: "Question", *, page: bool)
 def _answer_one(session: Session, question: "Question", files: OutputFiles) -> None:
     """Show the answer about one subject, and write it."""
     from costar_cli.files import write_bytes
-    from costar_cli.questions import write_csv, write_estimates
+    from costar_cli.questions import write_csv, write_estimates, write_labels
 
     sweep, out = question.sweep, session.out
     report = question.report(reporter=session.reporter)
@@ -271,6 +281,9 @@ def _answer_one(session: Session, question: "Question", files: OutputFiles) -> N
     if files.csv is not None:
         write_csv(files.csv, report, sweep)
         out.wrote("csv", files.csv)
+    if files.labels is not None:
+        write_labels(files.labels, report)
+        out.wrote("labels", files.labels)
     if files.plot is not None:
         if sweep is None:
             from costar_cli.report.figures.whatif import plot_whatif
@@ -311,7 +324,12 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
     for note in notes:
         session.out.say(note)
     answered = answer_many(
-        question, csv=files.csv, keep=files.out is not None, shard=files.shard, reporter=session.reporter
+        question,
+        csv=files.csv,
+        labels=files.labels,
+        keep=files.out is not None,
+        shard=files.shard,
+        reporter=session.reporter,
     )
     for note in answered.notes:
         session.out.say(note)
@@ -335,7 +353,9 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
     if files.out is not None:
         artifact = write_answers(files.out, question, answered.tables, overwrite=files.overwrite)
         session.out.wrote("out", files.out, artifact.digest, kind="answers")
-    if files.csv is None and files.out is None:
+    if files.labels is not None:
+        session.out.wrote("labels", files.labels)
+    if files.csv is None and files.out is None and files.labels is None:
         session.out.note("this is a summary: `--csv answers.parquet` (or .csv, .jsonl) keeps every answer")
     if files.csv is not None:
         session.out.wrote("answers", files.csv)

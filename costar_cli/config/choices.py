@@ -8,6 +8,7 @@ DecoderName = Literal["non_autoregressive", "stepped", "autoregressive", "autore
 DeviceName = Literal["auto", "cpu", "cuda"]
 DomainName = Literal["source", "target"]
 FormatName = Literal["parquet", "csv"]
+ExportName = Literal["parquet", "csv", "meds"]
 InitName = Literal["pretrained", "scratch"]
 InputsName = Literal["level", "relative"]
 LossName = Literal["squared", "relative_huber"]

@@ -14,7 +14,7 @@ from costar_cli.questions.question import Places, Question, estimate_outcomes
 from costar_cli.questions.report import COLUMNS, Row, SubjectHistory, WhatIfReport
 from costar_cli.questions.request import possible_plans, refuse_unseen, unseen_in_plans
 from costar_cli.questions.rows import join_columns, tidy_columns
-from costar_cli.questions.store import write_answers, write_csv, write_estimates
+from costar_cli.questions.store import write_answers, write_csv, write_estimates, write_labels
 from costar_cli.questions.subjects import (
     Cohort,
     check_table,
@@ -65,4 +65,5 @@ __all__ = [
     "write_answers",
     "write_csv",
     "write_estimates",
+    "write_labels",
 ]

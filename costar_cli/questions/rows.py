@@ -1,5 +1,6 @@
 """Rows of answers: the columns of every table, file and document, made in one place."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -7,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data.visits import elapsed_dose, visit_dates
+from costar_cli.errors import UsageError
 from costar_cli.inference import RANGE, SUPPORT_LEVELS, UNMEASURED, SupportRatings
 from costar_cli.plans.doses import Sweep
 from costar_cli.questions.answers import ModelAnswers, objects
@@ -27,6 +29,8 @@ WHAT: Final = (
     *("treatment", "outcome", "unit", "estimate", "lower", "upper", "level", "interval_kind", "truth", "error"),
     *("observed", "precision", "practice", "support", "reason"),
 )  # before further limits and survival
+
+A_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")  # how a date begins; periods such as 2019Q3 are none
 
 Columns = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]
@@ -106,6 +110,39 @@ def tidy_columns(
         lacks = np.any([answers.unmeasured_QHY[at, h, y] for at in either], axis=0)
         columns["interval_kind"] = np.where(lacks, UNMEASURED, columns["interval_kind"])
     return columns
+
+
+def label_columns(answers: ModelAnswers, *, abstain: bool = False) -> Columns:
+    """Return estimates as labels in the layout of MEDS, with what tells several of a subject and moment apart.
+
+    `subject_id`, `prediction_time` (the origin, in microseconds) and `float_value` are those of the standard; `time` is
+    when the outcome would be seen; `model`, `plan`, `step` and `outcome` say which it is. Steps without an estimate are
+    left out.
+
+    Raises:
+        UsageError: subjects are labels, or the data have no dates.
+    """
+    rows = tidy_columns(answers, abstain=abstain)
+    cohort, at_M = answers.cohort, answers.moment_Q[np.nonzero(answers.own_QHY)[0]]
+    origins = cohort.panel.dates(cohort.subject_M[at_M], cohort.origin_M[at_M])
+    times = rows.get("date")
+    if cohort.panel.label is not None:
+        problem, fix = "labels of MEDS are of subjects that are whole numbers", "write a table with --csv"
+        raise UsageError(problem, where="--labels", fix=fix)
+    if origins is None or times is None or not all(A_DAY.match(str(text)) for text in origins):
+        problem, fix = "labels of MEDS have moments, and the data have no dates", "write a table with --csv"
+        raise UsageError(problem, where="--labels", fix=fix)
+    known = ~np.isnan(rows["estimate"])
+    columns: Columns = {
+        "subject_id": rows["subject"].astype(np.int64),
+        "prediction_time": origins.astype("datetime64[us]"),
+        "float_value": rows["estimate"].astype(np.float32),
+        "model": objects([answers.label] * len(known)),
+        **{name: rows[name] for name in ("plan", "step")},
+        "time": times.astype("datetime64[us]"),
+        "outcome": rows["outcome"],
+    }
+    return {name: values[known] for name, values in columns.items()}
 
 
 def table_columns(

@@ -12,7 +12,7 @@ from costar_cli.files.tables import table_file
 from costar_cli.plans.doses import Sweep
 from costar_cli.questions.question import Question
 from costar_cli.questions.report import WhatIfReport, stacked
-from costar_cli.questions.rows import Columns, join_columns, with_doses
+from costar_cli.questions.rows import Columns, join_columns, label_columns, with_doses
 
 
 def write_csv(path: Path, report: WhatIfReport, sweep: Sweep | None = None) -> None:
@@ -27,6 +27,19 @@ def write_csv(path: Path, report: WhatIfReport, sweep: Sweep | None = None) -> N
     with table_file(path) as table:
         for columns in report.tables():
             table.write(columns if sweep is None else with_doses(columns, report.models[0], sweep))
+
+
+def write_labels(path: Path, report: WhatIfReport) -> None:
+    """Write estimates as labels in the layout of MEDS, a Parquet file.
+
+    Raises:
+        UsageError: subjects are labels, or the data have no dates.
+        StorageError: the file cannot be written.
+    """
+    tables = [label_columns(model, abstain=report.abstain) for model in report.models]
+    with table_file(path) as table:
+        for columns in tables:
+            table.write(columns)
 
 
 def write_estimates(

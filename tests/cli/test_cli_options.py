@@ -155,7 +155,9 @@ def test_what_takes_several_files_shows_the_type_of_one(verb: str, name: str, ca
     assert re.search(rf"{name} .*<path>", call(*verb.split(), "-h").out)
 
 
-@pytest.mark.parametrize(("maker", "names"), [("simulate", "tumor linear m5 mimic"), ("ingest", "m5 mimic nonmem table meds")])
+@pytest.mark.parametrize(
+    ("maker", "names"), [("simulate", "tumor linear m5 mimic"), ("ingest", "m5 mimic nonmem table meds")]
+)
 def test_without_a_data_set_its_choices_are_listed_with_what_they_are(
     maker: str, names: str, call: Callable[..., Run]
 ) -> None:

@@ -167,6 +167,17 @@ def test_units_are_brought_together_or_refused() -> None:
     assert made(log_of(rows, "unit"), toml)[0]["y"].to_list() == [1.0, 2000.0]
 
 
+def test_texts_of_events_are_levels_and_categories() -> None:
+    toml = PLAIN.replace('code = "A"', 'code = "A", value = "text", levels = ["no", "yes"]')
+    toml += 'kind_of = { role = "static", kind = "categorical", code = "K", value = "text" }\n'
+    rows = [(1, 0.0, "Y", 1.0, None), (1, 1.0, "Y", 2.0, None), (1, 0.5, "A", None, "yes"), (1, 1.5, "A", None, "no")]
+    steps, statics, _ = made(log_of([*rows, (1, None, "K", None, "big")], "text"), toml)
+    assert steps["a"].to_list() == ["yes", "no"]
+    assert statics["kind_of"].to_list() == ["big"]
+    with pytest.raises(DataError, match="no column 'text'"):
+        made(log_of([row[:4] for row in rows]), toml.replace('code = "K"', 'code = "Y"'))
+
+
 def test_codes_are_named_by_their_parents_and_prefixes() -> None:
     parents = pl.DataFrame({"code": ["LAB//1", "LAB//2"], "parent": ["LOINC/7", "LOINC/7"]})
     rows = [(1, 0.0, "LAB//1", 1.0), (1, 1.0, "LAB//2", 2.0), (1, 0.0, "A", None)]

@@ -36,7 +36,7 @@ class Events:
     @property
     def name(self) -> str:
         """Return what messages call the log."""
-        return self.path.name
+        return self.path.resolve().name
 
 
 @dataclass(frozen=True)

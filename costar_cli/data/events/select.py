@@ -251,8 +251,7 @@ def _scan(events: Events, codes: pl.DataFrame, ids: Sequence[int], more: Mapping
     return (
         events.scan.with_columns(unit.alias("unit"))
         .join(own.lazy(), on=["code", "unit"], how="inner", nulls_equal=True)
-        .select("subject", time.cast(pl.Float64), "id", finite.alias("value"), *kept)
-        .select(*dict.fromkeys(["subject", "time", "id", "value", *more]))
+        .select("subject", time.cast(pl.Float64), "id", *kept, *([] if "value" in more else [finite.alias("value")]))
     )
 
 
@@ -287,7 +286,8 @@ def _tell(chosen: Chosen, events: Events, schema: SignalsSchema, reporter: Repor
         how = schema.how(name, intervals=name in chosen.intervals)
         if schema.table.columns[name].role in ENDS:
             continue
-        if signal.value == "number" and how not in WITHOUT_VALUES and (lost := rows["value"].null_count()):
+        measured = signal.value == "number" and how not in WITHOUT_VALUES and name not in chosen.intervals
+        if measured and (lost := rows["value"].null_count()):
             reporter.say(Diagnostic.of("events-without-number", name, events=counted(lost, "event"), n=rows.height))
         if discharges is None:
             continue

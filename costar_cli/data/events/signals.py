@@ -98,7 +98,7 @@ class SignalsSchema:
         column, signal = self.table.columns[name], self.signals[name]
         if signal.aggregate:
             return signal.aggregate
-        if column.role == "treatment":
+        if column.role == "treatment" and signal.value == "number":
             return ("rate" if intervals else "sum") if column.is_dose else "any"
         return "first" if column.role in OF_STEPS else "last"
 

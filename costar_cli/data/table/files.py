@@ -296,6 +296,8 @@ def _with_names(path: Path, scan: pl.LazyFrame, header: list[str], types: list[p
 def _unreadable(path: Path, problem: str) -> DataError:
     if not path.exists():
         return DataError(f"the frame cannot be read: {problem.splitlines()[0][:200]}", where=path.name)
+    if path.is_dir():
+        return DataError(f"its files cannot be read: {problem.splitlines()[0][:200]}", where=str(path))
     if not _is_csv(path):
         kind = "Parquet" if ending(path) in PARQUET_ENDINGS else "Arrow" if ending(path) in ARROW_ENDINGS else "Excel"
         reason = problem.splitlines()[0][:200] if problem else "damaged"
