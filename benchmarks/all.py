@@ -38,6 +38,7 @@ BENCHMARKS = (
     "processes",
     "ingest_m5",
     "ingest_table",
+    "ingest_events",
     "large",
     "growth",
 )
@@ -57,6 +58,7 @@ TITLES = {
     "processes": "Members in several processes",
     "ingest_m5": "Ingesting M5 at full size",
     "ingest_table": "Ingesting a large table",
+    "ingest_events": "Ingesting ten million events",
     "large": "100,000 tumour patients, all steps",
     "growth": "How cost grows",
 }
