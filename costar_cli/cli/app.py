@@ -23,6 +23,7 @@ from costar_cli.cli.ingest import ingest
 from costar_cli.cli.inspect import inspect
 from costar_cli.cli.merge import merge
 from costar_cli.cli.pretrain import pretrain
+from costar_cli.cli.score import score
 from costar_cli.cli.search import search
 from costar_cli.cli.settings import settings
 from costar_cli.cli.simulate import simulate
@@ -48,8 +49,8 @@ NUMBERS = {  # what the parser says of a text that is none, and what costar says
     "Input should be a valid number, unable to parse string as a number": "expected a number",
 }
 VERBS = (
-    check, pretrain, finetune, evaluate, whatif, search, explore, effect, benchmark, merge, inspect, verify, settings,
-    doctor,
+    check, pretrain, finetune, evaluate, score, whatif, search, explore, effect, benchmark, merge, inspect, verify,
+    settings, doctor,
 )  # fmt: skip
 
 

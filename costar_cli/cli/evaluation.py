@@ -13,13 +13,14 @@ from costar_cli.cli.models import load_models, name_models, to_name
 from costar_cli.cli.scores import number, show_scores
 from costar_cli.cli.session import BuildStep, Session
 from costar_cli.cli.views import EvaluationFiles, check_views, write_predictions, write_views
-from costar_cli.config.choices import SetupName
+from costar_cli.config.choices import DomainName, SetupName
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from costar_cli.data import Dataset
     from costar_cli.evaluation import EvaluationReport
+    from costar_cli.evaluation.setups import Candidate
     from costar_cli.files.shards import Shard
     from costar_cli.methods.base import FittedModel
 
@@ -27,20 +28,38 @@ if TYPE_CHECKING:
 class EvaluationInputs:
     """The data set and the models: headers of their files, and what is in them, loaded when it is first needed.
 
-    `data` is the header of the data set, `paths` and `headers` are those of the models by name.
+    `data` is the header of the data set, `paths` and `headers` are those of the models by name; `foreign` are
+    predictions of other programs, by name with their digest.
     """
 
-    def __init__(self, session: Session, data: Path, models: Sequence[Path]) -> None:
-        self._session = session
-        self._path = data
+    def __init__(
+        self,
+        session: Session,
+        data: Path,
+        models: Sequence[Path],
+        foreign: Sequence[Path] = (),
+        trained: DomainName = "source",
+    ) -> None:
+        self._session, self._path, self._trained = session, data, trained
         self.data = session.read("dataset", data)
-        self.paths = name_models(models, session.workspace.root)
+        self.foreign: dict[str, tuple[Path, str]] = {}
+        for path in foreign:
+            from costar_cli.files.digest import file_sha256
+
+            if not path.is_file():
+                raise UsageError("there is no such file of predictions", where=str(path), fix="check the path")
+            if path.stem in self.foreign:
+                raise UsageError(f"two files of predictions are called `{path.stem}`", fix="rename one of them")
+            self.foreign[path.stem] = path, file_sha256(path)
+            session.tell_read("predictions", path, self.foreign[path.stem][1])
+        self.paths = name_models(models, session.workspace.root) if models or not foreign else {}
         self.headers = {name: session.read("model", path, role=name) for name, path in self.paths.items()}
 
     @property
     def parents(self) -> dict[str, str]:
         """Return the digests of everything that is read."""
-        return {"dataset": self.data.digest} | {f"model/{name}": h.digest for name, h in self.headers.items()}
+        models = {f"model/{name}": header.digest for name, header in self.headers.items()}
+        return {"dataset": self.data.digest} | models | {f"predictions/{n}": d for n, (_, d) in self.foreign.items()}
 
     @property
     def names_by_digest(self) -> dict[str, set[str]]:
@@ -48,6 +67,8 @@ class EvaluationInputs:
         found: dict[str, set[str]] = {}
         for name, header in self.headers.items():
             found.setdefault(header.digest, set()).add(name)
+        for candidate in self._predicted:
+            found.setdefault(candidate.model.digest, set()).add(candidate.label)
         return found
 
     def require_fitting(self) -> None:
@@ -76,6 +97,9 @@ class EvaluationInputs:
             for setup in SETUPS.values():
                 if setup.trained == domain and (setups is None or setup.name in setups):
                     found.setdefault(setup.name, {LAST_VALUE}).update(names)
+        for setup in SETUPS.values():
+            if self.foreign and setup.trained == self._trained and (setups is None or setup.name in setups):
+                found.setdefault(setup.name, {LAST_VALUE}).update(self.foreign)
         return found
 
     @cached_property
@@ -85,12 +109,28 @@ class EvaluationInputs:
 
         known = self.data.meta.get("parts", {})
         tests = [part for part in Part.all() if part.split == "test" and str(part) in known]
-        return self._session.load_dataset(self._path, parts=tests)  # with what the simulator needs to predict
+        parts = {} if self.foreign else {"parts": tests}  # predictions number queries through all parts
+        return self._session.load_dataset(self._path, **parts)  # with what the simulator needs to predict
 
     @cached_property
     def models(self) -> dict[str, "FittedModel"]:
         """Return the models by name, on the device of the settings."""
         return load_models(self._session, self.headers, self.paths)
+
+    @property
+    def candidates(self) -> "list[Candidate]":
+        """Return what is scored: the models, and what predictions say."""
+        from costar_cli.evaluation import named_candidates
+
+        return [*(named_candidates(self.models) if self.headers else []), *self._predicted]
+
+    @cached_property
+    def _predicted(self) -> "list[Candidate]":
+        from costar_cli.evaluation.foreign import read_predictions
+        from costar_cli.evaluation.setups import Candidate
+
+        read = (read_predictions(path, self.dataset, trained=self._trained) for path, _ in self.foreign.values())
+        return [Candidate(model, name=model.method) for model in read]
 
 
 def run_evaluate(
@@ -109,7 +149,7 @@ def run_evaluate(
     from costar_cli.evaluation.gates import check_gates, judge_gates, parse_gates, require_passed
 
     gates = parse_gates(fail_if)
-    inputs = EvaluationInputs(session, files.data, files.models)
+    inputs = EvaluationInputs(session, files.data, files.models, files.foreign, files.trained)
     inputs.require_fitting()
     if gates:
         check_gates(gates, inputs.named(setups), inputs.data.meta["horizon"])
@@ -173,8 +213,8 @@ def _suggest(session: Session, files: EvaluationFiles, inputs: EvaluationInputs,
     trainable = {domain for domain, split in splits if split == "train"}
     data = other_than(files.data, session.workspace.data)
     headers = [(path, inputs.headers[name]) for name, path in inputs.paths.items()]
-    commands = instead_of_losers(session, headers, report, data, trainable)
-    if not report.losers():
+    commands = instead_of_losers(session, headers, report, data, trainable) if headers else []
+    if headers and not report.losers():
         theirs = to_name(session.workspace, files.models)
         commands = [next_command(session.given, "whatif", *ASKED, data=data, model=theirs)]
     session.out.next(*dict.fromkeys(commands))
@@ -195,12 +235,11 @@ def make_report(
 ) -> "tuple[EvaluationReport, str]":
     """Score the models and store the report; return it and the digest of its file."""
     from costar_cli.config.models import EvaluateConfig
-    from costar_cli.evaluation import named_candidates, run_evaluation
+    from costar_cli.evaluation import run_evaluation
     from costar_cli.evaluation.report import write_evaluation
 
-    candidates = named_candidates(inputs.models)
     config = session.settings[EvaluateConfig]
-    report = run_evaluation(inputs.dataset, candidates, config, setups=setups, reporter=session.reporter)
+    report = run_evaluation(inputs.dataset, inputs.candidates, config, setups=setups, reporter=session.reporter)
     artifact = write_evaluation(
         step.path,
         report,
@@ -261,12 +300,12 @@ def _make_part(
     step: BuildStep, whole: BuildStep, *, overwrite: bool,
 ) -> None:  # fmt: skip
     from costar_cli.config.models import EvaluateConfig
-    from costar_cli.evaluation import named_candidates
     from costar_cli.evaluation.run import score_models
 
     session.check_writable(step.path)
-    candidates, config = named_candidates(inputs.models), session.settings[EvaluateConfig]
-    scored = score_models(inputs.dataset, candidates, config, setups=setups, reporter=session.reporter, shard=shard)
+    config = session.settings[EvaluateConfig]
+    dataset, candidates = inputs.dataset, inputs.candidates
+    scored = score_models(dataset, candidates, config, setups=setups, reporter=session.reporter, shard=shard)
     made_of = {"fingerprint": whole.fingerprint, "config": dict(whole.config)}
     scores = replace(scored, whole=made_of, parents=step.parents)
     artifact = scores.write(step.path, fingerprint=step.fingerprint, config=step.config, overwrite=overwrite)

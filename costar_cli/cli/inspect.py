@@ -42,6 +42,10 @@ def inspect(
     export: Annotated[
         Path | None, typer.Option("--export", help="Folder to export a data set to, as tables with a schema")
     ] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option("--queries", help="Table of a data set's test queries without answers, for `costar score`"),
+    ] = None,
     form: Annotated[
         ExportName, typer.Option("--format", help="What --export writes: tables, or events in the layout of MEDS")
     ] = "parquet",
@@ -73,6 +77,10 @@ def inspect(
         if export is not None:
             made["exported"] = run_export(out, file, export, form, overwrite=overwrite)
         out.done(made)
+        return
+    if queries is not None:
+        content["queries"] = str(run_queries(out, file, queries, overwrite=overwrite))
+        out.done(content)
         return
     _show_identity(out, content)
     _show_parts(out, content["arrays"])
@@ -420,6 +428,24 @@ def run_export(out: Output, file: Path, folder: Path, form: ExportName, *, overw
     schema = next(path for path in paths if path.stem == "schema")
     out.next(next_command({}, "ingest table", str(paths[0]), schema=schema, queries=known))
     return [str(path) for path in paths]
+
+
+def run_queries(out: Output, file: Path, target: Path, *, overwrite: bool) -> Path:
+    """Write the queries of a data set without their answers; in a folder under the digest of the data set."""
+    from costar_cli.data.table.export import queries_to_frame
+    from costar_cli.files.tables import check_table_name, table_file
+
+    dataset = _dataset(file)
+    target = target / f"queries-{dataset.digest[:8]}.parquet" if target.is_dir() else target
+    check_table_name(target, flag="--queries")
+    check_outputs([("--queries", target)], read=[("data set", file)], overwrite=overwrite)
+    if not any(len(queries) for sets in dataset.queries.values() for queries in sets.values()):
+        fix = "make one whose test parts have queries"
+        raise ArtifactError("the data set has no queries", where=str(file), fix=fix)
+    with table_file(target) as table:
+        table.write(queries_to_frame(dataset).drop(outcome.name for outcome in dataset.schema.outcomes).to_dict())
+    out.wrote("queries", target)
+    return target
 
 
 def _dataset(file: Path) -> "Dataset":

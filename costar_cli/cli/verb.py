@@ -193,7 +193,8 @@ def _setting(path: str, flags: Sequence[str]) -> "Key | None":
     from costar_cli.methods.registry import METHODS
     from costar_cli.settings.keys import all_keys
 
-    sections = [path.replace(" ", "."), *["finetune"] * (path == "benchmark"), "runtime"]
+    others = {"benchmark": ["finetune"], "score": ["evaluate"]}
+    sections = [path.replace(" ", "."), *others.get(path, []), "runtime"]
     sections += [METHODS.combining.section] * (path == "finetune")
     keys = {key.section: key for key in all_keys().values() if key.flag in flags}
     return next((keys[section] for section in sections if section in keys), None)
@@ -272,6 +273,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "costar evaluate --setup few-shot --csv scores.csv",
         "costar evaluate --fail-if 'zero-shot.costar.average > 1.1' --fail-if 'zero-shot.costar.coverage90 < 0.85'",
         "costar evaluate --shard 1/16",
+    ),
+    "score": (
+        "costar inspect --queries queries.parquet",
+        "costar score mine.parquet --model mixed",
     ),
     "search": (
         'costar search --subject 12 --minimise "tumour_volume at end" --at-most "chemotherapy 2"',

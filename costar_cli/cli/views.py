@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from costar_cli.api.outputs import Files, check_folder, check_outputs, check_places
 from costar_cli.cli.regret import RegretQuestion
 from costar_cli.cli.session import Session
-from costar_cli.config.choices import SetupName
+from costar_cli.config.choices import DomainName, SetupName
 from costar_cli.errors import ArtifactError, DataError, MismatchError, StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,10 @@ REPLACE: Final = "add --overwrite to replace it, or choose another"
 
 @dataclass(frozen=True)
 class EvaluationFiles:
-    """What `evaluate` reads and writes; no `plots`, no drawing, no `refutation`, `search` or `predictions`, none."""
+    """What `evaluate` reads and writes; no `plots`, no drawing, no `refutation`, `search` or `predictions`, none.
+
+    `foreign` are predictions of other programs, which were trained last on the domain `trained`.
+    """
 
     data: Path
     models: Sequence[Path]
@@ -38,6 +41,8 @@ class EvaluationFiles:
     refutation: Path | None = None
     search: RegretQuestion | None = None
     predictions: Path | None = None
+    foreign: Sequence[Path] = ()
+    trained: DomainName = "source"
 
     @property
     def searched(self) -> Path | None:
@@ -147,7 +152,6 @@ def write_predictions(
 ) -> None:
     """Predict what the scores rest on again, and write it a chunk of subjects at a time; of a shard, beside `whole`."""
     from costar_cli.config.models import EvaluateConfig
-    from costar_cli.evaluation import named_candidates
     from costar_cli.evaluation.predictions import predicted_rows
     from costar_cli.evaluation.run import part_to_score, stay_weights
     from costar_cli.evaluation.setups import plan_jobs
@@ -160,7 +164,7 @@ def write_predictions(
     path, mark = whole, {QUESTION: question}
     if shard is not None:
         path, mark = shard.beside(whole), {QUESTION: question, SHARD: str(shard)}
-    jobs = plan_jobs(dataset, named_candidates(inputs.models), setups)
+    jobs = plan_jobs(dataset, inputs.candidates, setups)
     tests = {part: part_to_score(dataset, part, shard or WHOLE) for part in {job.setup.test for job in jobs}}
     weights = stay_weights(tests, dataset, [job.candidate for job in jobs]) if config.ipcw else {}
     total = sum(tests[job.setup.test].n_queries for job in jobs)
@@ -195,17 +199,17 @@ def _draw(
     from costar_cli.report.figures.learning import plot_learning
     from costar_cli.report.figures.style import showing
 
-    dataset, models, reporter = inputs.dataset, inputs.models, session.reporter
-    called, first = next(iter(models.items()))
+    dataset, models, reporter = inputs.dataset, inputs.models if inputs.headers else {}, session.reporter
     more = {"reliability": plot_reliability, "pit": plot_pit} if any(row.band_tests for row in report.rows) else {}
     more |= {"natural_course": plot_natural} if report.natural else {}
-    draw: dict[str, Callable[[Path], Path]] = {
-        **{name: partial(plot, report) for name, plot in more.items()},
-        "learning": lambda path: plot_learning(_curves(models, session.workspace.encoder), path),
-        "trajectories": lambda path: _trajectories(first, dataset, path),
-        "representations": lambda path: _representations(called, first, dataset, path),
-        LAST: partial(plot_rmse, report),
-    }
+    draw: dict[str, Callable[[Path], Path]] = {name: partial(plot, report) for name, plot in more.items()}
+    for called, first in list(models.items())[:1]:
+        draw |= {
+            "learning": lambda path: plot_learning(_curves(models, session.workspace.encoder), path),
+            "trajectories": partial(_trajectories, first, dataset),
+            "representations": partial(_representations, called, first, dataset),
+        }
+    draw[LAST] = partial(plot_rmse, report)
     drawn: list[str] = []
     with reporter.task("Drawing", total=len(draw), unit="figure") as task:
         for name, figure in draw.items():

@@ -12,6 +12,7 @@ from costar_cli.data import Panel, Queries
 from costar_cli.evaluation.calibrated import Kind, folder_of
 from costar_cli.evaluation.calibration import add_answers, covered, weights
 from costar_cli.evaluation.dropout import StayWeights
+from costar_cli.evaluation.foreign import StatedBands
 from costar_cli.evaluation.sums import LEVELS, RATINGS, blank
 from costar_cli.inference import (
     NOT_JUDGED,
@@ -92,7 +93,7 @@ class BandTest:
     panel: Panel
     horizon: int
     denominator_Y: NDArray[np.float64]
-    calibration: Calibration | None = None
+    calibration: Calibration | StatedBands | None = None
     support: PlanSupport | None = None
     weights: StayWeights | None = None
     sums: dict[str, NDArray[Any]] = field(default_factory=dict)

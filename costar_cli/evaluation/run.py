@@ -17,6 +17,7 @@ from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import MismatchError
 from costar_cli.evaluation.bands import BandTest
 from costar_cli.evaluation.dropout import StayWeights, hazards_of_losses
+from costar_cli.evaluation.foreign import ForeignModel
 from costar_cli.evaluation.limit import known_limit, score_limit
 from costar_cli.evaluation.metrics import Periods, SquaredErrors, Truth
 from costar_cli.evaluation.natural import course_columns, course_windows
@@ -137,7 +138,7 @@ class _ScoringContext:
     def scored(self, candidate: Candidate, setup: Setup, task: Task) -> Scored:
         """Return what a model that is evaluated did in a set-up."""
         model, test, weights = candidate.model, self.parts[setup.test], self.weights.get(setup.test)
-        windows = course_windows(test.panel, test.horizon, test.own)
+        windows = None if isinstance(model, ForeignModel) else course_windows(test.panel, test.horizon, test.own)
         survival = survival_of(model) if self.dataset.schema.ends == model.schema.ends else None
         means_QSY = None
         if windows is not None:
@@ -167,7 +168,8 @@ class _ScoringContext:
         bands, also = None, dict[str, SquaredErrors]()
         if facts:
             of_panel = test.panel, test.horizon, self._scale["denominator_Y"]
-            bands = BandTest(model, facts, *of_panel, calibration_of(model), support_of(model), weights)
+            calibration = model.stated if isinstance(model, ForeignModel) else calibration_of(model)
+            bands = BandTest(model, facts, *of_panel, calibration, support_of(model), weights)
         more: Any = {"bands": bands, "course": course, "periods": self.periods, "weights": weights, "also": also}
         errors = score(model, test, **self._scale, task=task, **more)
         row = self._row(METHODS.label(model.method), part, errors, "naive", also, bands.sums if bands else {})

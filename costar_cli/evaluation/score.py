@@ -17,6 +17,7 @@ from costar_cli.errors import CostarError
 from costar_cli.evaluation.bands import BandTest
 from costar_cli.evaluation.calibrated import WINDOWS, Kind
 from costar_cli.evaluation.dropout import StayWeights
+from costar_cli.evaluation.foreign import ForeignModel
 from costar_cli.evaluation.metrics import Periods, SquaredErrors, Truth
 from costar_cli.files.shards import WHOLE, Shard
 from costar_cli.inference import facts_of, possible
@@ -239,7 +240,7 @@ def score(
     if bands is not None:
         chosen = [part.outcomes_of(bands.choose(s.kind, s.queries, s.steps_H)) for s in sets]
         sets += [replace(s, queries=queries, errors=None) for s, queries in zip(sets, chosen, strict=True)]
-        if part.windows is not None:
+        if part.windows is not None and not isinstance(model, ForeignModel):
             every_H = np.ones(part.windows.horizon, dtype=bool)
             windows = bands.choose(WINDOWS, part.windows, every_H)
             sets.append(_ScoreBatch(WINDOWS, WINDOWS, windows, every_H, None))

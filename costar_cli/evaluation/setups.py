@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from costar_cli.config.choices import SetupName
 from costar_cli.data import Dataset, Domain, Part
 from costar_cli.errors import MismatchError, UsageError
+from costar_cli.evaluation.foreign import ForeignModel
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 
@@ -67,6 +68,10 @@ class Candidate:
         """Return the domain on which the model was trained last."""
         return self.model.record.domain or "source"
 
+    def answers(self, part: Part) -> bool:
+        """Return whether the model answers the queries of a test part: of predictions, those that they are for."""
+        return not isinstance(self.model, ForeignModel) or part in self.model.answered
+
     @property
     def init(self) -> str:
         """Return where the weights started: `pretrained` or `scratch`."""
@@ -111,7 +116,8 @@ def plan_jobs(dataset: Dataset, candidates: Sequence[Candidate], setups: Sequenc
     jobs: list[Job] = []
     missing: dict[str, str] = {}  # what is wrong, and its fix
     for setup in wanted:
-        fitting = [candidate for candidate in candidates if candidate.domain == setup.trained]
+        trained = [candidate for candidate in candidates if candidate.domain == setup.trained]
+        fitting = [candidate for candidate in trained if candidate.answers(setup.test)]
         cannot, panel = f"{setup.name} cannot be scored", dataset.panels.get(setup.test)
         if not any(queries.scored is not None for queries in dataset.queries.get(setup.test, {}).values()):
             longest = None if panel is None else int(panel.length.max()) - 1
@@ -127,6 +133,9 @@ def plan_jobs(dataset: Dataset, candidates: Sequence[Candidate], setups: Sequenc
                 missing[problem] = "make a data set whose test queries have answers"
             continue
         if not fitting:
+            if trained:
+                missing[f"{cannot}: no predictions are for {setup.test}"] = f"answer the queries of {setup.test}"
+                continue
             problem = f"{cannot}: no model was trained on the {setup.trained} domain"
             missing[problem] = f"`costar finetune --domain {setup.trained}`"
             continue

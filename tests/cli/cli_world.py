@@ -24,7 +24,7 @@ TINY_COHORT = [
 ]
 VERBS = ["simulate tumor", "simulate mimic", "simulate m5", "simulate linear", "ingest mimic", "ingest m5"]
 VERBS += ["ingest nonmem"]
-VERBS += ["ingest table", "check", "pretrain", "finetune", "evaluate", "whatif", "search", "explore"]
+VERBS += ["ingest table", "check", "pretrain", "finetune", "evaluate", "score", "whatif", "search", "explore"]
 VERBS += ["effect", "benchmark", "merge", "inspect", "verify", "settings", "doctor"]
 VERBS += ["ingest meds"]
 

@@ -16,6 +16,8 @@ from cli_world import DOCUMENTS, TINY_COHORT, VERBS, Run
 from jsonschema import Draft202012Validator
 
 from costar_cli.cli.benchmarking.cost_log import note_shard
+from costar_cli.data.store import read_dataset
+from costar_cli.data.table.export import queries_to_frame
 from costar_cli.files.shards import Shard
 from costar_cli.reporting.output import DOCUMENT_VERSION
 
@@ -39,6 +41,8 @@ def asked(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "whole" / "shard-1-of-1" / "seed-10").mkdir(parents=True)
     shutil.copy(trained / "data.h5", folder / "whole" / "shard-1-of-1" / "seed-10")
     note_shard(folder / "whole" / "shard-1-of-1", Shard(1, 1))
+    frame = queries_to_frame(read_dataset(trained / "data.h5")).select("set", "query", "step", estimate="tumour_volume")
+    frame.write_csv(folder / "mine.csv")
     (folder / "plan.json").write_text('{"origin": 4, "plans": {"a": [{}], "b": [{"chemotherapy": 1}]}}')
     return folder
 
@@ -51,6 +55,7 @@ def words_of(name: str, trained: Path, folder: Path) -> list[object]:
         "pretrain": ["pretrain", *place, "--out", folder / "e.h5", "--epochs", 1, "--members", 1, "--overwrite"],
         "finetune": ["finetune", *place, "--method", "ridge", "--out", folder / "m.h5", "--overwrite"],
         "evaluate": ["evaluate", *place, "--no-plots", "--out", folder / "v.h5", "--overwrite"],
+        "score": ["score", folder / "mine.csv", *place, "--out", folder / "s.h5", "--overwrite"],
         "whatif": ["whatif", *place, "-s", 1, "-p", folder / "plan.json", "--truth", "--out", folder / "w.h5"],
         "search": ["search", *place, "-s", 1, "--minimise", "tumour_volume at end", "--steps", 2],
         "explore": ["explore", *place, "--freeze", folder / "page.html"],
@@ -64,8 +69,8 @@ def words_of(name: str, trained: Path, folder: Path) -> list[object]:
     }[name]
 
 
-NAMES = ["simulate.tumor", "check", "pretrain", "finetune", "evaluate", "whatif", "search", "explore", "effect"]
-NAMES += ["benchmark", "merge", "inspect", "verify", "settings", "doctor"]
+NAMES = ["simulate.tumor", "check", "pretrain", "finetune", "evaluate", "score", "whatif", "search", "explore"]
+NAMES += ["effect", "benchmark", "merge", "inspect", "verify", "settings", "doctor"]
 
 
 def paths(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -110,7 +110,12 @@ def test_every_flag_has_help_and_no_two_verbs_disagree_on_what_a_shared_flag_mea
     # of answers, of a data set also on stdout.
     own = {"--level", "file", "--members", "--report"}
     own |= {"--subject", "--origin", "--reference", "--unsupported", "--out", "--model", "--by"}  # of searches
-    assert {name for name, texts in meanings.items() if len(texts) > 1} <= own | {"--csv", "--export", "--seed"}
+    assert {name for name, texts in meanings.items() if len(texts) > 1} <= own | {
+        "--csv",
+        "--export",
+        "--queries",
+        "--seed",
+    }
 
 
 def test_the_help_of_a_flag_that_sets_a_setting_is_the_settings_description() -> None:

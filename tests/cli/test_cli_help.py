@@ -54,8 +54,8 @@ def test_help_lists_the_verbs_in_the_order_of_use(call: Call) -> None:
     text = call("--help").out
     listed = re.findall(r"^│ (\w+) ", text, re.MULTILINE)
     assert listed == [
-        "simulate", "ingest", "check", "pretrain", "finetune", "evaluate", "whatif", "search", "explore", "effect",
-        "benchmark", "merge", "inspect", "verify", "settings", "doctor",
+        "simulate", "ingest", "check", "pretrain", "finetune", "evaluate", "score", "whatif", "search", "explore",
+        "effect", "benchmark", "merge", "inspect", "verify", "settings", "doctor",
     ]  # fmt: skip
 
 
