@@ -209,6 +209,11 @@ WARNINGS: Final = {  # a result may be wrong
         "are 0 for them",
     "covariates-never-recorded": "{count} never recorded in source/train and held at 0: {names}",
     "subjects-left-out": "left out: {problem}",
+    "omop-rows-left-out": "table {subject}: {rows} {what} left out",
+    "omop-values-unread": "table {subject}: {values} of {column} that are no numbers count as missing",
+    "omop-values-limits":
+        "table {subject}: {values} with an operator such as `<` are limits, not measurements, and count as if measured",
+    "events-of-strangers": "{events} of {subjects} that table person does not have: left out",
     "doses-modelled":
         "{doses} whose rate or duration a model was to estimate (RATE -1, -2): each counts as given at once",
     "doses-steady": "{doses} at steady state: {earlier} earlier ones, which no row gives, stand before each",

@@ -33,7 +33,8 @@ def read_events(
     """Make a data set of a log of clinical events, as `costar ingest meds` does.
 
     Args:
-        path: the log: of `meds` the folder that `data` and `metadata` are in.
+        path: the log: of `meds` the folder that `data` and `metadata` are in, of `omop` one of tables or a DuckDB
+            file.
         form: its format, what `costar ingest` calls it.
         signals: a TOML file that says which events make which signal, or the same as a dictionary.
         like: in place of `signals` a model, the data set that it was trained on, or the file of either: the subjects

@@ -141,6 +141,29 @@ def meds(
     ingest_log(session, "meds", log, how, seed, out, accept_guesses=accept_guesses, overwrite=overwrite)
 
 
+@ingest.command()
+def omop(
+    ctx: typer.Context,
+    database: Annotated[
+        Path, typer.Argument(metavar="FOLDER|FILE", help="OMOP tables, 5.3 or 5.4: CSV, Parquet, or a DuckDB file")
+    ],
+    signals: SignalsOpt = None,
+    like: LikeOpt = None,
+    init: InitFlag = False,
+    accept_guesses: AcceptFlag = False,
+    seed: options.SeedOpt = None,
+    out: options.OutOpt = None,
+    overwrite: options.OverwriteFlag = False,
+    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
+    json: options.JsonFlag = False,
+    quiet: options.QuietFlag = False,
+) -> None:
+    """Read an OMOP database as a file of signals says; `--init` writes one to start from."""
+    session = open_session(ctx, {}, workspace=workspace, json=json, quiet=quiet)
+    how = {"--signals": signals, "--like": like, "--init": init or None}
+    ingest_log(session, "omop", database, how, seed, out, accept_guesses=accept_guesses, overwrite=overwrite)
+
+
 def ingest_log(
     session: Session,
     form: str,

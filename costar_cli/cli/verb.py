@@ -258,6 +258,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "costar ingest meds mimic-meds --signals signals.toml",
         "costar ingest meds new-patients --like costar-workspace/model.h5",
     ),
+    "ingest omop": (
+        "costar ingest omop cdm --init",
+        "costar ingest omop cdm.duckdb --signals signals.toml",
+        "costar ingest omop new-patients --like costar-workspace/model.h5",
+    ),
     "pretrain": (
         "costar pretrain --members 5",
         "costar pretrain --preset quick --workspace demo",

@@ -26,7 +26,7 @@ VERBS = ["simulate tumor", "simulate mimic", "simulate m5", "simulate linear", "
 VERBS += ["ingest nonmem"]
 VERBS += ["ingest table", "check", "pretrain", "finetune", "evaluate", "score", "whatif", "search", "explore"]
 VERBS += ["effect", "benchmark", "merge", "inspect", "verify", "settings", "doctor"]
-VERBS += ["ingest meds"]
+VERBS += ["ingest meds", "ingest omop"]
 
 WARD = """
 name = "ward"

@@ -14,7 +14,7 @@ from costar_cli.cli.verb import EXAMPLES, examples_of
 from costar_cli.errors import ExitCode
 
 NEEDED = {"inspect": ["x.h5"], "check": ["x.h5"], "verify": ["x.h5"], "benchmark": ["tumor"], "merge": ["x"]}
-NEEDED |= {"ingest mimic": ["x"], "ingest m5": ["x"], "ingest table": ["x"], "ingest meds": ["x"]}
+NEEDED |= {"ingest mimic": ["x"], "ingest m5": ["x"], "ingest table": ["x"], "ingest meds": ["x"], "ingest omop": ["x"]}
 
 
 def command_of(verb: str) -> Any:
@@ -156,7 +156,7 @@ def test_what_takes_several_files_shows_the_type_of_one(verb: str, name: str, ca
 
 
 @pytest.mark.parametrize(
-    ("maker", "names"), [("simulate", "tumor linear m5 mimic"), ("ingest", "m5 mimic nonmem table meds")]
+    ("maker", "names"), [("simulate", "tumor linear m5 mimic"), ("ingest", "m5 mimic nonmem table meds omop")]
 )
 def test_without_a_data_set_its_choices_are_listed_with_what_they_are(
     maker: str, names: str, call: Callable[..., Run]

@@ -64,4 +64,5 @@ class LogFormat:
 
 FORMATS: Final[Mapping[str, LogFormat]] = {
     "meds": LogFormat("costar_cli.data.events.meds:open_meds", "costar_cli.data.events.meds:meds_files"),
+    "omop": LogFormat("costar_cli.data.events.omop:open_omop", "costar_cli.data.events.omop:omop_files"),
 }

@@ -80,6 +80,8 @@ def propose_signals(events: Events) -> GuessedSchema:
         add("age", by_code["MEDS_BIRTH"].seen, role="static", code="MEDS_BIRTH", value="years", unit="years")
     if "MEDS_DEATH" in by_code:
         add("death", by_code["MEDS_DEATH"].seen, role="event", code="MEDS_DEATH")
+    if (end := "observation_period//end") in by_code:
+        add("left", by_code[end].seen, role="censored", code=end)
     roles = {line["role"] for line, _ in columns.values()}
     lacking = [role for role in ("outcome", "treatment") if role not in roles]
     doubts += [f"no code seems to be the {role}" for role in lacking]
