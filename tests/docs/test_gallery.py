@@ -16,6 +16,7 @@ PAGES = {  # picture, plan, reference, and bounds of the first step's difference
     "glucose": ("glucose.png", "basal", "no insulin", (-28, -20)),
     "trial": ("trial.png", "dose=100", "dose=0", (-12, -8)),
     "visits": ("visits.png", "drug now", "no drug", (-10.2, -8.2)),
+    "theophylline": ("theophylline.png", "320 now", "nothing", (5.9, 7.2)),
 }
 GALLERY = REPOSITORY / "docs" / "gallery"
 
