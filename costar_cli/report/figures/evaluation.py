@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
@@ -47,6 +48,11 @@ _PUBLISHED: Any = {"lw": 0.8, "ls": (0, (1, 2.5)), "marker": "D", "mfc": "white"
 
 
 def plot_rmse(report: EvaluationReport, path: Path) -> Path:
+    """Draw errors by horizon, and save the figure."""
+    return save(draw_rmse(report), path)
+
+
+def draw_rmse(report: EvaluationReport) -> Figure:
     """Draw the RMSE of every row by horizon, with its interval and its ensemble mean's own RMSE.
 
     A published row has the colour of the model of that name. An interval is cut where it would flatten the lines.
@@ -79,7 +85,7 @@ def plot_rmse(report: EvaluationReport, path: Path) -> Path:
         drawn.legend(handles=handles, loc="outside right center", labelspacing=0.9)
         if footnotes:
             caption(drawn, *footnotes)
-        return save(drawn, path)
+    return drawn
 
 
 def _array(steps: Sequence[float | None]) -> NDArray[np.float64]:

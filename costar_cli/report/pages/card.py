@@ -1,7 +1,7 @@
 """The card of a model: what it is, on which data, how well it does, and what it must not be used for."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from costar_cli.data import PanelSchema
 from costar_cli.data.findings import counted, percent
@@ -13,8 +13,11 @@ from costar_cli.files.digest import making_text
 from costar_cli.inference import Reactions
 from costar_cli.methods.registry import METHODS
 from costar_cli.report.pages.data import report_tables
-from costar_cli.report.pages.page import Item, Page, ReportTable, Section, render
+from costar_cli.report.pages.page import Item, Page, ReportTable, Section, listed, render, svg
 from costar_cli.report.pages.whatif import lineage
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 SHOWN_OF_DATA: Final = ("Subjects and lengths", "Shift from source to target")
 MOST_SHIFTS: Final = 10
@@ -59,21 +62,47 @@ def model_card(content: Mapping[str, Any], data: DataReport | None, evaluations:
     parents = {"model": digest} | {f"from {role}": str(parent) for role, parent in content["parents"].items()}
     versions = [(f"written by {name}", str(version)) for name, version in content["versions"].items()]
     sections = [
+        Section("Scores", texts=[] if tables else [NOT_SCORED], tables=tables, pictures=_pictures(evaluations)),
+        Section("Known limits", items=list(_limits(record, rows, data, schema))),
+        _calibration(record.calibration, rows),
+        Section("Intended use", texts=USE.format(**words).splitlines()),
+        Section("Misuse", items=[Item(text) for text in MISUSE.format(**words).splitlines()]),
         Section("Model", tables=[ReportTable("", "", ("fact", "value"), tuple(_facts(record, schema, method)))]),
         _data(data),
         _training(record),
-        Section("Scores", texts=[] if tables else [NOT_SCORED], tables=tables),
-        _calibration(record.calibration, rows),
         _support(record, schema),
         Section("What it learnt", tables=[ReportTable("", "", ABOUT_LEARNT, learnt)]),
-        Section("Known limits", items=list(_limits(record, rows, data, schema))),
-        Section("Intended use", texts=USE.format(**words).splitlines()),
-        Section("Misuse", items=[Item(text) for text in MISUSE.format(**words).splitlines()]),
         lineage(parents, [*(("evaluation", one) for one in evaluations), *versions]),
     ]
     subtitle = f"{method} on {record.dataset_name}, fitted to the {record.domain} domain, {digest[:12]}"
     shown = [one for one in sections if one.texts or one.items or any(table.rows for table in one.tables)]
-    return render(Page(f"Model card: {method}", subtitle, shown))
+    return render(Page(f"Model card: {method}", subtitle, shown, list(_answer(rows)) or [NOT_SCORED]))
+
+
+def _answer(rows: Sequence[tuple[EvaluationReport, ReportRow]]) -> Iterator[str]:
+    """Yield how large the model's error is in each set-up, next to the last value's and the least possible one."""
+    for report, row in rows:
+        if row.mean.average is None:
+            continue
+        beside = [other for other in report.rows if (other.setup, other.truth) == (row.setup, row.truth)]
+        others = [
+            f"{one.mean.average:.3g} of {one.label}" for one in beside
+            if one.mean.average is not None and (one.is_last_value or one.basis == "limit")
+        ]  # fmt: skip
+        scores = row.calibration.get(f"{report.level:g}")
+        share = None if scores is None else scores.coverage.average
+        told = f"an RMSE of {row.mean.average:.3g} {report.unit.label}".strip()
+        told += f", against {listed(others)}" * bool(
+            others
+        ) + f"; its {100 * report.level:g} % bands cover {percent(share)}" * (share is not None)
+        yield f"{row.setup.capitalize()}, {row.truth} outcomes: {told}."
+
+
+def _pictures(evaluations: Mapping[str, EvaluationReport]) -> "list[Markup]":
+    """Return a figure of each evaluation: the errors of all its rows by horizon."""
+    from costar_cli.report.figures.evaluation import draw_rmse  # noqa: PLC0415 - matplotlib where something is drawn
+
+    return [svg(draw_rmse(report), f"scores-{i}") for i, report in enumerate(evaluations.values())]
 
 
 def is_scored(report: EvaluationReport, digest: str) -> bool:

@@ -1,13 +1,14 @@
 """A data report as tables, and as one HTML page."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from costar_cli.data.findings import percent
+from costar_cli.data.findings import counted, percent
 from costar_cli.data.report import DataReport, LevelUse, OutcomeSummary
 from costar_cli.data.schema import labelled, steps_axis, steps_of
-from costar_cli.report.pages.page import Item, Page, ReportTable, Section, render, svg
+from costar_cli.report.pages.page import MOST_TOLD, Item, Page, ReportTable, Section, listed, render, svg
 
 if TYPE_CHECKING:
     from costar_cli.inference.overlap import Overlap
@@ -155,6 +156,15 @@ def report_page(report: DataReport, overlap: "Overlap | None" = None) -> str:
         for table in report_tables(report, overlap)
     ]
     items = [Item.of(finding) for finding in report.findings]
-    sections.append(Section("Findings", texts=[ABOUT_FINDINGS, *([] if items else ["No findings."])], items=items))
+    sections.insert(0, Section("Findings", texts=[ABOUT_FINDINGS, *([] if items else ["No findings."])], items=items))
     subtitle = f"{subjects:,} subjects, {steps_of(report.horizon, report.step)} predicted{digest}"
-    return render(Page(f"Data report: {report.name}", subtitle, sections))
+    return render(Page(f"Data report: {report.name}", subtitle, sections, list(_answer(report))))
+
+
+def _answer(report: DataReport) -> Iterator[str]:
+    """Yield whether the data can be learned from: how many findings of which kind, and those that matter."""
+    severe = [finding for finding in report.findings if finding.severity != "note"]
+    counts = Counter(finding.severity for finding in report.findings)
+    told = [counted(counts[kind], kind) for kind in ("error", "warning", "note") if counts[kind]]
+    yield f"The check before training found {listed(told)}." if told else "The check before training found nothing."
+    yield from (f"{text[:1].upper()}{text[1:]}." for text in (str(replace(one, fix="")) for one in severe[:MOST_TOLD]))

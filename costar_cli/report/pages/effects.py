@@ -7,8 +7,20 @@ from costar_cli.data.findings import counted, percent
 from costar_cli.data.schema import labelled, steps_of
 from costar_cli.effects import ESTIMATORS, FEW, EffectReport
 from costar_cli.effects.diagnostics import UNLIKELY, balance, baseline, followers, natural_course, positivity
-from costar_cli.questions.effect_tables import end_tables, followers_table, steps_table
-from costar_cli.report.pages.page import Item, Page, ReportTable, Section, render, svg, warnings_and_notes
+from costar_cli.questions.effect_tables import MAIN, end_tables, followers_table, steps_table
+from costar_cli.questions.tables import decimals_of, estimate_text
+from costar_cli.report.pages.page import (
+    MOST_TOLD,
+    Item,
+    Page,
+    ReportTable,
+    Section,
+    listed,
+    render,
+    svg,
+    under_plans,
+    warnings_and_notes,
+)
 from costar_cli.report.pages.whatif import lineage
 
 ABOUT_ANSWER: Final = (
@@ -73,11 +85,12 @@ def effects_page(report: EffectReport, parents: Mapping[str, str], figure_name: 
     modelled = "as they were given" if schema.treatments.doses else "drawn from the model of practice"
     answer = ABOUT_ANSWER.format(level=f"{100 * report.request.levels[0]:g} %", few=FEW)
     sections = [
-        Section("Question", texts=[_question(report)], tables=[_plans(report)]),
         Section(
             "Answer", texts=[answer], pictures=[svg(draw_effects(report), figure_name)],
             tables=[*_ends(report), steps_table_of(report)],
         ),
+        Section("Question", texts=[_question(report)], tables=[_plans(report)]),
+        warnings_and_notes(report.diagnostics),
         Section(
             "Who follows", texts=[ABOUT_FOLLOWERS.format(cut=report.request.truncate)], tables=[_weights(report)]
         ),
@@ -90,12 +103,37 @@ def effects_page(report: EffectReport, parents: Mapping[str, str], figure_name: 
             pictures=[svg(draw_natural(course, schema.step), f"{figure_name}-natural")],
         ),
         Section("Positivity", texts=[ABOUT_POSITIVITY], tables=[_positivity(report)]),
-        warnings_and_notes(report.diagnostics),
         _target(report, shown),
         lineage(parents),
     ]  # fmt: skip
     subtitle = f"{report.dataset}, {counted(flow.trials, 'trial')} of {counted(flow.units, _unit(report))}"
-    return render(Page("Effects in a population", subtitle, sections))
+    return render(Page("Effects in a population", subtitle, sections, list(_answer(report))))
+
+
+def _answer(report: EffectReport) -> Iterator[str]:
+    """Yield means or risks at the end of plans, and their differences, of everybody and by the first estimator."""
+    effects, reference = report.effects, report.effects.plans[report.effects.reference].name
+    ends = {plan.name: len(plan) for plan in effects.plans}
+    units = {outcome.name: outcome.unit for outcome in effects.trials.schema.outcomes}
+    mine = [row for row in report.rows
+            if (row["estimator"], row["group"]) == (effects.settings.estimators[0], effects.groups[0])
+            and row["step"] == ends[row["plan"]] and row["estimate"] is not None]  # fmt: skip
+    for outcome, quantity in dict.fromkeys((row["outcome"], row["quantity"]) for row in mine):
+        of = [row for row in mine if (row["outcome"], row["quantity"]) == (outcome, quantity)]
+        decimals, compared = decimals_of(row["estimate"] for row in of), quantity.endswith(("difference", "ratio"))
+        if quantity not in MAIN and not report.request.measure:
+            continue
+        texts = [
+            estimate_text({name: row[name] for name in ("estimate", "lower", "upper")}, decimals) or "" for row in of
+        ]
+        ratio, begin = quantity.endswith("ratio"), "The" if compared else "If everybody followed the plan, the"
+        what = f"{begin} {quantity} of {labelled(outcome, '')}" + f" {'to' if ratio else 'from'} {reference}" * compared
+        limits = f"{100 * report.request.levels[0]:g} % interval" * any(row["lower"] is not None for row in of)
+        values = dict(zip((row["plan"] for row in of), texts, strict=True))
+        yield under_plans(what, values, "" if ratio else units.get(outcome, ""), limits)
+    if few := list(dict.fromkeys(row["plan"] for row in mine if not row["supported"])):
+        whose = listed(few) if len(few) <= MOST_TOLD else f"{len(few)} plans"
+        yield f"Fewer than {FEW:g} effective followers stand behind {whose}: these intervals may be too narrow."
 
 
 def _unit(report: EffectReport) -> str:

@@ -1,11 +1,12 @@
 """What a page consists of, and its HTML: no scripts, nothing loaded from elsewhere, every text escaped."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from costar_cli.data.findings import counted
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.reporting import plain
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LONG: Final = 48  # letters of a cell that may be broken into lines
+MOST_TOLD: Final = 4  # plans of a sentence
 Tag = Literal["", "error", "warning", "note", "red", "amber", "green"]
 
 
@@ -43,9 +45,10 @@ class ReportTable:
 
         values = [row[column] for row in self.rows]
         texts = ["0" if value is None or isinstance(value, int | float) else str(value) for value in values]
-        if all(text.lstrip("+-")[:1].isdigit() or text == "not defined" for text in texts):
-            return Markup(' class="n"')
-        return Markup(' class="long"') if any(len(str(value)) > LONG for value in values) else Markup("")
+        if any(len(text) > LONG for text in texts):  # also digests, most of which begin with a digit
+            return Markup(' class="long"')
+        numbers = all(text.lstrip("+-")[:1].isdigit() or text == "not defined" for text in texts)
+        return Markup(' class="n"') if numbers else Markup("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +83,33 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: its title, a line of facts below, and its sections."""
+    """A page: its title, a line of facts below, the answer in sentences, and its sections."""
 
     title: str
     subtitle: str
     sections: Sequence[Section]
+    answer: Sequence[str] = ()
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Return texts as a sentence lists them: `watch, chemo and both`."""
+    return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
+
+
+def under_plans(what: str, values: Mapping[str, str], unit: str, interval: str) -> str:
+    """Return the sentence that `what` would be of the values by plan; of many plans, the first and how many are left.
+
+    Args:
+        what: begins the sentence, such as `After 6 days, tumour volume`.
+        values: estimates as text, by plan.
+        unit: of the values, nothing where they have none.
+        interval: what stands in their brackets, such as `90 % band`; nothing where there are none.
+    """
+    shown = [f"{value} under {plan}" for plan, value in list(values.items())[:MOST_TOLD]]
+    left = len(values) - len(shown)
+    about = ", ".join(filter(None, (unit, f"{interval} in brackets" * bool(interval))))
+    more = f"; the tables have {counted(left, 'more plan')}" if left else ""
+    return f"{what} would be {listed(shown)}{f' ({about})' if about else ''}{more}."
 
 
 def warnings_and_notes(diagnostics: Iterable[Diagnostic]) -> Section:

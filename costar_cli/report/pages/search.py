@@ -14,7 +14,7 @@ from costar_cli.questions.search import SearchReport
 from costar_cli.questions.search.report import SHOWN
 from costar_cli.questions.tables import decimals_of, estimate_text
 from costar_cli.report.pages.page import Page, ReportTable, Section, lights_mean, render, svg, warnings_and_notes
-from costar_cli.report.pages.whatif import SIGNS, lineage
+from costar_cli.report.pages.whatif import SIGNS, lineage, support_in_words
 
 NOTABLE: Final = 0.1  # probability of being best from which a plan is named that the table does not show
 BY = {
@@ -51,14 +51,39 @@ def search_page(report: SearchReport, parents: Mapping[str, str], figure_name: s
     if (answer.best.rating_M >= 0).any():
         sure.append(lights_mean("plan", precision=report.judges_precision))
     sections = [
-        Section("Question", texts=list(_question(report))),
         Section("Best plans", pictures=[svg(draw_search(report), figure_name)], tables=[_ranked(report)]),
+        Section("Question", texts=list(_question(report))),
         Section("How sure is it?", texts=[*sure, ABOUT_LUCK]),
         Section("What was left out, and why", texts=list(_left_out(report))),
         warnings_and_notes(report.diagnostics),
         lineage(parents),
     ]
-    return render(Page(f"Search: subject {answer.name}", subtitle, sections))
+    return render(Page(f"Search: subject {answer.name}", subtitle, sections, list(_answer(report))))
+
+
+def _answer(report: SearchReport) -> Iterator[str]:
+    """Yield the best plan in sentences: what it gives, what it comes to, how sure it is the best, and its support."""
+    [answer] = report.answers
+    if not answer.best.found:
+        yield f"No plan: {answer.best.why}."
+        return
+    first, *_, reference = report.rows(answer)
+    decimals, question = _decimals(report), report.question
+    unit = f" {question.objective.unit}" if question.objective.unit else ""
+    best, other = (
+        estimate_text({"estimate": row["objective"], "lower": row["lower"], "upper": row["upper"]}, decimals)
+        for row in (first, reference)
+    )
+    chance, sure = first["probability_best"], ""
+    if isinstance(chance, float):
+        sure = f"; it is the best with probability {100 * chance:.0f} %"
+    yield f"The best of {counted(answer.best.considered, 'plan')}: {first['plan']}."
+    yield (
+        f"Its objective ({question.objective.text}) is estimated at {best}{unit}, against {other}{unit} of "
+        f"{report.reference}{sure}."
+    )
+    if first["support"]:
+        yield support_in_words({"it": str(first["support"])})
 
 
 def rank_table(report: SearchReport) -> tuple[list[str], list[list[object]]]:

@@ -10,9 +10,29 @@ from costar_cli.inference import RANGE, SUPPORT_LEVELS
 from costar_cli.questions.diagnostics import ON_BANDS
 from costar_cli.questions.report import WhatIfReport
 from costar_cli.questions.sensitivity import ASSUMPTIONS, Sensitivity, flip_words
-from costar_cli.questions.tables import answer_table, rating_reasons, survival_table
+from costar_cli.questions.tables import (
+    answer_table,
+    decimals_of,
+    estimate_text,
+    is_probability,
+    rating_reasons,
+    rows_of,
+    survival_table,
+)
 from costar_cli.report.figures.whatif import draw_whatif
-from costar_cli.report.pages.page import Item, Page, ReportTable, Section, lights_mean, render, svg, warnings_and_notes
+from costar_cli.report.pages.page import (
+    MOST_TOLD,
+    Item,
+    Page,
+    ReportTable,
+    Section,
+    lights_mean,
+    listed,
+    render,
+    svg,
+    under_plans,
+    warnings_and_notes,
+)
 
 MOST_HISTORY: Final = 20  # steps before the origin that the page lists
 COVERS: Final = (
@@ -33,6 +53,7 @@ ABOUT_SURVIVAL: Final = (
     "How likely the series is to go on through each step, from mean hazards over possible courses. Outcomes are those "
     "of a subject whose series goes on: read the two together."
 )
+OF_TREATMENT: Final = "Columns are the {step}s of treatment, which show in the outcome from the next {step} on."
 SIGNS: Final = {
     "amber": "? behind a number: hardly supported by the data.",
     "red": "! behind a number: not supported by the data.",
@@ -59,12 +80,55 @@ def whatif_page(
     sections = [
         *_about(report, figure_name),
         *_hidden(report, bounds),
-        _bands(report),
         _diagnostics([report]),
+        _bands(report),
         Section("History", texts=[f"What the models know: the last {MOST_HISTORY} steps."], tables=[_history(report)]),
         lineage(parents),
     ]
-    return render(Page(f"What if: subject {history.name}", subtitle, sections))
+    return render(Page(f"What if: subject {history.name}", subtitle, sections, list(answer_in_words(report))))
+
+
+def answer_in_words(report: WhatIfReport) -> Iterator[str]:
+    """Yield the answer in sentences: outcomes at the end of plans, differences, and what the data support."""
+    history, schema, several = report.history, report.schema, len(report.models) > 1
+    ends = {plan.name: len(plan) for plan in report.plans}
+    when = "At the end of each plan"
+    if len({*ends.values()}) == 1:
+        steps = len(report.plans[0])
+        when = f"After {steps_of(steps, schema.step)} ({step_word(schema.step)} {history.when(history.origin + steps)})"
+    for model in report.models:
+        by = f", by {model.label}" * several
+        for outcome in schema.outcomes:
+            for differences in (False, True)[: 1 + (len(report.plans) > 1)]:
+                last = [row for row in rows_of(report, outcome.name, differences=differences)
+                        if row["model"] == model.label and row["step"] == ends[str(row["plan"])]]  # fmt: skip
+                limits = ["lower", "upper"] * (not (differences and model.difference_kind == RANGE))  # without a level
+                decimals = decimals_of(row["estimate"] for row in last)
+                told = {
+                    str(row["plan"]): estimate_text({name: row[name] for name in ("estimate", *limits)}, decimals)
+                    for row in last
+                }
+                known = {plan: text for plan, text in told.items() if text is not None}
+                unit = "%" if is_probability(report, outcome.name) else outcome.unit
+                what = f"{when}{by}, {labelled(outcome.name, '')}"
+                if differences:
+                    what = f"The difference from {report.reference}{by}"
+                banded = any(row[side] is not None for row in last for side in limits)
+                if known:
+                    yield under_plans(what, known, unit, f"{100 * report.level:g} % band" * banded)
+        if model.plan_ratings:
+            yield support_in_words(
+                {plan.name: max(ratings.worst, key=SUPPORT_LEVELS.index)
+                 for plan, ratings in zip(report.plans, model.plan_ratings, strict=True)}, by
+            )  # fmt: skip
+
+
+def support_in_words(ratings: Mapping[str, str], by: str = "") -> str:
+    """Return which plans the data support, from the worst light of each; `by` says which model judges it."""
+    verbs = dict(zip(SUPPORT_LEVELS, ("support", "hardly support", "do not support"), strict=True))
+    plans = {verb: [plan for plan, rating in ratings.items() if rating == level] for level, verb in verbs.items()}
+    told = [f"{verb} {listed(of) if len(of) <= MOST_TOLD else f'{len(of)} plans'}" for verb, of in plans.items() if of]
+    return f"The data {listed(told)}{by}."
 
 
 def subjects_page(reports: Sequence[WhatIfReport], bounds: Sequence[Sequence[Sensitivity]] = ()) -> str:
@@ -73,10 +137,12 @@ def subjects_page(reports: Sequence[WhatIfReport], bounds: Sequence[Sequence[Sen
     for i, report in enumerate(reports):
         whose = f"Subject {report.history.name}"
         whose += f" from {report.history.when(report.history.origin)}"
-        parts = [*_about(report, f"answer-{i}"), *_hidden(report, bounds[i] if bounds else ())]
+        answer, *others = _about(report, f"answer-{i}")
+        parts = [replace(answer, texts=list(answer_in_words(report))), *others]
+        parts += _hidden(report, bounds[i] if bounds else ())
         sections += [replace(part, title=f"{whose}: {part.title.lower()}") for part in parts]
     first = reports[0]
-    sections += [_bands(first), _diagnostics(reports), lineage(first.parents)]
+    sections += [_diagnostics(reports), _bands(first), lineage(first.parents)]
     return render(Page(f"What if: {len(reports)} subjects", first.dataset, sections))
 
 
@@ -96,7 +162,7 @@ def _hidden(report: WhatIfReport, bounds: Sequence[Sensitivity]) -> Iterator[Sec
 
 
 def _about(report: WhatIfReport, figure_name: str) -> list[Section]:
-    """Return what is asked about a subject, the answer, and whether the data support it."""
+    """Return the answer about a subject, what was asked, and whether the data support it."""
     outcomes = ", ".join(labelled(outcome.name, outcome.unit) for outcome in report.schema.outcomes)
     steps = steps_of(max(len(plan) for plan in report.plans), report.schema.step)
     asked = f"What would {outcomes} of this subject be over the next {steps} under each of these plans?"
@@ -107,8 +173,8 @@ def _about(report: WhatIfReport, figure_name: str) -> list[Section]:
         given = tuple(report.rules_in_words(model).items())
         plans.append(ReportTable(f"What rules gave{by}" if given else "", "", ("rule", "gives"), given))
     return [
-        Section("Question", texts=[f"{asked} {compared}".strip()], tables=plans),
         Section("Answer", pictures=[svg(draw_whatif(report), figure_name)], tables=list(_answers(report))),
+        Section("Question", texts=[f"{asked} {compared}".strip()], tables=plans),
         _support(report),
     ]
 
@@ -166,7 +232,7 @@ def _support(report: WhatIfReport) -> Section:
     reasons = [line for model in report.models for line in rating_reasons(report, model)]
     return Section(
         title,
-        texts=[lights_mean("answer, which is an extrapolation", precision=precision)],
+        texts=[lights_mean("answer, which is an extrapolation", precision=precision), OF_TREATMENT.format(step=word)],
         tables=tables,
         items=[Item(line, "red" if f", {SUPPORT_LEVELS[2]} from " in line else "amber") for line in reasons],
     )
