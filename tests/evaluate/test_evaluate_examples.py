@@ -4,7 +4,7 @@ import pytest
 
 from costar_cli.data import Part, Queries
 from costar_cli.errors import DataError
-from costar_cli.report.figures.trajectories import choose_examples, describe_plan
+from costar_cli.report.figures.trajectories import choose_examples
 
 PART = Part("target", "test")
 
@@ -42,8 +42,9 @@ def test_an_example_shows_one_subject_from_one_origin_under_several_plans(world)
         row = int(np.flatnonzero(panel.subject_id == int(example.subject.split()[1]))[0])
         assert example.history.tolist() == panel.outcomes[row, : example.origin + 1, 0].tolist()
         for plan in example.plans:
-            assert plan.predicted_RH.shape == (2, worlds.HORIZON)
-            assert plan.predicted_RH[0] == pytest.approx(plan.truth_H)
+            assert plan.values.shape == (worlds.HORIZON, 2)
+            assert plan.estimate_H == pytest.approx(plan.truth_H)
+            assert plan.limits is None
 
 
 def test_examples_have_some_history_where_they_can(world):
@@ -68,10 +69,3 @@ def test_queries_without_siblings_cannot_be_examples(world):
     panel, queries, model = world
     with pytest.raises(DataError, match="two plans from one origin"):
         choose_examples(model, panel, queries.take(np.arange(0, len(queries), 10)))
-
-
-def test_plans_are_described_by_treatment_and_day():
-    classes = np.eye(4, dtype=np.uint8)
-    schema = worlds.schema()
-    assert describe_plan(schema, classes[[1, 0, 3]], 30) == "chemotherapy on day 30, 32; radiotherapy on day 32"
-    assert describe_plan(schema, classes[[0, 0, 0]], 30) == "no treatment"

@@ -71,19 +71,20 @@ def test_contrastive_curves_have_their_log_n_line(tmp_path, log_n, expected):
     drawn(plot_learning([curve], tmp_path / "learning.png"))
 
 
-@pytest.mark.parametrize(("members", "truth"), [(5, True), (1, False)])
-def test_trajectories_with_and_without_truth_and_spread(tmp_path, members, truth):
+@pytest.mark.parametrize(("level", "truth"), [(0.9, True), (None, False)])
+def test_trajectories_with_and_without_truth_and_bands(tmp_path, level, truth):
     rng = np.random.default_rng(0)
     plans = tuple(
         PlanForecast(
-            f"chemotherapy on day {j}; radiotherapy on day 7, 8, 9, 10, 11, 12, 13, 14, 15",
-            rng.normal(size=(members, 6)),
+            rng.integers(2, size=(6, 2)),
+            rng.normal(size=6),
             rng.normal(size=6) if truth else None,
+            (np.full(6, -3.0), np.full(6, 3.0)) if level else None,
         )
-        for j in range(3)
+        for _ in range(3)
     )
     examples = [
-        Example(f"subject {n}", "tumour_volume", "cm³", "day", 9, rng.normal(size=10), plans[: 3 - n]) for n in range(2)
+        Example(f"subject {n}", worlds.schema(), 9, rng.normal(size=10), plans[: 3 - n], level) for n in range(2)
     ]
     drawn(plot_trajectories(examples, tmp_path / "trajectories.png"))
 

@@ -13,6 +13,7 @@ from costar_cli.cli.benchmarking import figures
 from costar_cli.cli.benchmarking.figures import plot_differences, plot_horizons
 from costar_cli.cli.benchmarking.methods import ABLATIONS
 from costar_cli.config.models import EvaluateConfig
+from costar_cli.data import PanelSchema, TreatmentEncoding, Variable
 from costar_cli.data.record import ModelRecord, StageRecord
 from costar_cli.errors import DataError
 from costar_cli.evaluation import run_evaluation
@@ -51,6 +52,12 @@ def scores(names, *, horizon=6, far=()):
         for i, name in enumerate(names)
         for setup in SETUPS
     ]
+
+
+def forecast(values, rng, *, truth=False):
+    """A forecast of six steps, with a band."""
+    limits = tuple(side + rng.normal(size=6) for side in (-3.0, 3.0))
+    return PlanForecast(values, rng.normal(size=6), rng.normal(size=6) if truth else None, limits)
 
 
 def times(values, factor):
@@ -191,22 +198,37 @@ def test_evaluation_figures_are_readable_with_many_models(drawn, tmp_path, many_
 @pytest.mark.parametrize("columns", [1, 4])
 def test_trajectories_with_long_names_do_not_overlap(drawn, tmp_path, columns):
     rng = np.random.default_rng(0)
-    plan = "; ".join(f"-{i}5.9 % to -{i}1.0 % on week 2{i}" for i in range(6))
-    plans = tuple(PlanForecast(plan, rng.normal(size=(3, 6)), rng.normal(size=6)) for _ in range(columns))
-    examples = [Example(LONG, LONG, "units per week", "week", 9, rng.normal(size=10), plans) for _ in range(3)]
+    names = (LONG, f"{LONG} more", "discount")
+    encoding = TreatmentEncoding(mode="multilabel", names=names, levels=(("off", "on"),) * 3)
+    outcome = Variable(name=f"{LONG} of its outcome", unit="units per week")
+    schema = PanelSchema(treatments=encoding, outcomes=(outcome,), step="week")
+    plans = tuple(forecast(rng.integers(2, size=(6, 3)), rng, truth=True) for _ in range(columns))
+    examples = [Example(LONG, schema, 9, rng.normal(size=10), plans, 0.9) for _ in range(3)]
     plot_trajectories(examples, tmp_path / "t.png")
     assert_readable(drawn.last)
     assert min(widths_in(drawn.last)) > 1.4
 
 
 def test_a_legend_names_only_what_is_drawn(drawn, tmp_path):
-    plan = PlanForecast("no treatment", np.zeros((1, 6)))
-    plot_trajectories([Example("subject 1", "y", "", "day", 9, np.zeros(10), (plan,))], tmp_path / "t.png")
+    plan = PlanForecast(np.zeros((6, 2), dtype=np.int64), np.zeros(6))
+    plot_trajectories([Example("subject 1", worlds.schema(), 9, np.zeros(10), (plan,))], tmp_path / "t.png")
     assert_readable(drawn.last)
-    legend = drawn.last.legends[0]
-    assert [text.get_text() for text in legend.get_texts()] == [
-        "observed history", "prediction", "origin, the last step known"
-    ]  # fmt: skip
+    names = ["observed history", "prediction", "origin, the last step known"]
+    assert [text.get_text() for text in drawn.last.legends[0].get_texts()] == names
+    banded = replace(plan, limits=(np.full(6, -1.0), np.full(6, 1.0)))
+    plot_trajectories([Example("subject 1", worlds.schema(), 9, np.zeros(10), (banded,), 0.9)], tmp_path / "t.png")
+    assert "90 % band" in [text.get_text() for text in drawn.last.legends[0].get_texts()]
+
+
+def test_a_calendar_has_a_cell_for_each_step_of_treatment(drawn, tmp_path):
+    values = np.array([[1, 0], [0, 0], [1, 1]])
+    plan = PlanForecast(values, np.zeros(3))
+    plot_trajectories([Example("subject 1", worlds.schema(), 9, np.zeros(10), (plan,))], tmp_path / "t.png")
+    _, calendar = drawn.last.axes
+    assert [(text.get_position()[0], text.get_text()) for text in calendar.texts] == [(9, "C"), (11, "C"), (11, "R")]
+    assert "C chemotherapy, R radiotherapy" in " ".join(drawn.last.get_suptitle().split())
+    assert calendar.get_xlabel() == "day of treatment"
+    assert drawn.last.axes[0].get_xlabel() == "day of outcome"
 
 
 @pytest.mark.parametrize("name", ["{} % to {} %", LONG + " {}{}"])
@@ -248,16 +270,16 @@ def test_epochs_are_whole_numbers(drawn, tmp_path, epochs):
 
 def test_a_history_that_would_flatten_what_follows_is_cut_and_marked(drawn, tmp_path):
     rng = np.random.default_rng(0)
-    plans = tuple(PlanForecast(f"plan {i}", 1.5 + 0.3 * rng.normal(size=(3, 6))) for i in range(2))
+    plans = tuple(PlanForecast(np.zeros((6, 2), int), 1.5 + 0.3 * rng.normal(size=6)) for _ in range(2))
     calm, steep = rng.uniform(1, 2, size=10), np.append(np.linspace(400, 50, 9), 1.5)
     for history_T, cut in ((calm, False), (steep, True)):
-        plot_trajectories([Example("s", "volume", "", "day", 9, history_T, plans)], tmp_path / "t.png")
+        plot_trajectories([Example("s", worlds.schema(), 9, history_T, plans)], tmp_path / "t.png")
         assert_readable(drawn.last)
         low, high = drawn.last.axes[0].get_ylim()
-        values = np.concatenate([plan.predicted_RH.ravel() for plan in plans])
+        values = np.concatenate([plan.estimate_H for plan in plans])
         assert low < values.min() < values.max() < high
         assert np.ptp(values) > 0.2 * (high - low)
-        assert ("history extends beyond the axis" in shown(drawn.last)) is cut
+        assert ("extends beyond the axis" in shown(drawn.last)) is cut
 
 
 def test_bands_are_opaque_with_edges_and_faint_where_there_are_many(drawn, tmp_path):

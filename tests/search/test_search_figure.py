@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from costar_cli.data import Panel, PanelSchema
 from costar_cli.questions.search import SHOWN, SearchReport, SubjectAnswer, search
 from costar_cli.report.figures.search import draw_search
+from costar_cli.report.figures.style import GREY
+from tests.evaluate.figure_checks import assert_readable
 from tests.search.test_search import best, question
 from tests.search.test_search_visits import ASKED, SCHEMA
 from tests.whatif.whatif_worlds import TUMOR, LinearModel
@@ -58,13 +61,28 @@ def test_the_time_between_visits_is_no_treatment_that_is_given() -> None:
     assert marks(figure)[0][0] == 0  # no treatment
 
 
-def test_a_legend_of_long_plans_is_no_wider_than_the_figure() -> None:
-    treatments = SCHEMA.treatments
-    doses = tuple(dose.model_copy(update={"unit": "MMMM"}) for dose in treatments.doses)
-    wide = SCHEMA.model_copy(update={"treatments": treatments.model_copy(update={"doses": doses})})
-    figure = of_visits(wide, steps=5)
+def test_a_calendar_shows_doses_but_no_time_between_visits() -> None:
+    figure = of_visits(SCHEMA, steps=2)
+    calendar = figure.axes[1]
+    assert {text.get_text() for text in calendar.texts} <= {"2", "8", "D"}
+
+
+def test_effects_stand_beside_their_calendars_with_the_line_of_none() -> None:
+    report, figure = drawn()
+    found, (_, calendar, forest, _) = report.answers[0].best, figure.axes
+    assert set(forest.lines[0].get_xdata()) == {0.0}
+    points = [(line.get_xdata()[0], line.get_ydata()[0]) for line in forest.lines[1:]]
+    assert points == [(found.difference_M[i], i) for i in range(SHOWN)]
+    cells = {(round(text.get_position()[0]), round(text.get_position()[1]), text.get_text()) for text in calendar.texts}
+    given = {
+        (report.answers[0].origin + h, i, TUMOR.treatments.names[j][0].upper())
+        for i in range(SHOWN) for h, j in np.argwhere(found.values_MHA[i] != 0).tolist()
+    }  # fmt: skip
+    assert cells == given
+    assert calendar.get_xlabel() == "day of treatment"
+    assert figure.axes[0].get_xlabel() == "day of outcome"
     figure.draw_without_rendering()
-    assert figure.legends[0].get_window_extent().width <= figure.bbox.width
+    assert_readable(figure)
 
 
 def test_the_range_of_the_members_is_not_drawn_like_an_interval_with_a_level() -> None:
@@ -76,6 +94,8 @@ def test_the_range_of_the_members_is_not_drawn_like_an_interval_with_a_level() -
         bars = [line for line in figure.axes[-1].collections if isinstance(line, LineCollection)]
         assert len(bars) == SHOWN + 1
         styles[objective] = {str(bar.get_linestyle()) for bar in bars}
+        colours = {to_hex(bar.get_color()[0]).upper() for bar in (*bars, *figure.axes[2].collections)}
+        assert (colours == {GREY}) is (objective == "mean"), "what has no level is not in the colour of a band"
         title = figure.axes[-1].get_title(loc="left")
         assert ("dotted: range of the members" in title) is (objective == "mean")
     assert styles["at end"].isdisjoint(styles["mean"])

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
@@ -18,6 +19,7 @@ from costar_cli.plans.doses import Sweep
 from costar_cli.questions import AverageEffects, WhatIfReport
 from costar_cli.questions.answers import ModelAnswers
 from costar_cli.questions.sensitivity import Sensitivity
+from costar_cli.report.figures.calendars import draw_forest
 from costar_cli.report.figures.style import (
     BLACK,
     GREY,
@@ -40,10 +42,18 @@ Floats = NDArray[np.float64]
 
 
 def plot_averages(found: Sequence[AverageEffects], path: Path) -> Path:
-    """Draw the mean of each outcome by step: a row per model and outcome, a column per group, a line per plan.
+    """Draw averages and save the figure.
 
     Raises:
         StorageError: the file cannot be written.
+    """
+    return write_figure(draw_averages(found), path)
+
+
+def draw_averages(found: Sequence[AverageEffects]) -> Figure:
+    """Draw the mean of each outcome by step, and below it the effect of each plan at the end, with the line of none.
+
+    Two rows per model and outcome, a column per group, a line or a row per plan.
     """
     rows = [(effects, k) for effects in found for k in range(len(effects.schema.outcomes))]
     columns = found[0].groups[:MOST_GROUPS]
@@ -57,23 +67,49 @@ def plot_averages(found: Sequence[AverageEffects], path: Path) -> Path:
             about[f"{who}bars: {100 * effects.levels[0]:g} % intervals of the mean, which include {kind}"] = None
     absent = [np.isnan(effects.outcomes.half_LGPHY).all(axis=(0, 2, 3, 4)) for effects in found]
     few = any(absent_G.any() and not absent_G.all() for absent_G in absent)
-    with figure(3.4 + 2.9 * len(columns), 1.4 + 2.7 * len(rows)) as drawn:
-        axes = drawn.subplots(len(rows), len(columns), squeeze=False, sharey="row")
-        for (effects, k), line in zip(rows, axes, strict=True):
-            for g, ax in enumerate(line):
-                _draw_average(ax, effects, g, k)
+    others = [i for i in range(len(plans)) if i != found[0].reference]
+    forest_in = 0.6 + 0.24 * len(others) if others else 0.0
+    heights = [height for _ in rows for height in (2.7, forest_in)[: 1 + bool(others)]]
+    with figure(3.4 + 2.9 * len(columns), 1.4 + sum(heights)) as drawn:
+        axes = drawn.subplots(len(heights), len(columns), squeeze=False, sharey="row", height_ratios=heights)
+        for r, (effects, k) in enumerate(rows):
+            means, *forests = axes[(1 + bool(others)) * r : (1 + bool(others)) * (r + 1)]
             outcome = effects.schema.outcomes[k]
+            for g, ax in enumerate(means):
+                _draw_average(ax, effects, g, k)
             words = label_text(labelled(outcome.name, outcome.unit), 50)
-            line[0].set_ylabel(f"mean {words}\n{label_text(effects.label, 30)}")
+            means[0].set_ylabel(f"mean {words}\n{label_text(effects.label, 30)}")
+            for g, ax in enumerate(forests[0] if forests else ()):
+                _draw_end(ax, effects, g, k, others)
+                against = label_text(effects.plans[effects.reference].name, 24)
+                ax.set_xlabel(f"effect on {words}\nat the end, against {against}")
         handles = [
             Line2D([], [], color=plan_style(i)[0], marker=plan_style(i)[1], label=label_lines(plan.name, 26))
             for i, plan in enumerate(plans)
         ]
-        truth = found[0].outcomes.truth_GPHY is not None
-        handles += [Line2D([], [], color=BLACK, ls=":", label="the simulator's mean")] * truth
+        if found[0].outcomes.truth_GPHY is not None:
+            handles += [Line2D([], [], color=BLACK, ls=":", label="the simulator's mean")]
+            handles += [Line2D([], [], color=BLACK, ls="", marker="|", ms=9, mew=1.4, label="its effect")] * bool(
+                others
+            )
         caption(drawn, *about, *["groups of fewer than 20 units have no interval"] * few)
         drawn.legend(handles=handles, loc="outside right center")
-        return write_figure(drawn, path)
+    return drawn
+
+
+def _draw_end(ax: Axes, effects: AverageEffects, g: int, k: int, others: Sequence[int]) -> None:
+    """Draw the mean difference from the reference at the last step that a plan shares with it, a row per plan."""
+    least = len(effects.plans[effects.reference])
+    at = [(g, i, min(len(effects.plans[i]), least) - 1, k) for i in others]
+    found = effects.differences
+    low, high = (limit[0] for limit in found.limits_LGPHY)
+    truths = None if found.truth_GPHY is None else [float(found.truth_GPHY[one]) for one in at]
+    draw_forest(
+        ax, range(len(others)), [float(found.mean_GPHY[one]) for one in at],
+        [(float(low[one]), float(high[one])) for one in at], [plan_style(i) for i in others], truths=truths,
+    )  # fmt: skip
+    ax.set_yticks(range(len(others)), [label_text(effects.plans[i].name, 18) for i in others])
+    ax.set_ylim(len(others) - 0.4, -0.6)
 
 
 def _draw_average(ax: Axes, effects: AverageEffects, g: int, k: int) -> None:

@@ -1,4 +1,4 @@
-"""Draw a search: the best plans' courses with their bands, and what more treatment buys."""
+"""Draw a search: the best plans' courses, calendars and effects, and what more treatment buys."""
 
 from pathlib import Path
 from typing import Final
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from costar_cli.data.schema import labelled, step_axis, step_word
 from costar_cli.inference import RANGE
-from costar_cli.plans.plan import in_words
 from costar_cli.questions.search import SHOWN, SearchReport
 from costar_cli.questions.search.run import Best
+from costar_cli.report.figures.calendars import calendar_key, calendar_rows, draw_calendar, draw_forest
 from costar_cli.report.figures.style import (
     BLACK,
     GREY,
@@ -22,6 +22,7 @@ from costar_cli.report.figures.style import (
     LIGHT_GREY,
     figure,
     label_text,
+    legend_below,
     log_limits,
     plan_style,
     spans_decades,
@@ -37,8 +38,9 @@ HISTORY: Final = 12  # steps before the origin
 HEADROOM: Final = 0.12  # of the height, for the word `origin`
 BESIDE: Final = 0.06  # of a treatment, between plans of as many treatments
 MOST_POINTS: Final = 20_000  # of plans that are drawn
-LONGEST: Final = 100  # letters of a plan in words
-FREE: Final = 0.98  # of the width, for the legend
+LONGEST: Final = 100  # letters of an objective
+TITLE_LETTERS: Final = 52  # above a calendar
+NAME_LETTERS: Final = 20  # of the reference plan
 
 
 def plot_search(report: SearchReport, path: Path) -> Path:
@@ -52,26 +54,50 @@ def plot_search(report: SearchReport, path: Path) -> Path:
 
 
 def draw_search(report: SearchReport) -> Figure:
-    """Draw a panel per outcome that the objective reads, and the objective against the treatments given."""
-    best = report.answers[0].best
+    """Draw a panel per outcome that the objective reads, calendars and effects of plans, the objective of all plans."""
+    best, schema = report.answers[0].best, report.schema
     shown = [*range(min(best.found, SHOWN)), len(best.estimate_M) - 1]
     outcomes = sorted({outcome for _, outcome in report.question.objective.concerns})
-    height = HEIGHT_INCH * (len(outcomes) + 1) + LINE_INCH * (len(shown) + 2)
-    with figure(WIDTH_INCH, height) as drawn:
-        grid = drawn.subplots(len(outcomes) + 1, 1, squeeze=False)[:, 0]
-        for outcome, axes in zip(outcomes, grid, strict=False):
+    plans = [best.values_MHA[row] for row in shown]
+    given = calendar_rows(schema.treatments, plans)
+    rows_in = 0.9 + len(shown) * max(0.3, 0.17 * len(given))
+    heights = [HEIGHT_INCH] * len(outcomes) + [rows_in, HEIGHT_INCH]
+    with figure(WIDTH_INCH, sum(heights) + LINE_INCH) as drawn:
+        grid = drawn.add_gridspec(len(heights), 2, height_ratios=heights, width_ratios=(1.25, 1))
+        courses = [drawn.add_subplot(grid[k, :]) for k in range(len(outcomes))]
+        for outcome, axes in zip(outcomes, courses, strict=True):
             _draw_courses(axes, report, outcome, shown)
-        _draw_plans(grid[-1], report, shown)
-        handles, labels = grid[0].get_legend_handles_labels()
-        few = len(handles) - len(shown)  # what is no plan stands first, then plans from the best on
-        order = [*range(few), *reversed(range(few, len(handles)))]
-        lines = [handles[i] for i in order], [labels[i] for i in order]
-        legend = drawn.legend(*lines, loc="outside lower left", ncols=1)
-        wide = legend.get_window_extent().width / (drawn.bbox.width * FREE)
-        if wide > 1:  # plans with several doses
-            legend.remove()
-            drawn.legend(*lines, loc="outside lower left", ncols=1, fontsize=LEGEND_POINTS / wide)
+        calendar = drawn.add_subplot(grid[-2, 0])
+        forest = drawn.add_subplot(grid[-2, 1], sharey=calendar)
+        _draw_effects(calendar, forest, report, shown, given)
+        _draw_plans(drawn.add_subplot(grid[-1, :]), report, shown)
+        if handles := courses[0].get_legend_handles_labels()[0]:
+            legend_below(drawn, handles)
     return drawn
+
+
+def _draw_effects(calendar: Axes, forest: Axes, report: SearchReport, shown: list[int], given: list[int]) -> None:
+    """Draw what plans give, and beside it their differences from the reference, with the line of no difference."""
+    best, schema, origin = report.answers[0].best, report.schema, report.answers[0].origin
+    styles = [_style(best, i, row) for i, row in enumerate(shown)]
+    plans, colours = [best.values_MHA[row] for row in shown], [colour for colour, _ in styles]
+    draw_calendar(calendar, schema.treatments, plans, origin, colours, given)
+    calendar.set_title(label_text(calendar_key(schema.treatments, given), TITLE_LETTERS))
+    calendar.set_xlabel(f"{label_text(step_axis(schema.step))} of treatment")
+    names = [str(i + 1) if row < best.found else label_text(report.reference, NAME_LETTERS)
+             for i, row in enumerate(shown)]  # fmt: skip
+    calendar.set_yticks(range(len(shown)), names)
+    others = [i for i, row in enumerate(shown) if row < best.found]
+    limits = [(float(low), float(high)) for low, high in best.apart_M2[[shown[i] for i in others]]]
+    dotted = report.difference_kind == RANGE  # not as what has a level
+    draw_forest(forest, others, [float(best.difference_M[shown[i]]) for i in others], limits,
+                [styles[i] for i in others], dotted=dotted)  # fmt: skip
+    forest.tick_params(labelleft=False)
+    unit = report.question.objective.unit
+    forest.set_title(label_text(f"difference from {report.reference}", NAME_LETTERS + 16))
+    about = f"{RANGE}, no level" if dotted else f"{100 * report.question.level:g} % interval"
+    known = any(np.isfinite(low) for low, _ in limits)
+    forest.set_xlabel(label_text(labelled("objective", unit)) + f"\n({about})" * known)
 
 
 def _draw_courses(axes: Axes, report: SearchReport, outcome: int, shown: list[int]) -> None:
@@ -98,11 +124,8 @@ def _draw_courses(axes: Axes, report: SearchReport, outcome: int, shown: list[in
             axes.fill_between(times, lower, upper, color=tint(plan_style(0)[0], SHADE), linewidth=0, label=shade)
     for i, row in reversed(list(enumerate(shown))):
         colour, marker = _style(best, i, row)
-        words = in_words(report.schema, best.values_MHA[row], answer.origin)
-        name = f"{i + 1}: {words}" if row < best.found else f"{report.reference}: {words}"
         course = np.append(start_M[row], best.estimates.mean_QHY[row, :, outcome])
-        name = label_text(name, LONGEST)
-        drawn += axes.plot(times, course, color=colour, marker=marker, label=name, zorder=4 - i / 10)
+        drawn += axes.plot(times, course, color=colour, marker=marker, zorder=4 - i / 10)
     lines = [np.asarray(line.get_ydata(), dtype=np.float64) for line in drawn]
     if spans_decades(lines):
         axes.set_yscale("log")
@@ -112,7 +135,7 @@ def _draw_courses(axes: Axes, report: SearchReport, outcome: int, shown: list[in
         answer.origin, 1.0, "origin ", transform=place, ha="right", va="top", fontsize=LEGEND_POINTS - 0.5, color=GREY
     )
     axes.set_ylabel(label_text(labelled(variable.name, variable.unit)))
-    axes.set_xlabel(label_text(step_axis(report.schema.step)))
+    axes.set_xlabel(f"{label_text(step_axis(report.schema.step))} of outcome")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     name = f"subject {answer.name} ({answer.part})" if answer.part else f"subject {answer.name}"
     axes.set_title(label_text(f"{report.label}: {name}, from {step_word(report.schema.step)} {answer.origin} on"))
@@ -132,8 +155,10 @@ def _draw_plans(axes: Axes, report: SearchReport, shown: list[int]) -> None:
         (colour, marker), place = _style(best, i, row), places[i]
         low, high = best.limits_M2[row]
         if np.isfinite(low) and np.isfinite(high):
-            style = ":" if report.objective_kind == RANGE else "-"  # not as what has a level
-            axes.vlines(place, low, high, color=colour, linewidth=1.2, linestyle=style)
+            ranged = report.objective_kind == RANGE  # which is not drawn as what has a level
+            axes.vlines(
+                place, low, high, color=GREY if ranged else colour, linewidth=1.2, linestyle=":" if ranged else "-"
+            )
         axes.plot([place], [best.estimate_M[row]], color=colour, marker=marker, zorder=5)
     axes.set_xlabel("treatments given (grey: all plans that were scored)")
     axes.set_xlim(min(best.treated_P.min(), *places) - 0.5, max(best.treated_P.max(), *places) + 0.5)

@@ -11,11 +11,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from costar_cli.data import Panel, PanelSchema, Queries
-from costar_cli.data.schema import labelled, step_axis, step_word
+from costar_cli.data import Panel, PanelSchema, Queries, Values
+from costar_cli.data.schema import labelled, step_axis
 from costar_cli.errors import DataError
-from costar_cli.inference import facts_of, possible
+from costar_cli.inference import calibration_of, estimate
 from costar_cli.methods.base import FittedModel
+from costar_cli.report.figures.calendars import calendar_key, calendar_rows, draw_calendar
 from costar_cli.report.figures.style import (
     BLACK,
     BLUE,
@@ -27,32 +28,39 @@ from costar_cli.report.figures.style import (
     legend_below,
     mark_cut,
     save,
+    shade,
+    tint,
 )
 
 HISTORY_STEPS = 10  # that a figure shows before the origin
+LEVEL = 0.9  # of bands
+SHADE = 0.2  # of the colour in a band
 _FEWEST_STEPS = 4  # the origin of the paper's example figure
 
 
 @dataclass(frozen=True)
 class PlanForecast:
-    """One plan: its name, the members' predictions `[R,H]` and the truth `[H]`, in the units of the data."""
+    """One plan `values [H,names]`: estimates, truth and the limits of its band `[H]`, in the units of the data."""
 
-    name: str
-    predicted_RH: NDArray[np.floating]
+    values: Values
+    estimate_H: NDArray[np.floating]
     truth_H: NDArray[np.floating] | None = None
+    limits: tuple[NDArray[np.floating], NDArray[np.floating]] | None = None
 
 
 @dataclass(frozen=True)
 class Example:
-    """One subject at one origin: its observed outcomes up to the origin, and forecasts under several plans."""
+    """One subject at one origin: its observed outcomes up to the origin, and forecasts under several plans.
+
+    `level` is that of the bands; None where the model has none.
+    """
 
     subject: str
-    outcome: str
-    unit: str
-    step: str
+    schema: PanelSchema
     origin: int
     history: NDArray[np.floating]
     plans: tuple[PlanForecast, ...]
+    level: float | None = None
 
 
 def choose_examples(
@@ -100,33 +108,6 @@ def choose_examples(
     return examples
 
 
-def describe_plan(schema: PanelSchema, plan_HA: NDArray[np.number], origin: int) -> str:
-    """Return a plan in words, for example `chemotherapy on day 31, 33-36; radiotherapy on day 32`."""
-    steps: dict[str, list[int]] = {}
-    encoding = schema.treatments
-    alone = len(encoding.all_names) == 1  # then its levels speak for themselves
-    for h, values in enumerate(encoding.decode(plan_HA)):
-        for dose, value in zip(encoding.doses, values[len(encoding.names) :].tolist(), strict=True):
-            if value:
-                steps.setdefault(f"{'' if alone else dose.name + '='}{dose.text(value)}", []).append(origin + h)
-        for name, levels, value in zip(encoding.names, encoding.levels, values[: len(encoding.names)], strict=True):
-            if value:
-                level = levels[int(value)]
-                given = name if len(levels) == 2 else level if alone else f"{name}={level}"
-                steps.setdefault(given, []).append(origin + h)
-    texts = []
-    for given, at in steps.items():
-        runs: list[list[int]] = []
-        for step in at:
-            if runs and step == runs[-1][-1] + 1:
-                runs[-1].append(step)
-            else:
-                runs.append([step])
-        words = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
-        texts.append(f"{given} on {step_word(schema.step)} {', '.join(words)}")
-    return "; ".join(texts) or "no treatment"
-
-
 def _largest(values: NDArray[np.float64], among: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
     """Return which values belong to the largest share of those among some."""
     least = np.quantile(values[among], 1 - share) if among.any() else np.inf
@@ -137,82 +118,95 @@ def _example(model: FittedModel, panel: Panel, queries: Queries) -> Example:
     row, origin = int(queries.subject[0]), int(queries.origin[0])
     alone = panel.take(np.array([row]))
     asked = replace(queries, subject=np.zeros_like(queries.subject), outcomes=None, scored=None)
-    predicted_RQH = possible(facts_of(model), model.rollout(alone, asked))[..., 0]
-    truth = None if queries.outcomes is None else queries.outcomes[..., 0]
-    variable = model.schema.outcomes[0]
+    estimates, calibration = estimate(model, alone, asked), calibration_of(model)
+    limits_Q: list[tuple[NDArray[np.floating], NDArray[np.floating]] | None] = [None] * len(queries)
+    if calibration is not None:
+        bands = calibration.bands(estimates, (LEVEL,))
+        lower_QH, upper_QH = (
+            np.where(np.isfinite(y_QH), y_QH, np.nan)
+            for y_QH in (bands.lower_LQHY[0, ..., 0], bands.upper_LQHY[0, ..., 0])
+        )
+        limits_Q = list(zip(lower_QH, upper_QH, strict=True))
+    known = any(limits is not None and np.isfinite(limits[0]).any() for limits in limits_Q)
+    truth_Q = [None] * len(queries) if queries.outcomes is None else list(queries.outcomes[..., 0])
+    values_QHA = [model.schema.treatments.decode(plan) for plan in queries.plan]
     return Example(
         subject=f"subject {alone.names[0]}",
-        outcome=variable.name,
-        unit=variable.unit,
-        step=model.schema.step,
+        schema=model.schema,
         origin=origin,
         history=alone.outcomes[0, : origin + 1, 0],
-        plans=tuple(
-            PlanForecast(
-                describe_plan(model.schema, plan, origin), predicted_RQH[:, q], None if truth is None else truth[q]
-            )
-            for q, plan in enumerate(queries.plan)
-        ),
+        plans=tuple(map(PlanForecast, values_QHA, estimates.mean_QHY[..., 0], truth_Q, limits_Q)),
+        level=LEVEL if known else None,
     )
 
 
-_TITLE_LETTERS, _TITLE_LINES = 31, 5  # above a panel
 _SIDE_LETTERS = 20  # along the height of a panel
+TITLE_LETTERS = 32  # above a panel
+_COURSE_INCH = 1.8
 
 
 def plot_trajectories(examples: Sequence[Example], path: Path) -> Path:
-    """Draw subjects by row and plans by column: history solid, truth dashed, prediction in colour with its spread.
+    """Draw subjects by row and plans by column: history and truth in black, estimates in colour with calibrated bands.
 
-    A dotted vertical line marks the origin, the last day that the model sees. A row has the scale of what follows: a
-    history that would flatten it is cut at the frame, and marked there.
+    Below each panel is the calendar of its plan; a dotted vertical line marks the origin, the last step that the model
+    sees. A row has the scale of what follows: a history that would flatten it is cut at the frame, and marked there.
     """
-    columns = max(len(example.plans) for example in examples)
-    titles = [[label_lines(plan.name, _TITLE_LETTERS, most=_TITLE_LINES) for plan in one.plans] for one in examples]
-    heights = [1.75 + 0.15 * max(title.count("\n") + 1 for title in row) for row in titles]
-    with figure(0.7 + 2.35 * columns, 0.75 + sum(heights)) as drawn:
-        cut = False
-        grid = drawn.subplots(len(examples), columns, squeeze=False, sharey="row", sharex="row")
-        for axes, example, names in zip(grid, examples, titles, strict=True):
-            for ax in axes[len(example.plans) :]:
+    columns, schema = max(len(example.plans) for example in examples), examples[0].schema
+    step, cut = label_lines(step_axis(schema.step), 22, most=1), False
+    given = calendar_rows(schema.treatments, [plan.values for example in examples for plan in example.plans])
+    heights = [height for _ in examples for height in (_COURSE_INCH, 0.2 + 0.15 * max(len(given), 1))]
+    with figure(0.9 + 2.35 * columns, 1.0 + 0.3 * len(examples) + sum(heights)) as drawn:
+        grid = drawn.subplots(len(heights), columns, squeeze=False, sharey="row", height_ratios=heights)
+        for e, example in enumerate(examples):
+            courses, calendars, outcome = grid[2 * e], grid[2 * e + 1], example.schema.outcomes[0]
+            for ax in (*courses[len(example.plans) :], *calendars[len(example.plans) :]):
                 ax.set_axis_off()
-            ahead = [example.history[-1:], *(plan.predicted_RH for plan in example.plans)]
+            ahead = [example.history[-1:], *(plan.estimate_H for plan in example.plans)]
             ahead += [plan.truth_H for plan in example.plans if plan.truth_H is not None]
-            axes[0].set_ylim(*frame_limits(ahead, [example.history[-HISTORY_STEPS:]], room_of_flat=np.inf))
-            for ax, plan, name in zip(axes, example.plans, names, strict=False):
+            beside = [example.history[-HISTORY_STEPS:]]
+            beside += [limit for plan in example.plans for limit in plan.limits or ()]
+            courses[0].set_ylim(*frame_limits(ahead, beside, room_of_flat=1.0))
+            for ax, below, plan in zip(courses, calendars, example.plans, strict=False):
                 cut |= _draw(ax, example, plan)
-                ax.set_title(name, fontsize=8)
-            what = label_lines(labelled(example.outcome, example.unit), _SIDE_LETTERS)
-            axes[0].set_ylabel(f"{label_lines(example.subject, _SIDE_LETTERS)}\n{what}", fontsize=8)
-        for ax in grid[-1]:
-            ax.set_xlabel(label_lines(step_axis(examples[-1].step).capitalize(), _TITLE_LETTERS))
+                draw_calendar(below, schema.treatments, [plan.values], example.origin, [BLUE], given)
+                below.set_xlim(ax.get_xlim())
+                below.set(yticks=[], xticks=sorted({example.origin, example.origin + len(plan.values) - 1}))
+                ax.set_xlabel(f"{step} of outcome" if e == 0 else "", fontsize=8)
+                below.set_xlabel(f"{step} of treatment" if e + 1 == len(examples) else "", fontsize=8)
+            what = label_lines(labelled(outcome.name, outcome.unit), _SIDE_LETTERS)
+            courses[0].set_ylabel(f"{label_lines(example.subject, _SIDE_LETTERS)}\n{what}", fontsize=8)
         shown = [plan for example in examples for plan in example.plans]
-        members = any(len(plan.predicted_RH) > 1 for plan in shown)
-        label = "prediction (mean of the members)" if members else "prediction"
         handles: list[Line2D | Patch] = [Line2D([], [], color=BLACK, label="observed history")]
         if any(plan.truth_H is not None for plan in shown):
             handles.append(Line2D([], [], color=BLACK, ls=(0, (3, 1.6)), label="truth under the plan"))
-        handles.append(Line2D([], [], color=BLUE, marker="o", ms=3, label=label))
-        if members:
-            handles.append(Patch(color=BLUE, alpha=0.2, lw=0, label="range of the members"))
+        handles.append(Line2D([], [], color=BLUE, marker="o", ms=3, label="prediction"))
+        levels = [example.level for example in examples if example.level is not None]
+        if levels:
+            handles.append(Patch(color=tint(BLUE, SHADE), lw=0, label=f"{100 * levels[0]:g} % band"))
         handles.append(Line2D([], [], color=GREY, lw=0.9, ls=(0, (1, 2)), label="origin, the last step known"))
         if cut:
-            handles.append(Line2D([], [], color=BLACK, marker="^", ms=4.5, ls="", label=f"history {CUT}"))
+            handles.append(Line2D([], [], color=BLACK, marker="^", ms=4.5, ls="", label=CUT))
         legend_below(drawn, handles)
+        words = f"below each panel, when its plan gives {calendar_key(schema.treatments, given)}"
+        drawn.suptitle(label_lines(words, TITLE_LETTERS * columns, most=3), x=0.01, ha="left", fontsize=9)
         return save(drawn, path)
 
 
 def _draw(ax: Axes, example: Example, plan: PlanForecast) -> bool:
-    """Draw one panel within its limits; return whether the history is cut at the frame."""
+    """Draw one panel within its limits; return whether anything is cut at the frame."""
     origin, last = example.origin, example.history[-1]
     first = max(0, origin + 1 - HISTORY_STEPS)
-    ahead = np.arange(origin, origin + plan.predicted_RH.shape[1] + 1)
+    ahead = np.arange(origin, origin + len(plan.estimate_H) + 1)
     ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     ax.axvline(origin, color=GREY, lw=0.7, ls=(0, (1, 2)))
     ax.plot(np.arange(first, origin + 1), example.history[first:], color=BLACK, lw=1.4)
-    if len(plan.predicted_RH) > 1:
-        lower, upper = (np.append(last, bound(plan.predicted_RH, axis=0)) for bound in (np.min, np.max))
-        ax.fill_between(ahead, lower, upper, color=BLUE, alpha=0.2, lw=0)
-    ax.plot(ahead, np.append(last, plan.predicted_RH.mean(axis=0)), color=BLUE, marker="o", ms=3)
+    cut = mark_cut(ax, np.arange(first, origin + 1), example.history[first:], BLACK)
+    for_band = [np.append(last, limit) for limit in plan.limits or ()]
+    if for_band:
+        shade(ax, ahead, (for_band[0], for_band[1]), BLUE, SHADE)
+        for limit in for_band:
+            cut |= mark_cut(ax, ahead, limit, BLUE)
+    ax.plot(ahead, np.append(last, plan.estimate_H), color=BLUE, marker="o", ms=3)
     if plan.truth_H is not None:
         ax.plot(ahead, np.append(last, plan.truth_H), color=BLACK, ls=(0, (3, 1.6)), lw=1.3)
-    return mark_cut(ax, np.arange(first, origin + 1), example.history[first:], BLACK)
+    return cut

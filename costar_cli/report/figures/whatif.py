@@ -36,7 +36,7 @@ from costar_cli.report.figures.whatif_strips import (
     Strip,
     draw_estimate,
     light_handles,
-    model_strips,
+    strips_of,
     treatment_strips,
 )
 
@@ -110,8 +110,8 @@ class _Shared:
 def draw_whatif(report: WhatIfReport) -> Figure:
     """Draw the models side by side on the same scale, at most four to a line."""
     shared = _Shared(report)
-    strips = treatment_strips(report, shared.first)
-    below_plots = [*strips, *model_strips(report, report.models[0])]
+    treatments = treatment_strips(report, shared.first)
+    below_plots = strips_of(report, report.models[0], treatments)
     heights = [PANEL_HEIGHT_INCH] * len(report.schema.outcomes)
     heights += [ROW_HEIGHT_INCH * strip.n_rows for strip in below_plots]
     columns = min(len(report.models), MODELS_PER_LINE)
@@ -121,7 +121,7 @@ def draw_whatif(report: WhatIfReport) -> Figure:
     in_legend = legend_columns([str(handle.get_label()) for handle in handles], width)
     warned = _warning_lines(report, width)
     below = 0.4 + 0.19 * (-(-len(handles) // in_legend) + len(warned))
-    with figure(width, (sum(heights) + 0.9) * lines + below) as drawn:
+    with figure(width, (sum(heights) + 1.3) * lines + below) as drawn:
         for line, place in enumerate(drawn.subfigures(lines, 1, squeeze=False)[:, 0]):
             grid = place.subplots(
                 len(heights), columns, sharex=True, sharey="row", squeeze=False, height_ratios=heights
@@ -132,7 +132,7 @@ def draw_whatif(report: WhatIfReport) -> Figure:
                     for axes in grid[:, column]:
                         axes.set_visible(False)
                     continue
-                mine = [*strips, *model_strips(report, report.models[m])]
+                mine = strips_of(report, report.models[m], treatments)
                 _draw_model(grid[:, column], shared, m, mine, first=column == 0)
         if columns > 1:
             drawn.suptitle("\n".join(_wrapped(_about_subject(report), width)), x=0.01, ha="left", fontsize=10)
@@ -184,7 +184,11 @@ def _draw_model(column: NDArray[np.object_], shared: _Shared, m: int, strips: Se
     if len(report.models) == 1:
         title, width = f"{title}: {_about_subject(report)}", PANEL_WIDTH_INCH
     column[0].set_title("\n".join(_wrapped(title, width)), fontsize=10)
-    column[-1].set_xlabel(label_text(step_axis(report.schema.step)))
+    # Outcomes are of their day, treatments are given on it and show from the next one on: each has an axis of its own
+    last = len(outcomes) + bool(report.ends) - 1
+    for axes, of in ((column[last], "outcome"), (column[-1], "treatment")):
+        axes.set_xlabel(f"{label_text(step_axis(report.schema.step))} of {of}")
+        axes.tick_params(axis="x", labelbottom=True)
     place = {"transform": column[0].get_xaxis_transform(), "ha": "right", "va": "top"}
     column[0].text(report.history.origin, 1.0, "origin ", **place, fontsize=LEGEND_POINTS - 0.5, color=GREY)
     dates, axis = report.history.dates, column[-1].xaxis

@@ -1,5 +1,6 @@
 """What stands under a what-if plot and marks its lines: treatments, survival, and where the data support a plan."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -179,10 +180,11 @@ class LightStrip:
 Strip = TreatmentStrip | SurvivalStrip | LightStrip
 
 
-def model_strips(report: WhatIfReport, model: ModelAnswers) -> list[Strip]:
-    """Return a model's rows of axes below the treatments: survival and lights, where any model has them."""
-    strips: list[Strip] = [SurvivalStrip(report, model)] if report.ends else []
-    return [*strips, LightStrip(report, model)] if any(answer.plan_ratings for answer in report.models) else strips
+def strips_of(report: WhatIfReport, model: ModelAnswers, treatments: Sequence[TreatmentStrip]) -> list[Strip]:
+    """Return a model's rows of axes below the outcomes: survival, treatments, lights, where any model has them."""
+    survival: list[Strip] = [SurvivalStrip(report, model)] if report.ends else []
+    rated: list[Strip] = [LightStrip(report, model)] * any(answer.plan_ratings is not None for answer in report.models)
+    return [*survival, *treatments, *rated]
 
 
 def draw_estimate(
