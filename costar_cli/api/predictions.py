@@ -70,7 +70,8 @@ def average(model: "Model", arguments: Arguments, request: WhatIfRequest, frame:
         averager.add(answers, truth)
     effects = averager.finish(model.method, model.fitted, request.levels)
     with reporting(arguments.progress) as reporter:
-        question.warn_of_effects([effects], reporter)
+        for warning in question.warnings_of_effects([effects]):
+            reporter.say(warning)
     rows = list(effects.to_rows())
     return make_frame({name: [row[name] for row in rows] for name in rows[0] if name != "model"}, library)
 

@@ -128,8 +128,8 @@ class OutputFiles:
         if flags := [flag for flag, value in averaged.items() if value]:
             fix = "add --average" + " or --csv" * (flags[0] == "--reference")
             raise UsageError(f"{flags[0]} of a cohort is for averages", where=flags[0], fix=fix)
-        single: dict[str, object] = {"--sensitivity": request.sensitivity, "--report": self.report}
-        single |= {"--widen": request.widen, "--out": self.out, "--labels": self.labels}
+        single: dict[str, object] = {"--sensitivity": request.sensitivity, "--widen": request.widen, "--out": self.out}
+        single |= {"--labels": self.labels}
         if request.average and (flags := [flag for flag, value in single.items() if value]):
             problem = f"{flags[0]} is about subjects, not averages"
             raise UsageError(problem, where=flags[0], fix=f"leave out {flags[0]} or --average")
@@ -263,7 +263,7 @@ def _check_reported(request: WhatIfRequest, question: "Question", *, page: bool)
     if request.sensitivity and rules:
         problem = f"--sensitivity is about plans, and {', '.join(rules)} depend on the course"
         raise UsageError(problem, where="--sensitivity", fix="leave rules and shifts out, or write their steps")
-    flag = "--report" if page else "--sensitivity" if request.sensitivity else ""
+    flag = "--report" if page and not request.average else "--sensitivity" if request.sensitivity else ""
     if flag and count > MOST_REPORTED:
         fix = "name fewer subjects, or write a table with --csv"
         raise UsageError(f"{count:,} subjects are too many: at most {MOST_REPORTED}", where=flag, fix=fix)
@@ -333,7 +333,9 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
     )
     for note in answered.notes:
         session.out.say(note)
-    question.warn_of_effects(answered.averages, session.reporter)
+    warned = tuple(question.warnings_of_effects(answered.averages))
+    for warning in warned:
+        session.reporter.say(warning)
     result = answered.summary() | {"notes": list(map(str, (*notes, *answered.notes)))}
     result |= {} if sweep is None else {"sweep": sweep.to_json()}
     if session.out.details or not question.request.average:
@@ -346,6 +348,14 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
                 session, answered.averages, sweep=sweep, dataset=dataset, csv=files.csv, plot=files.plot
             )
         )
+        if files.report is not None:
+            from costar_cli.files import write_bytes
+            from costar_cli.report.pages.averages import averages_page
+
+            known = (*question.warnings, *warned, *notes, *answered.notes)
+            page = averages_page(answered.averages, dataset.name, question.parents, known)
+            write_bytes(files.report, page.encode())
+            session.out.wrote("report", files.report, kind="html")
         session.out.done(result)
         return
     if files.report or question.request.sensitivity:

@@ -185,20 +185,24 @@ class Question:
         """
         if not self.request.unsupported:
             refuse_unseen(unseen_in_plans(self.models, possible_plans(self.plans)))
+        for warning in self.warnings:
+            reporter.say(warning)
+
+    @cached_property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """Return what may make the answers of a cohort wrong."""
         found = warnings_about(
             self.models, self.cohort, self.plans,
             dataset=self.dataset, shard=self.shard, reactions=not self.request.average,
         )  # fmt: skip
-        for warning in (*found, *self.losses):
-            reporter.say(warning)
+        return (*found, *self.losses)
 
-    def warn_of_effects(self, averages: Sequence[AverageEffects], reporter: Reporter) -> None:
-        """Tell of which models the differences that are not corrected may be no effects."""
+    def warnings_of_effects(self, averages: Sequence[AverageEffects]) -> Iterator[Diagnostic]:
+        """Yield of which models the differences that are not corrected may be no effects."""
         for effects in averages:
             if not effects.differences.all_corrected:
                 of, steps = {effects.label: self.models[effects.label]}, self.plans.horizon
-                for warning in on_reactions(of, plans=len(effects.plans), steps=steps):
-                    reporter.say(warning)
+                yield from on_reactions(of, plans=len(effects.plans), steps=steps)
 
     @property
     def notes(self) -> list[Diagnostic]:

@@ -117,6 +117,16 @@ def test_a_page_of_several_subjects_has_a_figure_and_the_answers_of_each(tumors:
     )
 
 
+def test_averages_have_a_page(tumors: list[object], call: Call) -> None:
+    run = call(
+        "whatif", *tumors, "--subjects", "all", "--origin", 3, "--skip-unknown", "--average", "--report", "a.html"
+    )
+    assert run.code == 0, run.err
+    page = Path("a.html").read_text()
+    assert page.count("<svg") == 1
+    assert "The mean difference from" in page
+
+
 def test_a_page_has_the_bounds_of_sensitivity_that_are_asked_for(tumors: list[object], call: Call) -> None:
     run = call("whatif", *tumors, "-s", 12, "--sensitivity", "--report", "one.html")
     assert run.code == 0, run.err

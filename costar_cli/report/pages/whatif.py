@@ -112,7 +112,7 @@ def answer_in_words(report: WhatIfReport) -> Iterator[str]:
                 unit = "%" if is_probability(report, outcome.name) else outcome.unit
                 what = f"{when}{by}, {labelled(outcome.name, '')}"
                 if differences:
-                    what = f"The difference from {report.reference}{by}"
+                    what = f"The difference from {report.reference}{by.lstrip(',')}"
                 banded = any(row[side] is not None for row in last for side in limits)
                 if known:
                     yield under_plans(what, known, unit, f"{100 * report.level:g} % band" * banded)

@@ -1,0 +1,148 @@
+"""The page of average effects: the means under plans and their differences, how many answers the data support."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, Final
+
+from costar_cli.data.findings import counted, percent
+from costar_cli.data.schema import labelled, step_axis, steps_of
+from costar_cli.diagnostics import Diagnostic
+from costar_cli.inference import SUPPORT_LEVELS
+from costar_cli.plans import TreatmentPlan
+from costar_cli.plans.plan import in_words
+from costar_cli.questions import AverageEffects
+from costar_cli.questions.tables import decimals_of, estimate_text, number_text
+from costar_cli.report.pages.page import Page, ReportTable, Section, render, svg, under_plans, warnings_and_notes
+from costar_cli.report.pages.whatif import lineage
+
+MOSTLY: Final = 0.5  # of answers, from which the page begins with their lack of support
+ABOUT: Final = (
+    "Means are over all subjects who are asked about, each under every plan; differences compare each subject with "
+    "itself. In brackets: the {level} interval of the mean."
+)
+ABOUT_SUPPORT: Final = (
+    "How many answers the data support at every step of the plan (green), hardly support at some step (amber), or do "
+    "not support at some step (red)."
+)
+Row = Mapping[str, Any]
+
+
+def averages_page(
+    found: Sequence[AverageEffects],
+    dataset: str,
+    parents: Mapping[str, str],
+    diagnostics: Sequence[Diagnostic] = (),
+    figure_name: str = "averages",
+) -> str:
+    """Return the page; the same averages give the same text.
+
+    Args:
+        found: the averages of each model.
+        dataset: the name of the data set.
+        parents: digests of the data set and the models, by role.
+        diagnostics: what a reader should know.
+        figure_name: keeps the ids of the figure its own.
+    """
+    from costar_cli.report.figures.effects import draw_averages  # noqa: PLC0415 - matplotlib only where it is drawn
+
+    first = found[0]
+    words = [(plan.name, in_words(first.schema, plan.values, 0) if isinstance(plan, TreatmentPlan) else plan.text)
+             for plan in first.plans]  # fmt: skip
+    about = ABOUT.format(level=f"{100 * first.levels[0]:g} %")
+    plans = ReportTable(
+        "",
+        f"Steps count from the origin, which is {step_axis(first.schema.step)} 0.",
+        ("plan", "in words"),
+        tuple(words),
+    )
+    supports = [table for effects in found if (table := _support(effects, several=len(found) > 1))]
+    sections = [
+        Section("Answer", texts=[about], pictures=[svg(draw_averages(found), figure_name)],
+                tables=[table for effects in found for table in _tables(effects)]),
+        Section("Question", tables=[plans]),
+        *[Section("Do the data support the plans?", texts=[ABOUT_SUPPORT], tables=supports)] * bool(supports),
+        warnings_and_notes(diagnostics),
+        lineage(parents),
+    ]  # fmt: skip
+    units, moments = int(first.units_G[0]), int(first.moments_G[0])
+    subtitle = f"{dataset}, {counted(units, first.unit)}, {counted(moments, 'answer')} per plan"
+    answer = [text for effects in found for text in _answer(effects, several=len(found) > 1)]
+    return render(Page("Average outcomes and effects", subtitle, sections, answer))
+
+
+def _ends(effects: AverageEffects) -> list[Row]:
+    """Return the rows of outcomes and their differences at the last step of each plan."""
+    ends = {plan.name: len(plan) for plan in effects.plans}
+    least = len(effects.plans[effects.reference])
+    return [
+        row for row in effects.to_rows() if not row["quantity"].startswith("survival")
+        and row["step"] == min(ends[row["plan"]], least if row["quantity"] == "difference" else ends[row["plan"]])
+    ]  # fmt: skip
+
+
+def _answer(effects: AverageEffects, *, several: bool) -> Iterator[str]:
+    """Yield what most answers lack, then means and differences of everybody at the end of plans, in sentences."""
+    by, reference = f", by {effects.label}" * several, effects.plans[effects.reference].name
+    if effects.ratings_GPL is not None:
+        share_P = effects.ratings_GPL[0, :, 2] / max(int(effects.moments_G[0]), 1)
+        for plan, share in zip(effects.plans, share_P.tolist(), strict=True):
+            if share > MOSTLY:
+                yield f"The data do not support {percent(share)} of the answers under {plan.name}{by}: extrapolations."
+    steps = {len(plan) for plan in effects.plans}
+    when = f"After {steps_of(steps.pop(), effects.schema.step)}" if len(steps) == 1 else "At the end of each plan"
+    everybody = [row for row in _ends(effects) if row["group"] == effects.groups[0] and row["estimate"] is not None]
+    for outcome, quantity in product(effects.schema.outcomes, ("outcome", "difference")):
+        rows = [row for row in everybody if (row["outcome"], row["quantity"]) == (outcome.name, quantity)]
+        if not rows:
+            continue
+        decimals, what = decimals_of(row["estimate"] for row in rows), f"{when}{by}, mean {labelled(outcome.name, '')}"
+        if quantity == "difference":
+            what = f"The mean difference from {reference}{by.lstrip(',')}"
+        texts = {row["plan"]: estimate_text(_first_limits(row), decimals) or "" for row in rows}
+        known = any(row["lower"] is not None for row in rows)
+        yield under_plans(what, texts, outcome.unit, f"{100 * effects.levels[0]:g} % interval" * known)
+
+
+def _first_limits(row: Row) -> Row:
+    return {name: row[name] for name in ("estimate", "lower", "upper")}
+
+
+def _tables(effects: AverageEffects) -> Iterator[ReportTable]:
+    """Yield a table per outcome: of the end of plans, and folded of every step."""
+    grouped, reference = len(effects.groups) > 1, effects.plans[effects.reference].name
+    every = [row for row in effects.to_rows() if not row["quantity"].startswith("survival")]
+    axis = step_axis(effects.schema.step)
+    for outcome in effects.schema.outcomes:
+        for rows, folded in ((_ends(effects), False), (every, True)):
+            mine = [row for row in rows if row["outcome"] == outcome.name]
+            truth = ["truth"] * ("truth" in mine[0])
+            decimals = decimals_of(row["estimate"] for row in mine)
+            of = {(row["quantity"], row["group"], row["plan"], row["step"]): row for row in mine}
+            keys = [key[1:] for key in of if key[0] == "outcome"]
+            lines = []
+            for group, plan, step in keys:
+                line: list[object] = [*[group] * grouped, plan, *[step] * folded]
+                for quantity in ("outcome", "difference"):
+                    row = of.get((quantity, group, plan, step))
+                    line += [row and estimate_text(_first_limits(row), decimals)]
+                    line += [row and number_text(row["truth"], decimals) for _ in truth]
+                lines.append(tuple(line))
+            heads = [head for name in ("mean", f"difference from {reference}") for head in (name, *truth)]
+            headers = (*["group"] * grouped, "plan", *[f"{axis} after the origin"] * folded, *heads)
+            title = (
+                f"mean {labelled(outcome.name, outcome.unit)}, by {effects.label}"
+                + ", corrected" * effects.is_corrected
+            )
+            yield ReportTable(f"{title}: every {axis}" if folded else title, "", headers, tuple(lines), folded=folded)
+
+
+def _support(effects: AverageEffects, *, several: bool) -> ReportTable | None:
+    """Return how many answers have which light, by plan and group; None where the model has no lights."""
+    if effects.ratings_GPL is None:
+        return None
+    grouped = len(effects.groups) > 1
+    rows = tuple(
+        (*[group] * grouped, plan.name, *effects.ratings_GPL[g, p].tolist())
+        for (g, group), (p, plan) in product(enumerate(effects.groups), enumerate(effects.plans))
+    )
+    return ReportTable(effects.label * several, "", (*["group"] * grouped, "plan", *SUPPORT_LEVELS), rows)
