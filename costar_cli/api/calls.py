@@ -4,6 +4,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from numbers import Real
 from os import PathLike
 from pathlib import Path
@@ -21,6 +22,8 @@ from costar_cli.settings.resolve import Settings, from_arguments, resolve
 
 PathLikeText = str | PathLike[str]
 Progress = bool | Reporter
+When = int | str | date | np.datetime64
+"""An origin: a step, or a time as the data have it, a text or a date of Python, pandas or numpy."""
 
 
 def one_of(value: object, known: Iterable[str], argument: str, what: str) -> None:
@@ -47,6 +50,16 @@ def texts(said: str | Iterable[str], argument: str) -> tuple[str, ...]:
         if not isinstance(text, str):
             raise UsageError(f"{text!r} is no text", where=f"{argument}=", fix="give a text, or a list of texts")
     return tuple(several)
+
+
+def origin_of(origin: When | None) -> Any:  # noqa: ANN401 - a step or a text, or none
+    """Return an origin as the command line takes it: dates as text, of which a time of day means that time."""
+    if isinstance(origin, date):
+        return origin.isoformat()
+    if isinstance(origin, np.datetime64):
+        text = str(origin)
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return origin
 
 
 def levels_of(level: float | Sequence[float]) -> tuple[float, ...]:

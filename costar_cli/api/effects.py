@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, get_args
 
-from costar_cli.api.calls import Progress, levels_of, reporting, require_data_set, texts
+from costar_cli.api.calls import Progress, When, levels_of, origin_of, reporting, require_data_set, texts
 from costar_cli.api.estimates import Plans, plan_request
 from costar_cli.config.choices import LearnerName, ProtocolName
 from costar_cli.config.nearest import did_you_mean
@@ -37,7 +37,7 @@ def estimate_effects(
     estimator: str | Sequence[str] = "sdr",
     outcome: str | Sequence[str] = (),
     measure: str | Sequence[str] = (),
-    origin: int | str | None = None,
+    origin: When | None = None,
     when: str | None = None,
     once: bool = False,
     protocol: ProtocolName = "per-protocol",
@@ -85,7 +85,7 @@ def estimate_effects(
     require_data_set(dataset)
     request = EffectRequest(
         estimator=texts(estimator, "estimator"), outcome=texts(outcome, "outcome"), measure=texts(measure, "measure"),
-        origin=origin, when=when, once=once, protocol=protocol, grace=grace, by=by, reference=reference,
+        origin=origin_of(origin), when=when, once=once, protocol=protocol, grace=grace, by=by, reference=reference,
         levels=levels_of(level), learner=learner,
         probability=tuple(f"{name}={column}" for name, column in (probability or {}).items()),
         truncate=truncate, folds=folds, seed=seed, unsupported=unsupported,

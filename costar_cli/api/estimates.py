@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from costar_cli.api.calls import PathLikeText, Progress, levels_of, reporting, require_data_set
+from costar_cli.api.calls import PathLikeText, Progress, When, levels_of, origin_of, reporting, require_data_set
 from costar_cli.config.requests import WhatIfRequest
 from costar_cli.data.dataset import Dataset, Domain, Location, Part
 from costar_cli.data.schema import PanelSchema
@@ -37,7 +37,7 @@ def estimate_outcomes(
     plans: Plans,
     *,
     subject: int | str,
-    origin: int | str | None = None,
+    origin: When | None = None,
     reference: str | None = None,
     level: float | Sequence[float] = 0.9,
     truth: bool = False,
@@ -81,7 +81,7 @@ def estimate_outcomes(
     if not fitted:
         raise UsageError("no model given", where="model=")
     request = WhatIfRequest(
-        origin=origin, reference=reference, levels=levels_of(level), truth=truth, unsupported=unsupported,
+        origin=origin_of(origin), reference=reference, levels=levels_of(level), truth=truth, unsupported=unsupported,
         abstain=abstain, widen=widen,
     )  # fmt: skip
     horizon, location = min(one.horizon for one in fitted.values()), dataset.find_subject(subject)

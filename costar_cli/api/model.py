@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from costar_cli.api.calls import PathLikeText, Progress, levels_of, one_of
+from costar_cli.api.calls import PathLikeText, Progress, When, levels_of, one_of, origin_of
 from costar_cli.api.outputs import check_artifact_name
 from costar_cli.config.choices import DeviceName, RankingName
 from costar_cli.config.models import RuntimeConfig
@@ -20,6 +20,8 @@ from costar_cli.methods.shared.cores import use_threads
 from costar_cli.methods.stored import model_of
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from costar_cli.api.estimates import Plans
     from costar_cli.data import Dataset, Panel
     from costar_cli.files.frames import Frame
@@ -65,6 +67,26 @@ class _Learned:
         own = self.artifact
         write_artifact(path, kind=own.kind, arrays=own.arrays, meta=own.meta, parents=own.parents, overwrite=overwrite)
 
+    def _repr_html_(self) -> str:
+        """Return the facts that a notebook shows; every text is escaped."""
+        from costar_cli.report.pages.page import ReportTable, fragment
+
+        facts = {"method": self.record.method, "data set": self.record.dataset_name, "fitted to": self.record.domain,
+                 "members": self.members, "horizon": self.record.horizon, "digest": self.digest}  # fmt: skip
+        facts |= {f"warning {i}": text for i, text in enumerate(self.warnings, start=1)}
+        rows = tuple((name, value) for name, value in facts.items() if value is not None)
+        return fragment(f"{type(self).__name__} {self._what}", [ReportTable("", "", ("fact", "value"), rows)])
+
+    def plot(self) -> "Figure":
+        """Return its learning curves as a figure of matplotlib.
+
+        Raises:
+            DataError: it is fitted in closed form, without epochs.
+        """
+        from costar_cli.report.figures.learning import LearningCurve, draw_learning
+
+        return draw_learning(LearningCurve.of_stages(self.record.method, self.record))
+
     def __repr__(self) -> str:
         several = "s" * (self.members != 1)
         return f"<{type(self).__name__} {self._what}: {self.members} member{several}, {self.digest[:8]}>"
@@ -106,7 +128,7 @@ class Model(_Learned):
         *,
         subjects: Iterable[int | str] | None = None,
         part: str | None = None,
-        origin: int | str | None = None,
+        origin: When | None = None,
         level: float | Sequence[float] = 0.9,
         truth: bool = False,
         unsupported: bool = False,
@@ -153,7 +175,7 @@ class Model(_Learned):
         arguments = Arguments(
             data=data, plans=plans, subjects=subjects, part=part, subject=subject, time=time, progress=progress
         )
-        request = WhatIfRequest(origin=origin, levels=levels_of(level), truth=truth, unsupported=unsupported)
+        request = WhatIfRequest(origin=origin_of(origin), levels=levels_of(level), truth=truth, unsupported=unsupported)
         return predict(self, arguments, request, frame)
 
     def average(
@@ -165,7 +187,7 @@ class Model(_Learned):
         reference: str | None = None,
         subjects: Iterable[int | str] | None = None,
         part: str | None = None,
-        origin: int | str | None = None,
+        origin: When | None = None,
         level: float | Sequence[float] = 0.9,
         truth: bool = False,
         unsupported: bool = False,
@@ -197,7 +219,7 @@ class Model(_Learned):
             data=data, plans=plans, subjects=subjects, part=part, subject=subject, time=time, progress=progress
         )
         request = WhatIfRequest(
-            origin=origin, levels=levels_of(level), truth=truth, unsupported=unsupported,
+            origin=origin_of(origin), levels=levels_of(level), truth=truth, unsupported=unsupported,
             average=True, by=by, reference=reference,
         )  # fmt: skip
         return average(self, arguments, request, frame)
@@ -223,7 +245,7 @@ class Model(_Learned):
         unsupported: bool = False,
         subjects: Iterable[int | str] | None = None,
         part: str | None = None,
-        origin: int | str = "last",
+        origin: When = "last",
         frame: FrameName | None = None,
         progress: Progress = False,
     ) -> "Frame":

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, get_args
 
-from costar_cli.api.calls import one_of, reporting, require_data_set, texts
+from costar_cli.api.calls import When, one_of, origin_of, reporting, require_data_set, texts
 from costar_cli.api.data import new_dataset
 from costar_cli.api.estimates import Plans, losses_on, plan_request
 from costar_cli.api.predictions import places_of
@@ -113,7 +113,7 @@ def search_plans(
     dataset: Dataset,
     *,
     subject: int | str,
-    origin: int | str = "last",
+    origin: When = "last",
     progress: "Progress" = False,
     **words: Unpack[SearchArguments],
 ) -> SearchReport:
@@ -147,7 +147,7 @@ def search_plans(
 def cohort_of(
     dataset: Dataset,
     places: "Sequence[Location]",
-    origin: int | str,
+    origin: When,
     *,
     where: str = "origin=",
     skip: bool = False,
@@ -158,7 +158,7 @@ def cohort_of(
     Raises:
         UsageError: no origin, all of them, or one that a subject lacks.
     """
-    panel, start = join_places(dataset, places), parse_origin(origin, where=where, single=True)
+    panel, start = join_places(dataset, places), parse_origin(origin_of(origin), where=where, single=True)
     return Cohort.of(
         panel, names_of(panel), places, origin=start, skip=skip, where=where, terminal=dataset.schema.terminal,
         reporter=reporter,
@@ -172,7 +172,7 @@ def best_plans(
     *,
     subjects: Iterable[int | str] | None,
     part: str | None,
-    origin: int | str,
+    origin: When,
     frame: FrameName | None,
     progress: "Progress",
 ) -> "Frame":

@@ -1,7 +1,7 @@
 """The data set: panels of two domains and three splits, their queries, and the simulator's truth if there is one."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -17,6 +17,7 @@ from costar_cli.data.queries import Queries
 from costar_cli.data.schema import JOINT, PanelSchema
 from costar_cli.errors import DataError, UsageError
 from costar_cli.reporting import plain
+from costar_cli.reporting.display import Displayed
 
 MOST_DIGITS = 19  # of a subject's number, an int64
 MOST_COMPARED = 20_000  # labels searched for a near one
@@ -52,7 +53,7 @@ class Location(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Dataset:
+class Dataset(Displayed):
     """Everything that a `data.h5` holds.
 
     A subject is in one part, or in several where these are spans of time: no outcome is then to be predicted in two.
@@ -97,9 +98,33 @@ class Dataset:
         if lost := (set(self.queries) | set(self.truth)) - set(self.panels):
             raise DataError(f"queries or truth without a panel: {', '.join(sorted(str(part) for part in lost))}")
 
+    @property
+    def headline(self) -> str:
+        """Return its name, the most steps that models predict, and the begin of its digest."""
+        return f"{self.name}, horizon {self.horizon}{f', {self.digest[:8]}' if self.digest else ''}"
+
+    def __getitem__(self, part: str | tuple[Domain, Split]) -> Panel:
+        """Return the panel of a part by its name, such as `source/train`.
+
+        Raises:
+            DataError: the data set has no such part.
+        """
+        name = part if isinstance(part, str) else "/".join(map(str, part))
+        found = next((panel for own, panel in self.panels.items() if str(own) == name), None)
+        if found is None:
+            raise DataError(f"the data set has no part {name!r}", fix=f"it has {', '.join(self)}")
+        return found
+
+    def __contains__(self, part: object) -> bool:
+        return str(part) in set(self)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of its parts."""
+        return iter([str(part) for part in self.panels])
+
     def __repr__(self) -> str:
         lines = [
-            plain(f"<Dataset {self.name}, horizon {self.horizon}{f', {self.digest[:8]}' if self.digest else ''}"),
+            plain(f"<Dataset {self.headline}"),
             *(f"{p}: {panel.n_subjects:,} subjects, {panel.length.sum():,} steps" for p, panel in self.panels.items()),
             f"outcomes: {_some([outcome.name for outcome in self.schema.outcomes])}",
             f"treatments: {_some(self.schema.treatments.all_names)}>",

@@ -9,13 +9,14 @@ from costar_cli.config.requests import EffectRequest
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.effects.effects import Effects, holm
 from costar_cli.effects.enrolment import Flow
+from costar_cli.reporting.display import Displayed
 
 if TYPE_CHECKING:
     from costar_cli.files.frames import Frame, FrameName
 
 
-@dataclass(frozen=True, eq=False)
-class EffectReport:
+@dataclass(frozen=True, eq=False, repr=False)
+class EffectReport(Displayed):
     """Effects, and how they were come by.
 
     Attributes:
@@ -39,6 +40,12 @@ class EffectReport:
     parts: tuple[str, ...]
     diagnostics: tuple[Diagnostic, ...]
     parents: Mapping[str, str]
+
+    @property
+    def headline(self) -> str:
+        """Return how many plans are compared, by which estimators and in how many trials."""
+        plans, how = len(self.effects.plans), ", ".join(self.effects.settings.estimators)
+        return f"{plans} plans on {self.dataset}, {self.flow.trials:,} trials, by {how}"
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:

@@ -32,13 +32,14 @@ from costar_cli.evaluation.sums import COUNTS, ERRORS, columns_of
 from costar_cli.files import Artifact, read_artifact, write_artifact
 from costar_cli.files.frames import FrameName, frame_name, make_frame
 from costar_cli.reporting import both_errors, is_worse
+from costar_cli.reporting.display import Displayed
 
 if TYPE_CHECKING:
     from costar_cli.files.frames import Frame
 
 
-@dataclass(frozen=True)
-class EvaluationReport:
+@dataclass(frozen=True, repr=False)
+class EvaluationReport(Displayed):
     """An evaluation; `errors` holds each row's squared errors (None for published rows), for later paired tests."""
 
     dataset: str
@@ -54,6 +55,12 @@ class EvaluationReport:
     natural: tuple[NaturalCourse, ...] = ()
     probabilities: tuple[ProbabilityScore, ...] = ()
     dropout: tuple[DropoutWeights, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """Return the data set, and which models are scored."""
+        labels = dict.fromkeys(row.label for row in self.rows if row.basis == "ours")
+        return f"{self.dataset}, {self.horizon} steps, scores of {', '.join(labels)}"
 
     @property
     def few_units(self) -> list[Diagnostic]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data import PanelSchema, Part, Values
+from costar_cli.data.findings import counted
 from costar_cli.data.schema import step_word
 from costar_cli.diagnostics import Diagnosed, Diagnostic
 from costar_cli.files.frames import FrameName, frame_name, make_frame
@@ -21,6 +22,7 @@ from costar_cli.plans import Rule, TreatmentPlan
 from costar_cli.plans.plan import in_words, steps_by_name
 from costar_cli.questions.answers import Band, ModelAnswers, objects
 from costar_cli.questions.rows import Columns, in_order, table_columns, to_rows
+from costar_cli.reporting.display import Displayed
 
 if TYPE_CHECKING:
     from costar_cli.files.frames import Frame
@@ -63,8 +65,8 @@ class SubjectHistory:
         return f"{step} ({date})" if date else str(step)
 
 
-@dataclass(frozen=True, eq=False)
-class WhatIfReport(Diagnosed):
+@dataclass(frozen=True, eq=False, repr=False)
+class WhatIfReport(Diagnosed, Displayed):
     """Estimates of a subject's outcomes under each plan, and the differences between plans.
 
     `observed[plan]` and `truth[plan]` are `[steps,Y]`: what really happened, NaN from the step on where the plan
@@ -88,6 +90,13 @@ class WhatIfReport(Diagnosed):
     rules: Mapping[str, Rule] = field(default_factory=dict)
     parents: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def headline(self) -> str:
+        """Return whose question it is, from when on, of how many plans, and which models answer."""
+        history, models = self.history, ", ".join(model.label for model in self.models)
+        begin = f"subject {history.name} from {step_word(self.schema.step)} {history.when(history.origin)}"
+        return f"{begin}, {counted(len(self.plans), 'plan')}, by {models}"
 
     @property
     def level(self) -> float:

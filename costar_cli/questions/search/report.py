@@ -16,6 +16,7 @@ from costar_cli.inference import BLACK_BOX, CALIBRATED, NO_LEVEL, RANGE, RED, SU
 from costar_cli.plans.plan import in_words, steps_by_name
 from costar_cli.questions.search.run import Best
 from costar_cli.questions.search.scoring import SearchQuestion
+from costar_cli.reporting.display import Displayed
 
 if TYPE_CHECKING:
     from costar_cli.files.frames import Frame
@@ -41,8 +42,8 @@ class SubjectAnswer:
         return f"{self.origin} ({self.date})" if self.date else str(self.origin)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class SearchReport(Diagnosed):
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class SearchReport(Diagnosed, Displayed):
     """The best plans of one subject or of many, by one model.
 
     `panel` is that of a single subject and `calibration` the model's, for figures. `diagnostics` say what may make
@@ -66,6 +67,13 @@ class SearchReport(Diagnosed):
     judges_precision: bool = True
     parents: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def headline(self) -> str:
+        """Return whose best plans they are, by which objective and model."""
+        names = [str(answer.name) for answer in self.answers]
+        whose = f"subject {names[0]}" if len(names) == 1 else f"{len(names):,} subjects"
+        return f"{whose}, {self.question.objective.text}, by {self.label}"
 
     @property
     def reference(self) -> str:

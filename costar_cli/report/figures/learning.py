@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
@@ -70,6 +71,11 @@ class LearningCurve:
 
 
 def plot_learning(curves: Sequence[LearningCurve], path: Path) -> Path:
+    """Draw learning curves and save the figure."""
+    return save(draw_learning(curves), path)
+
+
+def draw_learning(curves: Sequence[LearningCurve]) -> Figure:
     """Draw one panel per training stage, four to a line.
 
     Raises:
@@ -92,7 +98,7 @@ def plot_learning(curves: Sequence[LearningCurve], path: Path) -> Path:
         if any(epoch is not None for curve in curves for epoch in curve.best_epoch):
             handles.append(Line2D([], [], color=ORANGE, marker="o", mec="white", ls="", label="best epoch, kept"))
         legend_below(drawn, handles)
-        return save(drawn, path)
+    return drawn
 
 
 def _draw(ax: Axes, curve: LearningCurve) -> None:

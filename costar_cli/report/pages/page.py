@@ -120,7 +120,12 @@ def warnings_and_notes(diagnostics: Iterable[Diagnostic]) -> Section:
 
 def render(page: Page) -> str:
     """Return a page as HTML; the same page gives the same text."""
-    return f"{_template().render(page=page)}\n"
+    return f"{_template('page').render(page=page)}\n"
+
+
+def fragment(headline: str, tables: Sequence[ReportTable]) -> str:
+    """Return a line and tables as a part of a notebook's page."""
+    return _template("tables").render(headline=headline, tables=tables)
 
 
 def svg(drawn: "Figure", name: str) -> "Markup":
@@ -133,7 +138,7 @@ def svg(drawn: "Figure", name: str) -> "Markup":
 
 
 @cache
-def _template() -> "Template":
+def _template(name: str) -> "Template":
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - only where a page is made
 
     pages = Environment(
@@ -144,7 +149,7 @@ def _template() -> "Template":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return pages.get_template("page.html.jinja")
+    return pages.get_template(f"{name}.html.jinja")
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a template writes
