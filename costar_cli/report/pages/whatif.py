@@ -143,9 +143,9 @@ def subjects_page(reports: Sequence[WhatIfReport], bounds: Sequence[Sequence[Sen
         sections += [replace(part, title=f"{whose}: {part.title.lower()}") for part in parts]
     first = reports[0]
     sections += [_diagnostics(reports), _bands(first), lineage(first.parents)]
-    answer = [f"Subject {one.history.name}. {next(answer_in_words(one), '')}" for one in reports[:MOST_TOLD]]
-    answer += [f"{len(reports) - MOST_TOLD} more subjects are below."] * (len(reports) > MOST_TOLD)
-    return render(Page(f"What if: {len(reports)} subjects", first.dataset, sections, answer))
+    told = [f"Subject {one.history.name}. {next(answer_in_words(one), '')}" for one in reports[:MOST_TOLD]]
+    told += [f"{len(reports) - MOST_TOLD} more subjects are below."] * (len(reports) > MOST_TOLD)
+    return render(Page(f"What if: {len(reports)} subjects", first.dataset, sections, told))
 
 
 def _hidden(report: WhatIfReport, bounds: Sequence[Sensitivity]) -> Iterator[Section]:
