@@ -19,7 +19,7 @@ from costar_cli.cli.exploring.explorer import Explorer
 from costar_cli.cli.exploring.server import ExploreServer
 from costar_cli.plans.untrusted import JsonObject
 from costar_cli.report.pages.explore import explore_page
-from docs.report_picture import browser
+from docs.pictures import browser
 from tests.cli.cli_world import REPOSITORY
 from tests.pages.reading import EVIL, read
 
