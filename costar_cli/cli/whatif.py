@@ -19,6 +19,8 @@ from costar_cli.config.requests import WhatIfRequest
 from costar_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from costar_cli.api.cohorts import CohortAnswers
+    from costar_cli.diagnostics import Diagnostic
     from costar_cli.files.shards import Shard
     from costar_cli.questions import Question, WhatIfReport
     from costar_cli.questions.sensitivity import Sensitivity
@@ -317,8 +319,7 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
     from costar_cli.api.cohorts import answer_many
     from costar_cli.questions import write_answers
 
-    sweep, dataset = question.sweep, question.dataset
-    assert dataset is not None  # noqa: S101 - it was read
+    sweep = question.sweep
     question.warn(session.reporter)
     notes = question.notes
     for note in notes:
@@ -341,21 +342,7 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
     if session.out.details or not question.request.average:
         show_cohort(session.out, result, most=None if sweep is None else len(sweep.values))
     if question.request.average:
-        result["averages"] = (
-            show_averages(session, answered.averages, csv=files.csv, plot=files.plot)
-            if sweep is None
-            else show_average_sweep(
-                session, answered.averages, sweep=sweep, dataset=dataset, csv=files.csv, plot=files.plot
-            )
-        )
-        if files.report is not None:
-            from costar_cli.files import write_bytes
-            from costar_cli.report.pages.averages import averages_page
-
-            known = (*question.warnings, *warned, *notes, *answered.notes)
-            page = averages_page(answered.averages, dataset.name, question.parents, known)
-            write_bytes(files.report, page.encode())
-            session.out.wrote("report", files.report, kind="html")
+        result["averages"] = _averaged(session, question, answered, files, (*question.warnings, *warned, *notes))
         session.out.done(result)
         return
     if files.report or question.request.sensitivity:
@@ -374,6 +361,30 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
         if files.csv != whole:
             session.out.next(join(["costar", "merge", str(whole)]))
     session.out.done(result)
+
+
+def _averaged(
+    session: Session,
+    question: "Question",
+    answered: "CohortAnswers",
+    files: OutputFiles,
+    known: "Sequence[Diagnostic]",
+) -> list[dict[str, Any]]:
+    """Show averages, write them, also as a page with what is `known` of them, and return their rows."""
+    sweep, dataset, found = question.sweep, question.dataset, answered.averages
+    assert dataset is not None  # noqa: S101 - it was read
+    if sweep is None:
+        rows = show_averages(session, found, csv=files.csv, plot=files.plot)
+    else:
+        rows = show_average_sweep(session, found, sweep=sweep, dataset=dataset, csv=files.csv, plot=files.plot)
+    if files.report is not None:
+        from costar_cli.files import write_bytes
+        from costar_cli.report.pages.averages import averages_page
+
+        page = averages_page(found, dataset.name, question.parents, (*known, *answered.notes))
+        write_bytes(files.report, page.encode())
+        session.out.wrote("report", files.report, kind="html")
+    return rows
 
 
 def _by_subject(session: Session, question: "Question", page: Path | None) -> dict[str, Any]:
