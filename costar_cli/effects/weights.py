@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data import Values
+from costar_cli.effects.enrolment import Assigned
 from costar_cli.effects.learners import Design, DesignName
 from costar_cli.effects.trials import Bools, Floats, Ints, Regime, Target, Trials
 from costar_cli.plans import PlanOdds
@@ -148,12 +149,15 @@ class Practice:
         likely_MK = np.full((len(trials), steps), np.nan)
         if doses and not plan.reads_natural:
             ratio_MK, likely_MK = self._ratio_of_options(chances, matches)
-        elif doses and len(self._combinations[0]) > MOST_KINDS:
-            ratio_MK = self._ratio_by_classification(chances, columns, matches)
-        else:
-            ratio_MK = self._ratio_of_levels(plan, chances, matches)
+        elif not doses or len(self._combinations[0]) <= MOST_KINDS:
+            kinds_JMA = np.repeat(self._combinations[0][:, None], len(trials), axis=1)
+            ratio_MK = self._ratio_of_kinds(plan, chances, matches, [kinds_JMA] * steps, self.given_probability_RJ)
             if not plan.reads_natural:
                 likely_MK = self._likely(chances, values)
+        elif isinstance(plan, Assigned) and not plan.plan.reads_natural:
+            ratio_MK = self._ratio_of_kinds(plan, chances, matches, *self._kinds_of(plan))
+        else:
+            ratio_MK = self._ratio_by_classification(chances, columns, matches)
         ratio_MK = np.minimum(ratio_MK, MOST_RATIO)
         return PlanWeights(chances, columns, tilts or None, ratio_MK, likely_MK)
 
@@ -189,26 +193,59 @@ class Practice:
         at_R = self.step_R == k
         return self.row_R[at_R], at_R
 
-    def _ratio_of_levels(self, plan: Regime, chances: Sequence[Floats], matches: Sequence[Bools]) -> Floats:
-        """Return ratios for treatments with levels: the chance of the option that was given, over its probability."""
-        kinds_JA, place_R = self._combinations
+    def _ratio_of_kinds(
+        self, plan: Regime, chances: Sequence[Floats], matches: Sequence[Bools], kinds: Sequence[Values],
+        probability_RJ: Floats,
+    ) -> Floats:  # fmt: skip
+        """Return ratios for treatments of a few kinds: the chance of the option that was given, over its probability.
+
+        Args:
+            plan: what would be given.
+            chances: of its options.
+            matches: which of them was given.
+            kinds: the treatments `[J,M,names]` of each kind, by decision.
+            probability_RJ: of each kind in practice.
+        """
         ratio_MK = np.ones((len(self.trials), len(chances)))
-        for k, (chance_CM, match_CM) in enumerate(zip(chances, matches, strict=True)):
-            rows_M, at_R = self._at(k)
-            practice_M = np.maximum(self.given_probability_RJ[at_R, place_R[at_R]], TINY)
+        for k, (chance_CM, match_CM, kinds_JMA) in enumerate(zip(chances, matches, kinds, strict=True)):
+            if plan.reads_natural and (match_CM | (chance_CM == 0)).all():
+                continue  # all are left to practice, as after assignment
+            (rows_M, at_R), given_MA = self._at(k), self.trials.values(k)
+            same_JM = (kinds_JMA[:, rows_M] == given_MA[rows_M]).all(axis=-1)
+            practice_M = np.maximum((probability_RJ[at_R].T * same_JM).sum(axis=0), TINY)
             planned_M = (chance_CM * match_CM).sum(axis=0)[rows_M]
             if plan.reads_natural:  # the same treatment may come of several natural ones
                 planned_M = np.zeros(len(rows_M))
-                for j, kind_A in enumerate(kinds_JA):
-                    usual_MA = np.tile(kind_A, (len(self.trials), 1))
+                for j, usual_MA in enumerate(kinds_JMA):
                     course = self.trials.course(k, window=plan.window, usual_MA=usual_MA)
                     if isinstance(plan, PlanOdds):
                         course = replace(course, probability_MA=self._probability_MA(k))
                     of_CM, values_CMA = plan.options(k, course)
-                    same_CM = (values_CMA == self.trials.values(k)).all(axis=-1)
-                    planned_M += self.given_probability_RJ[at_R, j] * (of_CM * same_CM).sum(axis=0)[rows_M]
+                    same_CM = (values_CMA == given_MA).all(axis=-1)
+                    planned_M += probability_RJ[at_R, j] * (of_CM * same_CM).sum(axis=0)[rows_M]
             ratio_MK[rows_M, k] = planned_M / practice_M
         return ratio_MK
+
+    def _kinds_of(self, plan: Assigned) -> tuple[list[Values], Floats]:
+        """Return the kinds of doses that an assigned plan tells apart, `[J,M,names]` by decision, and the probability
+        `[R,J]` of each: no treatment, which may wait for its start; each option; any other, equal to what was given.
+        """
+        kinds, label_R = list[Values](), np.zeros(len(self.row_R), dtype=np.int64)
+        for k in range(len(plan)):
+            given_MA, (rows_M, at_R) = self.trials.values(k), self._at(k)
+            _, option_CMA = plan.plan.options(k, self.trials.course(k, window=plan.window))
+            idle_1MA = np.broadcast_to(self.trials.schema.treatments.idle, (1, *given_MA.shape))
+            named_JMA = np.concatenate([idle_1MA, option_CMA])
+            same_JM = (named_JMA == given_MA).all(axis=-1)
+            met_M = same_JM.any(axis=0)
+            label_R[at_R] = np.where(met_M, same_JM.argmax(axis=0), len(named_JMA))[rows_M]
+            # Where it was not given, another dose is not a number: it equals nothing, and plans move it as any other.
+            kinds.append(np.concatenate([named_JMA, np.where(met_M[:, None], np.nan, given_MA)[None]]))
+        occurring, place_R = np.unique(label_R, return_inverse=True)
+        probability_RJ = np.zeros((len(label_R), len(kinds[0])))
+        at_R = self._recorded_R & (self.step_R < len(plan))
+        probability_RJ[:, occurring] = self.probabilities(place_R.astype(np.int64), at_R=at_R)
+        return kinds, probability_RJ
 
     def _likely(self, chances: Sequence[Floats], values: Sequence[Values]) -> Floats:
         """Return how likely practice was to give any of the options of treatments with levels, `[M,K]`."""

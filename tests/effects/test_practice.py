@@ -12,6 +12,7 @@ import costar_cli as costar
 from costar_cli.data import Part
 from costar_cli.effects import enrol
 from costar_cli.effects.weights import Practice
+from costar_cli.errors import UsageError
 from tests.effect_worlds import WORLDS, EffectWorld, Regime
 
 Floats = NDArray[np.float64]
@@ -90,3 +91,47 @@ def test_doses_of_few_values_are_weighed_by_the_probability_of_each(grace: int) 
 
         truth = TABLETS.draw(200_000, 5, decide)[1][:, -1].mean()
         assert abs(rows[plan]["estimate"] - truth) < 3 * rows[plan]["se"] < 0.25, plan
+
+
+def _infusion(x_NX: Floats, y_N: Floats, last_NA: Floats, rng: np.random.Generator) -> Floats:
+    """Return no dose, 2, or any from 1 to 5: the higher x is, the more often one, and the higher."""
+    any_N = np.clip(2.5 + 0.7 * x_NX[:, 0] + rng.normal(size=len(y_N)), 1, 5)
+    dose_N = np.where(rng.random(len(y_N)) < 0.5, 2.0, any_N)
+    return np.where(rng.random(len(y_N)) < expit(0.6 * x_NX[:, 0]), dose_N, 0.0)[:, None]
+
+
+INFUSION = replace(
+    TABLETS, treat=_infusion,
+    regimes={name: TABLETS.regimes[name] for name in ("none", "two")} | {
+        "two if high": Regime({"rule": "dose = 2 if x > 0"}, lambda x, y, a: 2.0 * (x[:, :1] > 0))},
+)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::costar_cli.errors.CostarWarning")
+@pytest.mark.parametrize(("protocol", "grace"), [("per-protocol", 1), ("intention-to-treat", 0)])
+def test_fixed_plans_of_any_doses_give_weight_to_their_doses_alone(protocol: str, grace: int) -> None:
+    plans = {"plans": {name: regime.steps(2) for name, regime in INFUSION.regimes.items()}}
+    options = {"estimator": "ipw", "learner": "regression", "grace": grace, "protocol": protocol}
+    report = costar.estimate_effects(INFUSION.dataset(4000, 1), plans, **options)
+    rows = {row["plan"]: row for row in report.rows if row["quantity"] == "mean" and row["step"] == 2}
+    first_N = INFUSION.draw(4000, 1)[2][:, 0, 0]
+    for weights, may in zip(report.effects.weights, ([0.0], [2.0], [0.0, 2.0]), strict=True):
+        other = ~np.isin(first_N, [*may, *[0.0] * grace])
+        assert (weights.ratio_MK[other, 0] == 0).all()  # what a plan never gives weighs nothing
+    natural = INFUSION.draw(200_000, 5)[2][:, 0]
+    for plan, regime in INFUSION.regimes.items():
+
+        def decide(x: Floats, y: Floats, a: Floats, regime: Regime = regime) -> Floats:
+            if np.array_equal(a, natural):  # the first decision: with grace, who would have none waits
+                return np.where((a == 0) & (grace > 0), 0.0, regime.decide(x, y, a))
+            return regime.decide(x, y, a) if grace else a
+
+        truth = INFUSION.draw(200_000, 5, decide)[1][:, -1].mean()
+        assert abs(rows[plan]["estimate"] - truth) < 3 * rows[plan]["se"] < 0.3, plan
+
+
+@pytest.mark.parametrize(("protocol", "grace", "step"), [("per-protocol", 1, 2), ("intention-to-treat", 0, 1)])
+def test_a_dose_that_nobody_has_is_refused(protocol: str, grace: int, step: int) -> None:
+    plan = {"repeat": {"dose": 3}, "times": 2}
+    with pytest.raises(UsageError, match=f"nobody follows plan 'plan' through step {step}"):
+        costar.estimate_effects(INFUSION.dataset(500, 1), plan, learner="regression", grace=grace, protocol=protocol)
