@@ -1,7 +1,7 @@
-"""Make pictures of docs/img again: those that the README and the pages on searches, reports and own data show.
+"""Make pictures of docs/img again: those that the README and the pages on reports and own data show.
 
 python -m docs.pictures           # all; minutes, and `report` needs a browser: `apt-get install chromium`
-python -m docs.pictures whatif    # one of whatif, search, report, data-report
+python -m docs.pictures whatif    # one of whatif, report, data-report
 """
 
 import io
@@ -47,17 +47,6 @@ def whatif(path: Path) -> None:
     png(patient().plot(), path)
 
 
-def search(path: Path) -> None:
-    """Draw the search of docs/search.md."""
-    dataset = costar.simulate("tumor", gamma=10)
-    model = costar.fit(dataset, "mixed", threads=1)
-    found = costar.search_plans(
-        model, dataset, subject=1500, origin=25, minimise="tumour_volume at end",
-        cost=["chemotherapy 0.5", "radiotherapy 0.5"], at_most="chemotherapy 2",
-    )  # fmt: skip
-    png(found.plot(), path)
-
-
 def report(path: Path) -> None:
     """Take a picture of the top of the patient's page."""
     with tempfile.TemporaryDirectory() as folder:
@@ -88,9 +77,7 @@ def data_report(path: Path) -> None:
     whole.quantize(64).save(path, optimize=True)
 
 
-PICTURES: Mapping[str, Callable[[Path], None]] = {
-    "whatif": whatif, "search": search, "report": report, "data-report": data_report,
-}  # fmt: skip
+PICTURES: Mapping[str, Callable[[Path], None]] = {"whatif": whatif, "report": report, "data-report": data_report}
 
 
 def browser() -> str | None:
