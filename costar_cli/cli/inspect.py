@@ -79,8 +79,13 @@ def inspect(
         out.done(made)
         return
     if queries is not None:
-        content["queries"] = str(run_queries(out, file, queries, overwrite=overwrite))
-        out.done(content)
+        from costar_cli.data.table.export import query_file, write_queries
+
+        queries = query_file(queries, content["digest"])
+        check_outputs([("--queries", queries)], read=[("data set", file)], overwrite=overwrite)
+        write_queries(_dataset(file), queries)
+        out.wrote("queries", queries)
+        out.done({**content, "queries": str(queries)})
         return
     _show_identity(out, content)
     _show_parts(out, content["arrays"])
@@ -428,24 +433,6 @@ def run_export(out: Output, file: Path, folder: Path, form: ExportName, *, overw
     schema = next(path for path in paths if path.stem == "schema")
     out.next(next_command({}, "ingest table", str(paths[0]), schema=schema, queries=known))
     return [str(path) for path in paths]
-
-
-def run_queries(out: Output, file: Path, target: Path, *, overwrite: bool) -> Path:
-    """Write the queries of a data set without their answers; in a folder under the digest of the data set."""
-    from costar_cli.data.table.export import queries_to_frame
-    from costar_cli.files.tables import check_table_name, table_file
-
-    dataset = _dataset(file)
-    target = target / f"queries-{dataset.digest[:8]}.parquet" if target.is_dir() else target
-    check_table_name(target, flag="--queries")
-    check_outputs([("--queries", target)], read=[("data set", file)], overwrite=overwrite)
-    if not any(len(queries) for sets in dataset.queries.values() for queries in sets.values()):
-        fix = "make one whose test parts have queries"
-        raise ArtifactError("the data set has no queries", where=str(file), fix=fix)
-    with table_file(target) as table:
-        table.write(queries_to_frame(dataset).drop(outcome.name for outcome in dataset.schema.outcomes).to_dict())
-    out.wrote("queries", target)
-    return target
 
 
 def _dataset(file: Path) -> "Dataset":

@@ -17,7 +17,8 @@ from costar_cli.cli.benchmarking import pool as pools
 from costar_cli.cli.benchmarking.cost_log import merge_shards, note_shard
 from costar_cli.cli.benchmarking.jobs import Job, JobEnd, Outcome, jobs_of, plan_jobs
 from costar_cli.cli.benchmarking.methods import BenchmarkMethod
-from costar_cli.cli.benchmarking.pool import CONTEXT, ProcessPool, _Worker, require_capacity, run_jobs
+from costar_cli.cli.benchmarking.pool import CONTEXT, ProcessPool, _Worker, run_jobs
+from costar_cli.cli.benchmarking.ray_pool import require_capacity
 from costar_cli.cli.benchmarking.run import Plan
 from costar_cli.cli.workspace import Workspace
 from costar_cli.errors import ArtifactError, CostarError, LockedError, MismatchError, UsageError

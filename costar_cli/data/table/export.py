@@ -20,7 +20,7 @@ from costar_cli.data.table.schema_column import STEP_WORDS, UNITS
 from costar_cli.data.table.schema_file import toml_row, toml_value
 from costar_cli.data.table.treatments import dose_column
 from costar_cli.data.visits import elapsed_dose
-from costar_cli.errors import MismatchError, storing
+from costar_cli.errors import DataError, MismatchError, storing
 
 Steps = NDArray[np.integer]
 
@@ -241,6 +241,30 @@ def queries_to_frame(dataset: Dataset, names: Names | None = None) -> pl.DataFra
             frames.append(pl.DataFrame(columns | {names["scored"]: pl.Series(scored).cast(pl.Int8)}))
             count[name] = count.get(name, 0) + len(queries)
     return pl.concat(frames)
+
+
+def query_file(path: Path, digest: str) -> Path:
+    """Return where the queries of a data set go: in a folder, to a file that is named after its digest.
+
+    Raises:
+        UsageError: the name is no table's.
+    """
+    from costar_cli.files.tables import check_table_name  # noqa: PLC0415 - h5py
+
+    path = path / f"queries-{digest[:8]}.parquet" if path.is_dir() else path
+    check_table_name(path, flag="--queries")
+    return path
+
+
+def write_queries(dataset: Dataset, path: Path) -> None:
+    """Write the queries of a data set as a table without answers.
+
+    Raises:
+        DataError: it has none.
+    """
+    if not any(len(queries) for sets in dataset.queries.values() for queries in sets.values()):
+        raise DataError("the data set has no queries", where=str(path), fix="make one whose test parts have some")
+    _write(queries_to_frame(dataset).drop(outcome.name for outcome in dataset.schema.outcomes), path)
 
 
 def schema_text(dataset: Dataset, names: Names | None = None) -> str:
