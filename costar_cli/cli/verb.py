@@ -280,8 +280,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "costar evaluate --shard 1/16",
     ),
     "score": (
-        "costar inspect --queries queries.parquet",
         "costar score mine.parquet --model mixed",
+        "costar score mine.parquet other.csv --trained target",
     ),
     "search": (
         'costar search --subject 12 --minimise "tumour_volume at end" --at-most "chemotherapy 2"',

@@ -206,7 +206,7 @@ def _rows(path: Path, outcomes: Sequence[str]) -> "tuple[pl.DataFrame, Floats | 
         frame = frame.with_columns(pl.col("outcome").replace_strict({name: i for i, name in enumerate(outcomes)}))
     tails_MK: Floats | None = None
     if "sample" in file.columns:
-        quantile = [pl.col("estimate").quantile(tail, "linear").alias(f"tail {tail}") for tail in TAILS]
+        quantile = [pl.col("estimate").quantile(tail, "midpoint").alias(f"tail {tail}") for tail in TAILS]
         key = [*KEYS, "outcome"]
         frame = frame.group_by(key, maintain_order=True).agg(pl.col("estimate").mean(), *quantile, count=pl.len())
         few_M1 = (frame["count"].to_numpy() < FEWEST_SAMPLES)[:, None]

@@ -43,7 +43,7 @@ Message = tuple[Any, ...]
 """A method of the cost log or the reporter, and its arguments."""
 Send = Callable[[Message], object]
 Pool: TypeAlias = "ProcessPool | RayPool"
-PoolMaker: TypeAlias = "Callable[[BenchmarkWorkspace, CostLog, JobMaker], Pool]"
+PoolMaker = Callable[[BenchmarkWorkspace, CostLog, JobMaker], "ProcessPool | RayPool"]
 
 
 def choose_pool(workers: int, ray: str | None) -> PoolMaker | None:
