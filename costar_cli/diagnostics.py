@@ -186,7 +186,7 @@ WARNINGS: Final = {  # a result may be wrong
     "column-without-values": "column '{subject}' has no value in source-train: missing values become 0",
     "outcome-unknown-of-subjects":
         "outcome '{subject}' was never observed of {count}: {names}; models see the training mean in its place, and "
-        "neither bands nor lights know of it: do not rely on these answers",
+        "neither bands nor support ratings know of it: do not rely on these answers",
     "values-outside-training":
         "column '{subject}': {values} outside training's {low:g} to {high:g}{unit}: is it in the same unit?",
     "values-far-from-training":
@@ -238,7 +238,7 @@ WARNINGS: Final = {  # a result may be wrong
         "no training subject received {names} without other treatments: what it does alone was not observed, and "
         "`whatif` refuses plans that give it so",
     "always-together":
-        "effects of {names} cannot be told apart: training subjects always received them together, and `whatif` "
+        "effects of {names} cannot be separated: training subjects always received them together, and `whatif` "
         "refuses plans that give one without the rest",
     "time-as-covariate":
         "to {label} the time between visits is a covariate: effects are per visit, not per unit of time; --method "
@@ -273,7 +273,7 @@ WARNINGS: Final = {  # a result may be wrong
     # Evaluation
     "labels-seen": "{subject} in zero-shot has seen {count} labelled target subjects",
     "limit-not-scored": "no row `{limit}` for {subject}: {problem}",
-    "no-interval": "no interval on {subject}: {why} for an interval with the stated coverage",
+    "no-interval": "no interval on {subject}: {why} for an interval with the nominal coverage",
     "interval-uncertain": "intervals on {subject}: {why}",
     "worse-than-last-value": f"{{subject}} in {{setup}}: {WORSE_THAN_LAST_VALUE} ({{errors}})",
     "not-refuted": "{subject} cannot be refuted: {problem}",
@@ -285,7 +285,7 @@ WARNINGS: Final = {  # a result may be wrong
         "plan `{subject}`: {followers} follow it through step {step}, who weigh as much as {effective}: from there on "
         "intervals may miss their level, and g-computation extrapolates",
     "effect-positivity":
-        "plan `{subject}`: at {share} of decisions practice hardly ever does what it does (probability below {limit})",
+        "plan `{subject}`: at {share} of decisions its treatment was hardly ever given (probability below {limit})",
     "effect-weights": "plan `{subject}`: the largest weight is {times} times the mean weight at step {step}",
     "averages-refuted":
         "model `{subject}` says {own} for plan `{plan}` less `{reference}` at step {step}, outside the corrected "
@@ -340,14 +340,14 @@ NOTES: Final = {  # a reader of the results would like to know
     "series-ended": "{subjects} not asked about where the series has ended: nothing can follow",
     "averages-left-out": "some averages of {subject} are left out: {why}",
     "averages-without-interval": "averages of {subject} have no interval: {why}",
-    "averages-interval": "intervals of {subject} include {kind}; units are {unit}s",
+    "averages-interval": "intervals of {subject} include {kind}; resampled by {unit}",
     "averages-corrected":
         "averages of {subject} are corrected by what came of those who followed a plan, where enough do ({how}); "
         "`model_estimate` has what the model alone says",
     "averages-few-units": "groups of fewer than 20 units have no interval",
     "effect-lost":
-        "{subject}: {share} of trials are lost within {steps} steps; others stand for them, by how likely they "
-        "were to be followed",
+        "{subject}: {share} of trials are lost within {steps} steps; others are weighted up for them, by how likely "
+        "they were to be followed",
     "effect-as-if-no-end": "outcomes are those in a population in which nobody has {subject}",
     "effect-trees": "g-computation of {subject} by trees has no interval",
     "regret-without-truth": "regret: plans with {treatments} are left out, as the simulator has no truth of them",
@@ -362,11 +362,11 @@ NOTES: Final = {  # a reader of the results would like to know
     "validated-elsewhere":
         "model `{subject}` was validated on {others} subjects only, and this one is of the {domain}",
     "not-observed-at-origin":
-        "{subject} was not observed at the origin, {unit} {origin} ({last}): models use the imputed value",
+        "{subject} was not observed at the forecast start, {unit} {origin} ({last}): models use the imputed value",
     "no-estimate": "{subject} has no estimate at {unit} {steps}: no training subject has it there",
     "estimates-of-survivors":
-        "outcomes by model `{subject}` are those of a subject whose series goes on; how likely that is stands beside "
-        "them (`survival`), from mean hazards over possible courses: no band is shown for it",
+        "outcomes by model `{subject}` are those of a subject whose series goes on; how likely that is, is shown next "
+        "to them (`survival`), from mean hazards over possible courses: no band is shown for it",
     "few-ends": "few training subjects of model `{subject}` ended by {ends}: that is a guess",
     "survival-uninformative":
         "hazards of model `{subject}` did no better on held-out subjects than the same hazard for all: do not choose a "
@@ -392,7 +392,7 @@ NOTES: Final = {  # a reader of the results would like to know
         "model `{subject}` shows no band: it was made by an older version of costar, or without validation subjects; "
         "fit it again with `costar finetune --overwrite`",
     "bands-few-members":
-        "model `{subject}` shows no band: so few members say nothing of how far estimates may be off; fit it with "
+        "model `{subject}` shows no band: too few ensemble members to estimate how far it may be off; fit it with "
         "`--members 3` or more",
     "bands-few-subjects":
         "model `{subject}` shows no band of {levels}: the {subjects} that calibrated it are too few",
@@ -400,8 +400,8 @@ NOTES: Final = {  # a reader of the results would like to know
     "bands-partly-missing":
         "model `{subject}` shows no band where too few of them could be asked about so many steps, or for the level",
     "differences-range":
-        "limits of differences by model `{subject}` are the range of its {members} members, which has no level: "
-        "members learned from the same data, and nothing measures how often such a range holds the truth",
+        "limits of differences by model `{subject}` are the range of its {members} ensemble members, which has no "
+        "level: members learned from the same data, and nothing measures how often such a range holds the truth",
     "differences-black-box":
         "model `{subject}` {form} a single black box: it says nothing of how far differences between plans may be off",
     "differences-binary":
@@ -412,12 +412,12 @@ NOTES: Final = {  # a reader of the results would like to know
         "plans, which no held-out subject can show: at 90 % they held 90 % of true differences in simulated "
         "tumours, and 61 % in simulated ICU stays",
     "lights-mean":
-        "amber (?) and red (!) mark what is rarer than in 95 and 99 % of held-out windows: how far predictions are "
-        "spread (precision), and how likely the plan was in such a state (practice)",
+        "amber (?) and red (!) mark what lies beyond 95 and 99 % of held-out windows: prediction uncertainty, and "
+        "treatment overlap, which is how likely the plan was in such a state",
     "precision-not-judged":
-        "precision is not judged: model `{subject}` says nothing of how far predictions are spread, so that practice "
-        "alone decides",
-    "red-left-out": "estimates with a red light are left out",
+        "prediction uncertainty is not rated: model `{subject}` does not estimate it, so that treatment overlap alone "
+        "decides",
+    "red-left-out": "estimates rated red are left out",
     "support-unknown":
         "{subject} cannot say whether the data support a plan: fit it again with this version of costar",
     # Rules
@@ -429,10 +429,10 @@ NOTES: Final = {  # a reader of the results would like to know
     "rule-on-draws":
         "rule `{subject}` was played on {n:,} courses that model `{model}` draws (seed {seed}): its estimate is their "
         "mean (g-formula)",
-    "rule-lights": "lights of rule `{subject}` by model `{model}` are those of {common}, {few}",
+    "rule-lights": "support ratings of rule `{subject}` by model `{model}` are those of {common}, {few}",
     "rule-reads-draws": "rule `{subject}` reads {read}, as {models} draws it",
     "rule-reads-held":
-        "rule `{subject}` reads {read}, held at the value at the origin by {models}: there it is not simulated",
+        "rule `{subject}` reads {read}, held at the value at the forecast start by {models}: there it is not simulated",
     "natural-of-data":
         "the natural treatment in {plans} is what the data gave, then the last given: it does not react to the course "
         "under the plan (in `costar effect` and corrected averages it does)",
@@ -442,23 +442,23 @@ NOTES: Final = {  # a reader of the results would like to know
     "search-beam":
         "of {possible:,} plans of {steps} steps a beam of width {width:,} looked at the most promising: the search was "
         "not exhaustive",
-    "search-all": "all {possible:,} plans of {steps} steps were considered",
+    "search-all": "searched all {possible:,} plans of {steps} steps",
     "search-constrained":
-        "all {considered:,} plans of {steps} steps that the constraints leave were considered; {pruned} pruned",
+        "searched all {considered:,} feasible plans of {possible:,}, of {steps} steps",
     "search-doses": "doses to choose from at each step: {doses}{others}",
     "search-left-out":
         "{plans} with a better estimate {are} left out, since the data do not support them (--unsupported)",
     "search-rare-course":
-        "{whose} one that practice hardly ever follows as a whole, though each step of it is supported: light red",
+        "{whose} one that was hardly ever followed as a whole, though each step of it is supported: rated red",
     "search-chances":
         "probabilities of being best of model `{subject}` come from its {members} members, which learned from the same "
         "data: they are too high for the leading plan",
     "search-range":
         "limits of {of} are the range of the {members} members of model `{subject}`, which has no level: nothing "
-        "measures how often it holds the truth, and plans are told from the best by it",
+        "measures how often it holds the truth, and plans are compared with the best by it",
     "search-binary":
         "differences of binary outcomes by model `{subject}` have no limits: nothing measures how far they may be "
-        "off, so that no plan can be told from the best",
+        "off, nor which plan is clearly best",
     "search-no-intervals": "no intervals: {why}",
     "search-nonlinear":
         "the objective is not linear in the outcomes: its estimates are means over draws where the model draws",
@@ -482,20 +482,24 @@ FIXES: Final = {  # what helps, or what follows
     "rare-combinations": "counterfactual estimates there are extrapolations",
     "outliers": "correct or remove them",
 }
-# What terminals show of sentences that take more than two lines there; `--details` shows these whole.
+# What terminals show of sentences that take more than two lines there; `--show all` shows these whole.
 SHORT: Final = {
     "effect-few-followers": "plan `{subject}`: few followers from step {step} on: {effective} of equal weight",
-    "effect-positivity": "plan `{subject}`: practice hardly ever does it at {share} of decisions",
-    "effect-lost": "{subject}: {share} of trials lost within {steps} steps; others stand for them",
+    "effect-positivity": "plan `{subject}`: its treatment was hardly ever given at {share} of decisions",
+    "effect-lost": "{subject}: {share} of trials lost within {steps} steps; others are weighted up for them",
     "estimates-of-survivors": "outcomes by `{subject}` are of a subject whose series goes on; see its survival",
     "bands-cover": "bands hold {shares} of new subjects on average, treated as usual; no hidden confounding assumed",
+    "not-adjusted":
+        "{subject} forecasts: differences between plans are effects only if treatment does not react inside them",
+    "effects-too-small": "{subject} makes effects on binary outcomes too small: differences are forecasts",
+    "natural-of-data": "the natural treatment in {plans} is what the data gave, then the last given",
     "bands-no-guarantee": "a band is no guarantee for one subject",
     "bands-widened": "bands of `{subject}` are widened for other policies: {left} {unit}s left by {step}",
     "bands-uncalibrated": "`{subject}` has no band: fit it again with `costar finetune --overwrite`",
     "differences-range": "limits of differences by `{subject}` are the range of its {members} members, without a level",
     "differences-by-law": "limits of differences by `{subject}` hold only if its law is right",
-    "lights-mean": "amber (?), red (!): rarer than in 95, 99 % of held-out windows",
-    "precision-not-judged": "precision of `{subject}` is not judged: how usual the plan is decides alone",
+    "lights-mean": "amber (?), red (!): beyond 95, 99 % of held-out windows",
+    "precision-not-judged": "prediction uncertainty of `{subject}` is not rated: treatment overlap decides alone",
     "search-chances": "probabilities of being best by {members} members of `{subject}` are too high for the best plan",
     "search-range": "limits of {of} by `{subject}` are the range of {members} members, without a level",
     "search-survival": "outcomes are of subjects whose series goes on; the search does not weigh `survival`",

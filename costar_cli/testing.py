@@ -245,7 +245,7 @@ PREDICTION_CHECKS: Final[Sequence[Callable[[MethodCase], None]]] = (
 )
 
 FitsAgain = Callable[..., Trained]
-"""Fits a method again: `(*, seed, runtime)`, with the settings of the first fit where nothing is said."""
+"""Fits a method again: `(*, seed, runtime)`, by default with the settings of the first fit."""
 
 
 def the_same_seed_gives_the_same_model(fit: FitsAgain) -> None:

@@ -15,7 +15,7 @@ ABOUT = """\
 # Warnings, notes and findings
 
 What a reader of results should know has a code, the same in all versions, and a sentence. On the terminal it is a line
-on stderr; a long note is a shorter line with its code, as in `[bands-cover]`, which `--details` prints whole. Under
+on stderr; a long note is a shorter line with its code, as in `[bands-cover]`, which `--show all` prints whole. Under
 `--json` the member `diagnostics` has `code`, `severity`, `subject` (what it is about), `text` and `fix` of each, and
 `warnings` the texts of the warnings alone. In Python, reports of what-ifs and searches have them in
 `report.diagnostics`, and their texts in `report.warnings` and `report.notes`; evaluations have the texts of warnings. A

@@ -17,54 +17,82 @@ if TYPE_CHECKING:
 MOST_SHOWN: Final = 20  # plans of a cohort
 SHOWN_GAMMAS: Final = (1.5, 2.0)  # of the bounds under hidden confounding that fit beside where they reach zero
 
+RESTS_ON: Final = {  # codes of notes that the screen has in a few words
+    "bands-cover": "Assumes no hidden confounding; bands hold on average, not for one subject.",
+    "bands-uncalibrated": "No band: fit the model again with `costar finetune --overwrite`.",
+    "bands-few-members": "No band: too few ensemble members (`--members 3` or more).",
+    "bands-few-subjects": "No band: too few calibration subjects.",
+    "differences-range": "Limits of differences are the range of the ensemble, of unknown coverage.",
+    "differences-by-law": "Limits of differences hold only if the model's law is right.",
+    "estimates-of-survivors": "Outcomes are those of a subject whose series goes on.",
+}
+
 Rows = Sequence[Mapping[str, object]]
 
 
 def show_answers(out: Output, report: "WhatIfReport", sweep: "Sweep | None" = None) -> None:
-    """Print plans in words, notes, and last the answers at the end of each plan; before them, of details, by step."""
+    """Print the answers at the end of each plan, and what they rest on; before them whatever `--show` asks for."""
     from costar_cli.data.schema import labelled, step_word
     from costar_cli.questions.tables import end_table, is_probability, rating_reasons
 
     history, unit = report.history, step_word(report.schema.step)
-    where = f"subject {history.name} ({history.part}), known up to {unit} {history.when(history.origin)}"
     several = len(report.models) > 1
-    if sweep is not None:
-        out.text(f"{where} of {history.length - 1}; {sweep.dose.range} were given")
-    else:
-        rules = (
-            f"rule {name}" + f" by {model.label}" * several + f" gives: {words}"
-            for model in report.models
-            for name, words in report.rules_in_words(model).items()
+    if out.shows("days"):
+        out.text(
+            f"subject {history.name} ({history.part}), {unit} {history.when(history.origin)} of {history.length - 1}"
         )
-        plans = (f"plan {name}: {words}" for name, words in report.plans_in_words().items())
-        out.text(f"{where} of {history.length - 1}", *plans, *rules)
-    if out.details:
+        _show_plans(out, report, sweep)
         if sweep is not None:
             _show_doses(out, report, sweep)
         elif several:
             _show_comparison(out, report)
         else:
             _show_model(out, report, report.models[0])
+    if out.shows("support") and sweep is None:
         show_ratings(out, report)
-    for model in report.models:
-        whose = f"{model.label}: " * several
-        out.text(*(f"{whose}{reason}" for reason in (rating_reasons(report, model) if sweep is None else ())))
+        for model in report.models:
+            out.text(*(f"{model.label}: " * several + reason for reason in rating_reasons(report, model)))
     for note in report.diagnostics:
         if note.severity == "note":
             out.say(note)
     ends = dict.fromkeys(history.when(history.origin + len(plan)) for plan in report.plans)
-    at = f" on {unit} {next(iter(ends))}" if len(ends) == 1 else " at the end of each plan"
-    whom = "" if several else f", by {report.models[0].heading}"
+    at = f"on {unit} {next(iter(ends))}" if len(ends) == 1 else "at the end of each plan"
+    levels = [f"{100 * level:g} %" for level in report.levels if any(map(report.shown_levels, report.models))]
+    band = f" ({', '.join(levels)} band)" if levels else ""
+    since = f"from {unit} {history.when(history.origin)}" + ("" if several else f" by {report.models[0].heading}")
+    outcomes = report.schema.outcomes
+    titles = {
+        outcome.name: outcome.name
+        + (f" in {of}" if (of := "%" if is_probability(report, outcome.name) else outcome.unit) else "")
+        for outcome in outcomes
+    }
+    alone = f": {titles[outcomes[0].name]}{band}" if len(outcomes) == 1 else f": estimates{band}"
+    out.text(f"Subject {history.name} {at}{alone}, {since}")
     doses = (
         None if sweep is None else {plan.name: plan.name.removeprefix(f"{sweep.dose.name}=") for plan in report.plans}
     )
     heading = "plan" if sweep is None else labelled(sweep.dose.name, sweep.dose.unit)
-    for outcome in report.schema.outcomes:
-        unit_of = "%" if is_probability(report, outcome.name) else outcome.unit
-        title = f"{outcome.name}" + f" ({unit_of})" * bool(unit_of) + f"{at}{whom}"
+    for outcome in outcomes:
         headers, rows = end_table(report, outcome.name, doses, plan=heading)
+        title = titles[outcome.name] * (len(outcomes) > 1)
         out.table(headers, rows, title=title, keys=1 + several, together=1 + (report.truth is not None))
-    out.more(f"every {unit}, support by {unit}, and notes in full")
+    out.text(*dict.fromkeys(RESTS_ON[note.code] for note in report.diagnostics if note.code in RESTS_ON))
+    out.release(2)
+    out.more("days", "support", files="picture --plot; page --report")
+
+
+def _show_plans(out: Output, report: "WhatIfReport", sweep: "Sweep | None") -> None:
+    """Print what each plan gives, and which treatments each rule came to."""
+    if sweep is not None:
+        out.text(f"training range: {sweep.dose.range}")
+        return
+    several = len(report.models) > 1
+    rules = (
+        f"rule {name}" + f" by {model.label}" * several + f" gives: {words}"
+        for model in report.models
+        for name, words in report.rules_in_words(model).items()
+    )
+    out.text(*(f"plan {name}: {words}" for name, words in report.plans_in_words().items()), *rules)
 
 
 def _show_doses(out: Output, report: "WhatIfReport", sweep: "Sweep") -> None:
@@ -156,7 +184,7 @@ def show_ratings(out: Output, report: "WhatIfReport") -> None:
             for plan, ratings in zip(report.plans, model.plan_ratings, strict=True)
             for first, name, marks in _rating_lines(ratings, horizon)
         ]
-        out.table(["plan", "like practice", "light", *steps], rows, title=title, keys=3)
+        out.table(["plan", "agreement with observed treatment", "rating", *steps], rows, title=title, keys=3)
 
 
 def _rating_lines(ratings: "PlanRatings", horizon: int) -> Iterator[tuple[bool, str, list[str | None]]]:
@@ -268,7 +296,7 @@ def _show(session: Session, document: Mapping[str, Any], report: "WhatIfReport")
         for row in document["differences"]
     }
     model, strong = document["model"], [gamma for gamma in document["gammas"] if gamma > 1]
-    if not session.out.details:
+    if not session.out.shows("days"):
         strong = [gamma for gamma in strong if gamma in SHOWN_GAMMAS]
     headers = ["plan", step_axis(report.schema.step), "difference", "flips at", *[f"Gamma {g:g}" for g in strong]]
     for outcome in report.schema.outcomes:
@@ -287,8 +315,8 @@ def _show(session: Session, document: Mapping[str, Any], report: "WhatIfReport")
         if rows:
             session.out.table(headers, rows, title=title, keys=3)
     plans = (
-        f"{plan}: probability in practice by step {', '.join(f'{p:.2f}' for p in likely)}"
+        f"{plan}: probability under observed treatment by step {', '.join(f'{p:.2f}' for p in likely)}"
         for plan, likely in document["probabilities"].items()
     )
-    if session.out.details:
+    if session.out.shows("days"):
         session.out.text(*plans)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MOST_SHOWN: Final = 8  # plans of a table that has them as columns
 MOST_ENDS: Final = 20  # plans of a table that has them as rows
+MOST_NAMED: Final = 2  # plans in a sentence
 MOST_REASONS: Final = 3  # why means have no interval
 
 TEXTS: Final = frozenset({"quantity", "model", "group", "plan", "reference", "outcome", "unit", "interval_kind",
@@ -75,16 +76,15 @@ def _at_dose(effects: "AverageEffects", sweep: "Sweep", row: Mapping[str, Any]) 
 
 def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Mapping[str, Any]], show: Show) -> None:
     """Print what intervals of each model include, then its averages at the end; first, of details, those by step."""
-    from costar_cli.data.schema import step_word
 
     for effects in found:
         mine = [row for row in rows if row["model"] == effects.label]
-        for outcome in effects.schema.outcomes if session.out.details else ():
+        for outcome in effects.schema.outcomes if session.out.shows("days") else ():
             for quantity in ("outcome", "difference"):
                 of = [row for row in mine if (row["outcome"], row["quantity"]) == (outcome.name, quantity)]
                 if of:
                     show(session, effects, of, quantity)
-        if session.out.details:
+        if session.out.shows("days"):
             _show_survival(session, effects)
         for one in _about(effects, mine):
             session.out.say(one)
@@ -92,11 +92,12 @@ def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Ma
         for why, whose in list(whys.items())[:MOST_REASONS]:
             who = effects.label + f" ({', '.join(whose)})" * (effects.is_corrected or len(whys) > 1)
             session.out.say(Diagnostic.of("averages-without-interval", who, why=why))
-        if (left := len(whys) - MOST_REASONS) > 0:
+        if (left := len(whys) - MOST_REASONS) > 0 and session.out.shows("notes"):
             session.out.note(f"{left:,} more reasons for averages without interval: `interval_kind` has each")
         for outcome in dict.fromkeys(row["outcome"] for row in mine):
             _show_ends(session, effects, [row for row in mine if row["outcome"] == outcome])
-    session.out.more(f"every {step_word(found[0].schema.step)}, and notes in full")
+    session.out.release(2)
+    session.out.more("days", files="every row --csv; picture --plot")
 
 
 def _about(effects: "AverageEffects", rows: Sequence[Mapping[str, Any]]) -> Iterator[Diagnostic]:
@@ -133,7 +134,10 @@ def _reasons(effects: "AverageEffects", rows: Sequence[Mapping[str, Any]]) -> di
 
 
 def _show_ends(session: Session, effects: "AverageEffects", rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print a row per group and plan at the plan's last step: the mean, the difference, the answers not supported."""
+    """Print a row per group and plan at the plan's last step: the mean, the difference, the answers not supported.
+
+    Where most answers for a plan are not supported, that stands first.
+    """
     from costar_cli.data.findings import counted
     from costar_cli.data.schema import steps_of
     from costar_cli.questions.tables import decimals_of, estimate_text, number_text
@@ -147,32 +151,50 @@ def _show_ends(session: Session, effects: "AverageEffects", rows: Sequence[Mappi
             shown = {**row, "estimate": share * row["estimate"] if known else None}
             found[row["quantity"].endswith("difference")][row["group"], row["plan"]] = shown
     truth, grouped = ["truth"] * ("truth" in first), len(effects.groups) > 1
-    interval = f" ({', '.join(f'{100 * level:g} %' for level in effects.levels)} CI)"
-    heads = ["mean" + interval * any(row["lower"] is not None for row in rows)]
-    heads += ["difference"] * bool(found[1])
-    decimals = [decimals_of(row["estimate"] for row in of.values()) for of in found]
+    bounded = any(row["lower"] is not None for row in rows if row["step"] == ends[row["plan"]])
+    interval = f" ({', '.join(f'{100 * level:g} %' for level in effects.levels)} CI)" * bounded
+    heads = ["mean", *[f"difference from {effects.plans[effects.reference].name}"] * bool(found[1])]
+    decimals = [decimals_of((row["estimate"] for row in of.values()), digits=3) for of in found]
     lines: list[list[object]] = []
     most = len(effects.plans) if "dose" in first else MOST_ENDS
+    names = [plan.name.rpartition("=")[2] if "dose" in first else plan.name for plan in effects.plans]
     for (g, group), (p, plan) in product(enumerate(effects.groups), enumerate(effects.plans[:most])):
-        line: list[object] = [*[group] * grouped, plan.name.rpartition("=")[2] if "dose" in first else plan.name]
+        line: list[object] = [*[group] * grouped, names[p]]
         for _, of, places in zip(heads, found, decimals, strict=False):
             row = of.get((group, plan.name), {"estimate": None, "truth": None})
             line += [estimate_text(row, places), *(number_text(row["truth"], places) for _ in truth)]
         if effects.ratings_GPL is not None:
-            line += [f"{count:,}" for count in effects.ratings_GPL[g, p, 1:].tolist()]
+            line.append(_support(effects.ratings_GPL[g, p].tolist()))
         lines.append(line)
     headers = [*["group"] * grouped, "dose" if "dose" in first else "plan"]
     headers += [name for head in heads for name in (head, *truth)]
-    headers += ["amber", "red"] * (effects.ratings_GPL is not None)
+    headers += ["support"] * (effects.ratings_GPL is not None)
     steps = {*ends.values()}
     at = f"after {steps_of(steps.pop(), effects.schema.step)}" if len(steps) == 1 else "at the end of each plan"
-    what = f"mean {first['outcome']}" + (" (%)" if share > 1 else f" ({first['unit']})" if first["unit"] else "")
-    what += f" {at}" + f", and difference from `{effects.plans[effects.reference].name}`" * bool(found[1])
-    title = f"{what}: {counted(int(effects.moments_G[0]), 'answer')} per plan, by {effects.label}"
-    title += ", corrected" * effects.is_corrected
-    session.out.table(headers, lines, title=title, keys=1 + grouped, together=1 + len(truth))
+    what = f"Mean {first['outcome']} {at}" + (" in %" if share > 1 else f" in {first['unit']}" if first["unit"] else "")
+    out, answers = session.out, counted(int(effects.moments_G[0]), "answer")
+    if effects.ratings_GPL is not None:
+        red_P, all_P = effects.ratings_GPL[..., 2].sum(axis=0).tolist(), effects.ratings_GPL.sum(axis=(0, 2)).tolist()
+        mostly = {name: (red, n) for name, red, n in zip(names, red_P, all_P, strict=True) if 2 * red > n}
+        if mostly:
+            counts = ", ".join(f"{red:,} of {n:,} for {name}" for name, (red, n) in list(mostly.items())[:MOST_NAMED])
+            rest = len(mostly) - MOST_NAMED
+            out.text(f"! Mostly extrapolation: red answers are {counts}" + f" and {rest} more plans" * (rest > 0))
+    out.text(f"{what}{interval}, {answers}, by {effects.label}" + ", corrected" * effects.is_corrected)
+    out.table(headers, lines, keys=1 + grouped, together=1 + len(truth))
     if (left := len(effects.plans) - most) > 0:
-        session.out.text(f"and {counted(left, 'more plan')}")
+        out.text(f"and {counted(left, 'more plan')}")
+    if not bounded and not out.shows("notes"):
+        out.text("! no CI: --show notes says why")
+
+
+def _support(counts: Sequence[int]) -> str:
+    """Return how many answers of a plan are not supported, of how many: `78 of 97 red !`."""
+    _, amber, red = counts
+    total = sum(counts)
+    if red:
+        return f"{red:,} of {total:,} red" + " !" * (2 * red > total)
+    return f"{amber:,} of {total:,} amber" if amber else "well supported"
 
 
 def _write(session: Session, rows: Sequence[Mapping[str, Any]], csv: Path | None) -> None:

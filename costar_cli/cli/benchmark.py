@@ -80,7 +80,7 @@ def benchmark(
     from costar_cli.errors import UsageError
     from costar_cli.files.shards import Shard
 
-    out = open_output(ctx, json=run.json, quiet=run.quiet, details=run.details, workspace=run.workspace)
+    out = open_output(ctx, json=run.json, quiet=run.quiet, show=run.show, workspace=run.workspace)
     data = choose_data(dataset)
     stage = {"members": compared.members, "seed": run.seed}
     flags: Flags = {

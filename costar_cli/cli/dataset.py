@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from costar_cli.api.outputs import check_places, digest_of
 from costar_cli.cli.hints import next_command, other_than
 from costar_cli.cli.session import Session
+
+QUICK_MINUTES: Final = "2"
 
 if TYPE_CHECKING:
     from costar_cli.data import Dataset
@@ -59,7 +61,7 @@ def make_dataset(
         config: settings that make this data set this one.
         overwrite: replace a file made from something else.
         parents: digests of the input files, by role, where there are any.
-        then: the command to suggest; `pretrain` by default.
+        then: the command to suggest; by default the quickest model that is worth having, and COSTAR's first step.
         check: raises where it is soon found that the input files cannot be used.
     """
     path = out or session.workspace.data
@@ -84,8 +86,9 @@ def make_dataset(
         for part in stored.parts
     ]
     session.out.table(list(parts[0]), [list(part.values()) for part in parts], keys=1)
-    pretrain = next_command(session.given, "pretrain", data=other_than(path, session.workspace.data))
-    session.out.next(then or pretrain)
+    data = other_than(path, session.workspace.data)
+    quick = next_command(session.given, "finetune", "--method", "auto", "--minutes", QUICK_MINUTES, data=data)
+    session.out.next(*([then] if then else [quick, next_command(session.given, "pretrain", data=data)]))
     result = {"name": stored.name, "parts": parts, "kept": stored.kept}
     session.out.done(result, status="up_to_date" if current else "done")
 

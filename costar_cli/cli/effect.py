@@ -112,7 +112,7 @@ def effect(
 
 
 def show_effects(out: "Output", report: "EffectReport") -> None:
-    """Print who entered, then what each plan comes to after its last step; with details every step before that."""
+    """Print who entered, then what each plan comes to after its last step; of `--show days`, every step first."""
     from costar_cli.data.findings import counted
     from costar_cli.effects import FEW
     from costar_cli.questions.effect_tables import end_tables, followers_table, steps_table
@@ -121,9 +121,8 @@ def show_effects(out: "Output", report: "EffectReport") -> None:
     unit = "subject" if effects.trials.panel.cluster is None else "cluster"
     reference = effects.plans[effects.reference].name
     out.text(f"{counted(flow.trials, 'trial')} of {counted(flow.units, unit)}; contrasts are with plan `{reference}`")
-    shared, every = followers_table(report), [steps_table(report)] if out.details else []
-    for table in [*every, *([shared] if shared else []), *end_tables(report, main=not out.details)]:
+    shared, every = followers_table(report), [steps_table(report)] if out.shows("days") else []
+    for table in [*every, *([shared] if shared else []), *end_tables(report, main=not out.shows("days"))]:
         out.table(table.headers, table.rows, title=table.title, keys=table.keys)
     out.note(f"followers in brackets: how many of equal weight; ? below {FEW:g}")
-    ratios = any(row["quantity"].endswith("ratio") for row in report.rows) and not report.request.measure
-    out.more("every step, ratios, and notes in full" if ratios else "every step, and notes in full")
+    out.more("days")

@@ -154,6 +154,7 @@ def run_evaluate(
     if gates:
         check_gates(gates, inputs.named(setups), inputs.data.meta["horizon"])
     step = plan_report(session, inputs, files.report, setups)
+    session.out.hold()
     files.check(session.read_by(), overwrite=overwrite)
     if files.search is not None:
         from costar_cli.cli.regret import check_regrets
@@ -173,7 +174,7 @@ def run_evaluate(
         write_views(session, files, inputs, report, digest, again=current is None)
     for warning in report.warnings if current else ():  # a new report has said them already
         session.out.say(Diagnostic.kept(warning))
-    show_scores(session.out, report)
+    show_scores(session.out, report, files=files.in_words())
     _suggest(session, files, inputs, report)
     result = report.to_json()
     if files.refutation is not None:

@@ -85,7 +85,7 @@ def finetune(
     # what adjusts and has clipped weights needs a smaller `msm.clip`, no other method
     if on_effects(record) and (record.reactions or {})["adjusts"] != "all":
         more += other_method(session, record, data, adjusting=True)
-    show_training(session, record, status, *more, evaluate)
+    show_training(session, record, status, *more[:1], evaluate, *more[1:])
 
 
 @dataclass(frozen=True)

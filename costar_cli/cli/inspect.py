@@ -10,7 +10,7 @@ import typer
 
 from costar_cli.api.outputs import check_outputs, check_page, check_places
 from costar_cli.cli.hints import next_command
-from costar_cli.cli.options import DataReportOpt, DetailsFlag, JsonFlag, OverwriteFlag, QuietFlag, WorkspaceOpt
+from costar_cli.cli.options import DataReportOpt, JsonFlag, OverwriteFlag, QuietFlag, ShowOpt, WorkspaceOpt
 from costar_cli.cli.session import open_output, read_kind
 from costar_cli.cli.training import show_parts
 from costar_cli.cli.workspace import DEFAULT_WORKSPACE, Workspace
@@ -53,13 +53,14 @@ def inspect(
     workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
-    details: DetailsFlag = False,
+    show: ShowOpt = None,
+    arrays: Annotated[bool, typer.Option("--arrays", help="List the arrays with types and shapes")] = False,
 ) -> None:
-    """Show an artifact's kind, lineage and variables; with --details its settings and arrays, which are not read."""
+    """Show an artifact's kind, lineage and variables; no array is read."""
     from costar_cli.data.findings import counted
     from costar_cli.files import describe, flatten
 
-    out = open_output(ctx, json=json, quiet=quiet, details=details, workspace=None if file else workspace)
+    out = open_output(ctx, json=json, quiet=quiet, show=show, workspace=None if file else workspace)
     if file is None:
         file = Workspace(workspace).data
         read_kind("dataset", file)
@@ -99,14 +100,14 @@ def inspect(
     _show_learnt(out, record)
     show_parts(out, record)
     settings = flatten(content["config"])
-    if settings and details:
+    if settings and out.shows("settings"):
         out.text("")
         rows = [[name, _value(value)] for name, value in settings.items()]
         out.table(["setting", "value"], rows, title="config")
-    if details:
+    if arrays:
         out.text("", *_tree(content["arrays"]))
-    arrays = counted(len(content["arrays"]), "array")
-    out.more(f"versions, digests whole, {counted(len(settings), 'setting')} and {arrays}")
+    count = counted(len(content["arrays"]), "array")
+    out.more("settings", *["support"] * bool(record.practice or record.survival), files=f"--arrays ({count})")
     out.done(content)
 
 
@@ -131,12 +132,15 @@ def _show_identity(out: Output, content: Mapping[str, Any]) -> None:
         "digest": content["digest"],
         "schema": content["schema_version"],
         "size": f"{content['file_bytes']:,} bytes, {content['array_bytes']:,} unpacked",
-        **{f"from {role}": digest if out.details else digest[:8] for role, digest in content["parents"].items()},
+        **{
+            f"from {role}": digest if out.shows("settings") else digest[:8]
+            for role, digest in content["parents"].items()
+        },
         **({"made with": "; then ".join(map(making_text, makings))} if makings else {}),
         **_calibrated(content["meta"].get("calibration")),
     }
     scalars = {name: value for name, value in content["meta"].items() if isinstance(value, str | int | float)}
-    if out.details:
+    if out.shows("settings"):
         lines["written by"] = ", ".join(f"{name} {version}" for name, version in content["versions"].items())
     else:
         scalars.pop("fingerprint", None)
@@ -175,7 +179,7 @@ def _show_variables(out: Output, schema: object) -> None:
     if isinstance(treatments, Mapping):
         names, levels = treatments.get("names") or (), treatments.get("levels") or ()
         for name, labels in zip(names, levels, strict=False):
-            rows.append(["treatments", name, _levels(labels, listed=out.details), treatments.get("mode")])
+            rows.append(["treatments", name, _levels(labels, listed=out.shows("settings")), treatments.get("mode")])
             many |= {str(name): labels} if len(labels) > MOST_LEVELS else {}
         for dose in treatments.get("doses") or ():
             if isinstance(dose, Mapping):
@@ -184,7 +188,7 @@ def _show_variables(out: Output, schema: object) -> None:
     if rows:
         out.text("")
         out.table(["role", "variable", "unit or levels", "kind"], rows, title="variables")
-    for name, labels in many.items() if out.details else ():
+    for name, labels in many.items() if out.shows("settings") else ():
         out.text("")
         out.table(["number", "level"], list(enumerate(labels)), title=f"levels of {name}, the reference first")
 
@@ -219,8 +223,8 @@ def _show_support(out: Output, record: "ModelRecord") -> None:
 
 
 def _show_practice(out: Output, record: "ModelRecord") -> None:
-    """Print, of details, how right the model of treatments is on held-out subjects, as far as the file says it."""
-    rows = (record.practice or {}).get("reliability") if out.details else None
+    """Print, of `--show support`, how well the model of treatments is calibrated, as far as the file says it."""
+    rows = (record.practice or {}).get("reliability") if out.shows("support") else None
     rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
     if rows:
         from costar_cli.data.findings import percent
@@ -228,7 +232,7 @@ def _show_practice(out: Output, record: "ModelRecord") -> None:
         shares = [[percent(row.get(name)) for name in ("expected", "observed")] for row in rows]
         cells = [[row.get("treatment"), *two, row.get("decisions")] for row, two in zip(rows, shares, strict=True)]
         out.text("")
-        title = "practice: how often held-out subjects were expected to be treated, and were"
+        title = "treatment overlap: how often held-out subjects were expected to be treated, and were"
         out.table(["treatment", "expected", "observed", "decisions"], cells, title=title)
 
 
@@ -248,7 +252,7 @@ def _show_survival(out: Output, survival: "Mapping[str, Any] | None") -> None:
     ):
         loss, constant = held["log_loss"], held["constant_log_loss"]
         out.text(f"held-out log loss per step: {loss:.4f}; of hazards that are always the same: {constant:.4f}")
-    rows = survival.get("reliability") if out.details else None
+    rows = survival.get("reliability") if out.shows("support") else None
     rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
     cells = [[row.get("end"), *(percent(row.get(name)) for name in ("expected", "observed"))] for row in rows]
     cells = [[*cell, row.get("decisions")] for cell, row in zip(cells, rows, strict=True) if cell[1:] != ["0.0 %"] * 2]
@@ -268,7 +272,7 @@ def _show_learnt(out: Output, record: "ModelRecord") -> None:
 
 
 def _levels(labels: Sequence[object], *, listed: bool) -> str:
-    """Return the levels of a treatment in one cell; of details, many of them have a table of their own."""
+    """Return the levels of a treatment in one cell; with `--show settings` many have a table of their own."""
     below = ", listed below" * listed
     return "/".join(map(str, labels)) if len(labels) <= MOST_LEVELS else f"{len(labels)} levels{below}"
 

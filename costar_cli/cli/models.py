@@ -95,8 +95,8 @@ class ModelChoice:
             self.files,
             key=lambda path: ("scratch" in _words(path), (_words(path)[-1:] == ["target"]) != (domain == "target")),
         )
-        if others := [*ranked[1:], *self.others]:
-            session.out.note(f"`{ranked[0].stem}` answers; --model names others: {_listed(others, MOST_NAMED)}")
+        if (others := [*ranked[1:], *self.others]) and session.out.shows("notes"):
+            session.out.note(f"using {ranked[0].name}; other models: {_listed(others, MOST_NAMED)} (--model)")
         return tuple(ranked[:1])
 
 

@@ -1,17 +1,18 @@
 """Every option that more than one verb has, defined once."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import OptionInfo
 
 from costar_cli.config.choices import DeviceName, PrecisionName, PresetName
 from costar_cli.config.requests import Flag
+from costar_cli.errors import UsageError
 from costar_cli.methods.entry import AUTO
 from costar_cli.methods.registry import METHODS
 
@@ -125,7 +126,9 @@ OverwriteFlag = Annotated[
 ]
 CsvSafeFlag = Annotated[
     bool,
-    typer.Option("--csv-safe", help="Put ' before cells of .csv files that spreadsheets run", rich_help_panel=FILES),
+    typer.Option(
+        "--csv-safe", help="Put ' before cells of .csv files that spreadsheets would execute", rich_help_panel=FILES
+    ),
 ]
 FreshFlag = Annotated[
     bool, typer.Option("--fresh", help="Start over instead of continuing an interrupted run", rich_help_panel=FILES)
@@ -137,13 +140,13 @@ PlotOpt = Annotated[
 NoPlotsFlag = Annotated[bool, typer.Option("--no-plots", help="Skip the figures", rich_help_panel=FILES)]
 ReportOpt = Annotated[
     Path | None,
-    typer.Option("--report", help="Report to write: an HTML page that stands alone", rich_help_panel=FILES),
+    typer.Option("--report", help="Report to write: a self-contained HTML page", rich_help_panel=FILES),
 ]
 DataReportOpt = Annotated[
     Path | None,
     typer.Option(
         "--report",
-        help="Report to write: an HTML page that stands alone; of a data set also `-`, tables on stdout",
+        help="Report to write: a self-contained HTML page; of a data set also `-`, tables on stdout",
         rich_help_panel=FILES,
     ),
 ]
@@ -210,9 +213,36 @@ JsonFlag = Annotated[
 QuietFlag = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print results, warnings and errors only", rich_help_panel=MESSAGES)
 ]
-DetailsFlag = Annotated[
-    bool, typer.Option("--details", help="Print everything: tables by step, notes whole", rich_help_panel=MESSAGES)
-]
+# What `--show` adds to the screen of a verb, beside `all`
+SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
+    "pretrain": ("members", "notes"),
+    "finetune": ("members", "notes"),
+    "evaluate": ("days", "course", "coverage", "support", "notes"),
+    "score": ("days", "course", "coverage", "support", "notes"),
+    "whatif": ("days", "support", "notes"),
+    "search": ("days", "notes"),
+    "effect": ("days", "notes"),
+    "benchmark": ("notes",),
+    "inspect": ("settings", "support"),
+}
+ShowOpt = Annotated[str | None, typer.Option("--show", metavar="<name,...>", rich_help_panel=MESSAGES)]
+
+
+def topics_of(verb: str, show: str | None) -> tuple[str, ...]:
+    """Return the topics that a verb is asked to show; `all` where it has no choice.
+
+    Raises:
+        UsageError: a topic that the verb does not have.
+    """
+    if verb not in SHOWN:
+        return ("all",)
+    topics = tuple(filter(None, map(str.strip, (show or "").split(","))))
+    if unknown := [topic for topic in topics if topic not in (*SHOWN[verb], "all")]:
+        fix = f"choose from {', '.join(SHOWN[verb])}, all"
+        raise UsageError(f"`{unknown[0]}` is not a topic of `costar {verb}`", where="--show", fix=fix)
+    return topics
+
+
 DEFAULT_MODEL = "default: the workspace's COSTAR, else its stack, else its only method"
 AskedModelsOpt = Annotated[
     list[Path] | None,

@@ -1,88 +1,194 @@
 """What `costar evaluate` prints: a table of errors, and those of whatever else was scored."""
 
+from collections.abc import Callable, Iterator, Sequence
 from math import nan
 from typing import TYPE_CHECKING, Final
 
+from costar_cli.diagnostics import WORSE_THAN_LAST_VALUE
 from costar_cli.reporting.output import Output
 
 if TYPE_CHECKING:
     from costar_cli.evaluation import EvaluationReport, ReportRow
 
 ABOUT_LIGHTS: Final = (
-    "errors by light are of other answers than the scores above: of outcomes that had not died out, as they would be "
-    "observed (a sample of very many), each subject counting once, all steps together, by the mean over members"
+    "the table above uses a different set of predictions than the scores: outcomes that were not already zero at the "
+    "forecast start, as they would be observed (a large sample), weighted equally per subject, all steps together, by "
+    "the mean over ensemble members"
 )
 BAND: Final = "0.9"  # whose coverage stands beside the errors
 RARE: Final = 0.00005  # predicted and observed shares below it are not shown: they would be 0.00 %
 
 
-def show_scores(out: Output, report: "EvaluationReport") -> None:
-    """Print errors, their intervals and ratios to the best possible, and coverage of bands: a table per set-up.
+MOST_ROWS: Final = 5  # of the table on the screen
+MOST_ALARMS: Final = 4
+LONG_LABEL: Final = 16  # letters; longer labels leave no room for the error of the best possible
+STATED: Final = frozenset(  # codes of warnings that the alarms below the table put into fewer words
+    {"no-interval", "interval-uncertain", "worse-than-last-value", "worse-on-validation", "few-units"}
+)
 
-    Before them, of details: errors by step and period, the natural course, probabilities, coverage, support ratings.
+
+def show_scores(out: Output, report: "EvaluationReport", *, files: str = "") -> None:
+    """Print one table of errors and a sentence for each alarm; before them whatever `--show` asks for.
+
+    `files` says where the rest is.
     """
-    from costar_cli.data.findings import counted
-    from costar_cli.evaluation.rows import ABOUT_BUDGET, BUDGET_SIGN
-
-    label = report.limit_label
-    truths = {row.setup: row.truth for row in reversed(report.rows) if row.truth}  # of published rows, that of ours
-    tests: dict[tuple[str, str | None], list[ReportRow]] = {}
-    for row in report.rows:
-        tests.setdefault((row.setup, row.truth or truths.get(row.setup)), []).append(row)
-    if out.details:
+    if out.shows("days"):
         show_steps(out, report)
-        show_dropout(out, report)
         show_periods(out, report)
-        show_natural_course(out, report)
-        show_probabilities(out, report)
-        show_bands(out, report)
-        show_light_scores(out, report)
         touched: dict[str, set[int]] = {}
         for row in report.rows:
             if row.provenance is not None:
                 touched.setdefault(row.setup, set()).add(row.provenance.labelled_target_subjects)
         counts = ", ".join(f"{setup} {' or '.join(f'{n:,}' for n in sorted(seen))}" for setup, seen in touched.items())
         out.note(f"labelled target subjects used for training or selection: {counts}")
-    if any(row.lower is not None for row in report.rows):
+    if out.shows("course"):
+        show_dropout(out, report)
+        show_natural_course(out, report)
+    if out.shows("coverage"):
+        show_probabilities(out, report)
+        show_bands(out, report)
+    if out.shows("support"):
+        show_light_scores(out, report)
+    if out.shows("notes") and any(row.lower is not None for row in report.rows):
         out.note("interval: bootstrap over test subjects; excludes training variability")
-    unit = report.unit.label or "outcome units"
-    kinds = {"factual": ": factual outcomes (as observed)", "counterfactual": ": counterfactual outcomes"}
-    narrow = False  # whether a band holds fewer true outcomes than it says, by more than chance
-    out.text(f"RMSE in {unit} on {report.dataset}, mean of {counted(report.horizon, 'step')}")
-    for (setup, truth), rows in tests.items():
-        first = next((row for row in rows if row.subjects is not None), rows[0])
-        whose = f", {first.subjects:,} subject{'s' * (first.subjects != 1)} of {first.test}" if first.subjects else ""
-        bands = {row.label: found.calibration[BAND] for row in rows for kind, found in row.band_tests if kind == truth}
-        headers = ["model", "average", f"{report.level:.0%} interval", *["ratio"] * bool(label)]
-        headers += [f"{float(BAND):.0%} band"] * bool(bands)
-        lines: list[list[object]] = []
-        for row in rows:
-            ratio, band = report.ratio_to_limit(row), bands.get(row.label)
-            line: list[object] = [_label(row), number(row.mean.average), _interval(row)]
-            line += [number(ratio.average if ratio else None)] * bool(label)
-            share, high = (None, None) if band is None else (band.coverage.average, band.coverage_upper.average)
-            below = high is not None and high < float(BAND)
-            narrow = narrow or below
-            line += [f"{100 * share:.0f} %" + " !" * below if share is not None else None] * bool(bands)
-            lines.append(line)
-        out.table(headers, lines, title=f"{setup}{kinds.get(truth or '', '')}{whose}", keys=1)
-    if label:
-        out.text(f"ratio: to `{label}`, a lower bound, not a method")
-    out_of_budget = any(row.stopped_by_budget for row in report.rows)
-    out.text(*map(str, report.few_units), *[f"{BUDGET_SIGN} {ABOUT_BUDGET}"] * out_of_budget)
-    out.text(*["! fewer true outcomes lie within the band than it says"] * narrow)
-    parts = {
-        "natural course": report.natural, "periods": any(row.periods for row in report.rows),
-        "probabilities": report.probabilities, "coverage": any(row.band_tests for row in report.rows),
-        "support": any(lights for row in report.rows for _, lights in row.light_tests), "dropout": report.dropout,
-    }  # fmt: skip
-    out.more(", ".join(["every step", *(name for name, has in parts.items() if has)]))
+    rows = [row for row in report.rows if row.basis == "ours"]
+    out.text(_headline(report, rows))
+    headers, lines = _score_table(report, rows)
+    most = len(lines) if out.shows("days") or len(lines) <= MOST_ROWS else MOST_ROWS - 1
+    out.table(headers, lines[:most], keys=1 + ("model" in headers))
+    if left := len(lines) - most:
+        out.text(f"and {left} more rows")
+    alarms = list(_alarms(report, rows))
+    shown = alarms if out.shows("notes") or len(alarms) <= MOST_ALARMS else alarms[: MOST_ALARMS - 1]
+    out.text(*(f"! {alarm}" for alarm in shown))
+    if left := len(alarms) - len(shown):
+        out.text(f"! and {left} more alarms: --show notes")
+    out.release(1, stated=STATED, words=WORSE_THAN_LAST_VALUE)
+    topics = {
+        "course": report.natural or report.dropout,
+        "coverage": report.probabilities or any(row.band_tests for row in report.rows),
+        "support": any(lights for row in report.rows for _, lights in row.light_tests),
+    }
+    out.more("days", *(name for name, has in topics.items() if has), files=files)
+
+
+def _headline(report: "EvaluationReport", rows: "Sequence[ReportRow]") -> str:
+    """Return what the numbers of the table are, and of how many subjects."""
+    from costar_cli.data.schema import steps_of
+    from costar_cli.evaluation.metrics import AVERAGED_STEPS
+
+    counts = sorted({row.subjects for row in rows if row.subjects is not None})
+    subjects = [f"{counts[0]:,} test subjects per row"] if len(counts) == 1 else []
+    subjects = [f"{counts[0]:,} to {counts[-1]:,} test subjects"] if len(counts) > 1 else subjects
+    kind = " as observed" * ({row.truth for row in rows} == {"factual"})
+    steps = steps_of(min(report.horizon, AVERAGED_STEPS), report.step)
+    what = f"RMSE in {report.unit.label or 'outcome units'}{kind}, mean of {steps} ahead"
+    return f"{', '.join([report.dataset, *subjects])}: {what}"
+
+
+def _score_table(report: "EvaluationReport", rows: "Sequence[ReportRow]") -> tuple[list[str], list[list[object]]]:
+    """Return a row per set-up and model, with the errors of the last value and of the best possible beside it."""
+    kinds: dict[str, set[str | None]] = {}
+    for row in rows:
+        kinds.setdefault(row.setup, set()).add(row.truth)
+    labels = {row.label for row in rows}
+    several = len(labels) > 1
+    beside = {(row.setup, row.truth, row.basis): row for row in report.rows if row.basis in ("naive", "limit")}
+    band = any(_band(row) for row in rows)
+    limit = report.limit_label is not None and (not several or max(map(len, labels)) <= LONG_LABEL)
+    error = "error" if several or not labels else next(iter(labels))
+    headers = ["set-up", *["model"] * several, error, f"{100 * report.level:.0f}% CI", "last value"]
+    headers += ["best" if several else "best possible"] * limit + [f"{float(BAND):.0%} band"] * band
+    lines: list[list[object]] = []
+    before = None
+    for row in rows:
+        setup = f"{row.setup} ({row.truth})" if len(kinds[row.setup]) > 1 else row.setup
+        line: list[object] = [None if setup == before else setup, *[row.label] * several, _short(row.mean.average)]
+        before = setup
+        line.append(_interval(row, _short))
+        others = [beside.get((row.setup, row.truth, "naive")), *[beside.get((row.setup, row.truth, "limit"))] * limit]
+        line += [other and _short(other.mean.average) for other in others]
+        if band:
+            found = _band(row)
+            line.append(f"{100 * found[0]:.0f} %" + " !" * found[1] if found else None)
+        lines.append(line)
+    return headers, lines
+
+
+def _band(row: "ReportRow") -> tuple[float, bool] | None:
+    """Return which share of true outcomes the 90 % band holds, and whether that is too few by more than chance."""
+    found = next((found.calibration[BAND] for kind, found in row.band_tests if kind == row.truth), None)
+    if found is None or found.coverage.average is None:
+        return None
+    high = found.coverage_upper.average
+    return found.coverage.average, high is not None and high < float(BAND)
+
+
+def _alarms(report: "EvaluationReport", rows: "Sequence[ReportRow]") -> Iterator[str]:
+    """Yield what makes the numbers of the table doubtful, a sentence each, the gravest first."""
+    from costar_cli.reporting import HARDLY_BETTER, is_worse, less_error
+
+    naive = {(row.setup, row.truth): row.mean.average for row in report.rows if row.basis == "naive"}
+    worse, hardly = [], []
+    for row in rows:
+        own, rival = row.mean.average, naive.get((row.setup, row.truth))
+        if own is None or rival is None or row.is_last_value:
+            continue
+        if is_worse(own, rival):
+            worse.append((row.label, row.setup))
+        elif (gain := less_error(own, rival)) < HARDLY_BETTER:
+            hardly.append((row.label, f"{row.setup} ({100 * gain:.0f} % less error)"))
+    if worse:
+        yield f"worse than the last value carried forward: {_grouped(worse, rows)}"
+    if hardly:
+        yield f"hardly better than the last value: {_grouped(hardly, rows)}"
+    narrow = [(row.label, row.setup) for row in rows if (band := _band(row)) and band[1]]
+    if narrow:
+        kind = "counterfactual answers" if any(row.truth == "counterfactual" for row in rows) else "these subjects"
+        yield f"bands are too narrow for {kind}: {_grouped(narrow, rows)}"
+    misled = [(row.label, row.setup) for row in rows if _is_misrated(row)]
+    if misled:
+        yield f"support ratings do not order errors here, red has the smallest: {_grouped(misled, rows)}"
+    careful = dict.fromkeys(row.test for row in rows if row.caution and row.test)
+    if careful:
+        yield f"few subjects, so that CIs may be too narrow: {', '.join(careful)}"
+    limited = [(row.label, row.setup) for row in rows if row.stopped_by_budget]
+    if limited:
+        yield f"training of {_labels(limited)} stopped at its limit: more epochs may lower the error"
+
+
+def _is_misrated(row: "ReportRow") -> bool:
+    """Return whether the answers that the support ratings call red have the smallest error of all."""
+    from costar_cli.inference import SUPPORT_LEVELS
+
+    own = next((lights for kind, lights in row.light_tests if kind == row.truth), {})
+    errors = own["support"].rmse_by_light if "support" in own else {}
+    known = [error for light in SUPPORT_LEVELS if (error := errors.get(light)) is not None]
+    return errors.get(SUPPORT_LEVELS[-1]) is not None and len(known) > 1 and known[-1] == min(known)
+
+
+def _labels(rows: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(dict.fromkeys(label for label, _ in rows))
+
+
+def _grouped(found: Sequence[tuple[str, str]], rows: "Sequence[ReportRow]") -> str:
+    """Return models with their set-ups, where it is not all of them: `COSTAR in zero-shot, few-shot; Mixed effects`."""
+    every: dict[str, set[str]] = {}
+    for row in rows:
+        every.setdefault(row.label, set()).add(row.setup)
+    by_label: dict[str, list[str]] = {}
+    for label, setup in found:
+        by_label.setdefault(label, []).append(setup)
+    return "; ".join(
+        label if set(setups) == every[label] else f"{label} in {', '.join(dict.fromkeys(setups))}"
+        for label, setups in by_label.items()
+    )
 
 
 def show_steps(out: Output, report: "EvaluationReport") -> None:
     """Print the errors, a line per row of the report, the average over steps first."""
     unit = report.unit.label or "outcome units"
-    out.text(f"RMSE in {unit} on {report.dataset}: mean ± sd over members, and the error of the ensemble mean")
+    out.text(f"RMSE in {unit} on {report.dataset}: mean ± sd over ensemble members, and the error of the ensemble mean")
     bases = []  # of the rows of each set-up: the kind of answer, subjects and scored queries
     for row in report.rows:
         if row.truth is not None and row.subjects is not None:
@@ -116,10 +222,15 @@ def _label(row: "ReportRow") -> str:
     return row.marked_label if row.basis in ("ours", "limit") else f"{row.label} ({row.basis})"
 
 
-def _interval(row: "ReportRow") -> str | None:
+def _short(value: float | None) -> str | None:
+    """Return an error as the screen has room for it, with at least three digits."""
+    return None if value is None else f"{value:.{3 if value < 10 else 2 if value < 100 else 1}f}"
+
+
+def _interval(row: "ReportRow", text: "Callable[[float | None], str | None] | None" = None) -> str | None:
     """Return the limits of the average error, or that the subjects are too few for any."""
     if row.lower and row.upper and row.lower.average is not None and row.upper.average is not None:
-        return f"{number(row.lower.average)} to {number(row.upper.average)}"
+        return " to ".join(str((text or number)(limit.average)) for limit in (row.lower, row.upper))
     return "too few" if row.no_interval else None
 
 
@@ -133,11 +244,11 @@ def show_bands(out: Output, report: "EvaluationReport") -> None:
     asked = report.level if report.level in REPORTED else 0.9
     unit = report.unit.label or "outcome units"
     out.text(
-        f"Coverage of calibrated bands in percent of answers, each subject counting once; width and interval score of "
-        f"the {asked:.0%} band and CRPS in {unit}, lower is better"
+        f"Coverage of calibrated bands in percent of answers, weighted equally per subject; width and interval score "
+        f"of the {asked:.0%} band and CRPS in {unit}, lower is better"
     )
     headers = ["setup", "queries", "model", *[f"{level:.0%} band" for level in REPORTED]]
-    headers += [f"interval of {asked:.0%}", "width", "interval score", "CRPS"]
+    headers += [f"CI of the {asked:.0%} coverage", "width", "interval score", "CRPS"]
     rows = []
     for row, kind, found in scored:
         at = found.calibration[str(asked)]
@@ -150,7 +261,7 @@ def show_bands(out: Output, report: "EvaluationReport") -> None:
     if any(cell != cell for row in rows for cell in row):  # noqa: PLR0124 - NaN is not equal to itself
         out.text("-: no such band, for too few calibration subjects, or nothing to score")
     died_out = [(f"{row.test}, {kind}", found.details.absorbed_share) for row, kind, found in scored]
-    why = "of the answers are left out, where the outcome had died out at the origin"
+    why = "of the answers are left out, where the outcome was already zero at the start of the forecast"
     out.text(*dict.fromkeys(f"{what}: {share:.0%} {why}" for what, share in died_out if share))
 
 
@@ -179,7 +290,7 @@ def show_natural_course(out: Output, report: "EvaluationReport") -> None:
 
     out.text(
         "Natural course: mean outcome observed, and mean prediction minus it under the treatments that were given, by "
-        f"step since the origin, with {report.level:.0%} intervals over subjects"
+        f"step since the forecast start, with {report.level:.0%} intervals over subjects"
     )
     outcomes = dict.fromkeys(step.outcome for course in report.natural for step in course.steps)
     rows, told = [], set()
@@ -209,7 +320,7 @@ def show_periods(out: Output, report: "EvaluationReport") -> None:
         return
     names = sorted({found.period for row in scored for found in row.periods})
     unit = report.unit.label or "outcome units"
-    out.text(f"RMSE in {unit} by period of the origin: average over steps, mean over members")
+    out.text(f"RMSE in {unit} by period of the forecast start: average over steps, mean over ensemble members")
     rows = []
     for row in scored:
         average = {found.period: found.mean.average for found in row.periods}
@@ -227,10 +338,10 @@ def show_light_scores(out: Output, report: "EvaluationReport") -> None:
         return
     unit = report.unit.label or "outcome units"
     out.text(
-        f"Answers by light: shares in percent, RMSE in {unit}, coverage of the 90% band in percent, each green / amber "
-        "/ red, and the RMSE where red answers are left out"
+        f"Answers by support rating: shares in percent, RMSE in {unit}, coverage of the 90% band in percent, each "
+        "green / amber / red, and the RMSE where red answers are left out"
     )
-    headers = ["setup", "queries", "model", "light", "share", "RMSE", "coverage", "RMSE of all", "without red"]
+    headers = ["setup", "queries", "model", "rating", "share", "RMSE", "coverage", "RMSE of all", "without red"]
     rows = [
         [
             row.setup, kind, row.label, name,

@@ -3,11 +3,12 @@
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from string import ascii_letters, ascii_lowercase, ascii_uppercase
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -24,8 +25,13 @@ from costar_cli.reporting.text import columns_of
 if TYPE_CHECKING:
     from costar_cli.files.tables import TableFile
     from costar_cli.questions.search import SearchReport
+    from costar_cli.reporting.output import Output
 
-BESIDE = 90  # letters of a line beside a plan in words; where there are fewer, plans stand above the numbers
+SCREEN_PLANS: Final = 3
+MOST_DAYS: Final = 8  # whose numbers stand above a calendar
+NO_TREATMENT: Final = "."
+SUPPORT_WORDS: Final = {"green": "well supported", "amber": "? little support", "red": "! no support"}
+BESIDE: Final = 90  # letters of a line beside a plan in words; where there are fewer, plans stand above the numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +115,9 @@ def search(
         typer.Option("--model", "-m", help=f"Model to ask ({options.DEFAULT_MODEL})", rich_help_panel=FILES),
     ] = None,
 ) -> None:
-    """Find the treatment plan that makes an outcome best, and how sure that is."""
+    """Find the treatment plan that makes an outcome best, with its uncertainty."""
     session = run.open(ctx)
+    session.out.hold()
     data, models = data or session.workspace.data, session.workspace.named([model] if model else [])
     choice = ModelChoice.of(session.workspace, models).fitting(session.workspace, data)
     plans = [("plan", words.only_from), ("plan", words.reference)]
@@ -185,15 +192,90 @@ def _written(session: Session, files: OutputFiles, reports: "Iterator[SearchRepo
 
 
 def _show(session: Session, report: "SearchReport") -> None:
-    """Print the best plans of one subject, and how sure it is which is best."""
+    """Print the best plans of one subject as calendars; before them, of `--show days`, in words, and how sure it is."""
     from costar_cli.data.schema import step_word
+    from costar_cli.questions.tables import decimals_of, limits_text, number_text
+    from costar_cli.report.pages.search import how_sure
+
+    out, answer, question = session.out, report.answers[0], report.question
+    best, objective, unit = answer.best, report.question.objective, step_word(report.schema.step)
+    if out.shows("days"):
+        _show_in_words(out, report)
+    about = f"{objective.text}" + f" in {objective.unit}" * bool(objective.unit)
+    about = f"Subject {answer.name} from {unit} {answer.when} by {report.label}: {about}"
+    if not best.found:
+        out.text(about, *how_sure(report))
+    else:
+        ranked = report.rows(answer, SCREEN_PLANS)
+        decimals = decimals_of((row["objective"] for row in ranked), digits=3)
+        first, last = ranked[0], ranked[-1]
+        behind = f" ({limits})" if (limits := limits_text(first["lower"], first["upper"], decimals)) else ""
+        lead = "Best" if question.unsupported else "Best supported"
+        amount = f"{number_text(first['objective'], decimals)} {objective.unit}".rstrip()
+        versus = f"{report.reference} {number_text(last['objective'], decimals)}"
+        out.text(about, f"{lead} of {best.considered:,} plans: {amount}{behind}, {versus}")
+        _show_calendars(out, report, ranked, decimals)
+        left = best.left_out
+        if left and not question.unsupported:
+            look, lack = ("s look", "lack") if left > 1 else (" looks", "lacks")
+            out.text(f"{left:,} plan{look} better but {lack} support (--unsupported)")
+        if others := best.alike - 1:
+            out.text(f"{others:,} other{'s do' if others > 1 else ' does'} not differ clearly from the best")
+    out.release(2)
+    out.more("days", files="picture --plot; page --report")
+
+
+def _show_calendars(out: "Output", report: "SearchReport", ranked: Sequence[Mapping[str, Any]], decimals: int) -> None:
+    """Print a row per plan with a letter per step, and below them what the letters stand for."""
+    from costar_cli.data.findings import percent
+    from costar_cli.data.schema import step_word
+    from costar_cli.inference import RANGE
+    from costar_cli.questions.tables import limits_text, number_text
+
+    answer = report.answers[0]
+    places = [*range(len(ranked) - 1), len(answer.best.values_MHA) - 1]
+    plans = [[report.schema.treatments.describe(row) for row in answer.best.values_MHA[i]] for i in places]
+    letters = letters_of(what for plan in plans for what in plan)
+    days = [str(answer.origin + h) for h in range(len(plans[0]))]
+    wide = max(map(len, days)) if len(days) <= MOST_DAYS else 1
+    unit = step_word(report.schema.step)
+    days_head = f"{unit} {' '.join(days)}" if wide > 1 or len(days) <= MOST_DAYS else f"from {unit} {days[0]}"
+    kind = report.objective_kind if report.objective_kind == RANGE else f"{100 * report.question.level:g} % interval"
+    bounded, survived = any(row["lower"] is not None for row in ranked), any("survival" in row for row in ranked)
+    headers = ["", days_head, "objective", *[kind] * bounded, *["survival"] * survived, "support"]
+    lines: list[list[object]] = []
+    for row, plan in zip(ranked, plans, strict=True):
+        gap = " " * (len(days_head) - len(" ".join(days))) if len(days) <= MOST_DAYS else ""
+        course = (" " if len(days) <= MOST_DAYS else "").join(f"{letters[what]:>{wide}}" for what in plan)
+        line: list[object] = [row["rank"] or report.reference, gap + course]
+        line.append(number_text(row["objective"], decimals))
+        line += [limits_text(row["lower"], row["upper"], decimals)] * bounded
+        line += [percent(row.get("survival"))] * survived
+        lines.append([*line, SUPPORT_WORDS.get(str(row["support"])) if row["rank"] else None])
+    out.table(headers, lines, keys=2)
+    if legend := [f"{letter} {what}" for what, letter in letters.items() if letter != NO_TREATMENT]:
+        out.text(", ".join(legend))
+
+
+def letters_of(given: Iterable[str]) -> dict[str, str]:
+    """Return a letter for each treatment, a dot for none: the first of its own that is free, `B` for both of two."""
+    letters: dict[str, str] = {}
+    for what in sorted(dict.fromkeys(given), key=lambda what: "+" in what):  # single treatments choose first
+        if what == "none":
+            letters[what] = NO_TREATMENT
+            continue
+        names = what.split("+")
+        own = what.upper() if what[:1].isalpha() and "=" not in what else ""
+        wanted = [*own[:1], *("B" if len(names) == 2 else ""), *own[1:], *ascii_uppercase, *ascii_lowercase]
+        letters[what] = next((x for x in wanted if x in ascii_letters and x not in letters.values()), "#")
+    return letters
+
+
+def _show_in_words(out: "Output", report: "SearchReport") -> None:
+    """Print the best plans in words with their differences from the reference plan, and how sure the ranking is."""
     from costar_cli.inference import RANGE
     from costar_cli.report.pages.search import how_sure, rank_table
 
-    out, answer, objective = session.out, report.answers[0], report.question.objective
-    unit = f" ({objective.unit})" if objective.unit else ""
-    where = f"subject {answer.name} ({answer.part}), known up to {step_word(report.schema.step)} {answer.when}"
-    out.text(f"{where} of {answer.length - 1}", f"{objective.text}{unit}, by {report.label}")
     headers, table = rank_table(report)
     title = f"best plans, and their difference from `{report.reference}`"
     if (columns_of(sys.stdout) or math.inf) < max(len(str(row[1])) for row in table) + BESIDE:
@@ -203,8 +285,7 @@ def _show(session: Session, report: "SearchReport") -> None:
         out.table(headers, table, title=title, keys=1)
     else:
         out.table(headers, table, title=title, keys=2)
-    for line in how_sure(report):
-        out.text(line)
+    out.text(*how_sure(report))
 
 
 def _show_many(session: Session, report: "SearchReport") -> None:
@@ -237,4 +318,6 @@ def _show_many(session: Session, report: "SearchReport") -> None:
     rows = [
         [count, f"{100 * count / len(found):.0f} %", in_words(report.schema, np.array(plan), 1)] for plan, count in most
     ]
-    out.table(["subjects", "share", "plan (steps from the origin)"], rows, title="most frequent best plans")
+    out.table(["subjects", "share", "plan (steps from the forecast start)"], rows, title="most frequent best plans")
+    out.release(2)
+    out.more()

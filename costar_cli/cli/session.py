@@ -39,12 +39,12 @@ MADE_BY: Final[Mapping[str, str]] = {
 
 
 def open_output(
-    ctx: typer.Context, *, json: bool, quiet: bool = False, details: bool = True, workspace: Path | None = None
+    ctx: typer.Context, *, json: bool, quiet: bool = False, show: str | None = None, workspace: Path | None = None
 ) -> Output:
     """Return the run's sink, told which verb runs and how it shall speak."""
     out = ctx.obj if isinstance(ctx.obj, Output) else Output()
     verb = ctx.command_path.partition(" ")[2]
-    out.begin(verb, json=json, quiet=quiet, details=details, workspace=workspace)
+    out.begin(verb, json=json, quiet=quiet, show=options.topics_of(verb, show), workspace=workspace)
     return out
 
 
@@ -55,7 +55,7 @@ def open_session(
     workspace: Path,
     json: bool,
     quiet: bool,
-    details: bool = True,
+    show: str | None = None,
     preset: PresetName | None = None,
     config: Path | None = None,
     data: Path | None = None,
@@ -67,7 +67,7 @@ def open_session(
     Raises:
         UsageError: settings that are not valid, all of them at once.
     """
-    out = open_output(ctx, json=json, quiet=quiet, details=details, workspace=workspace)
+    out = open_output(ctx, json=json, quiet=quiet, show=show, workspace=workspace)
     settings = open_settings(out, flags, preset=preset, config=config, dataset=_dataset_name(data))
     place = Workspace(workspace, held=bool(launched("RANK")))
     session = Session(out, place, settings, OutputReporter(out).watch(), repeated_flags(ctx))
@@ -134,7 +134,7 @@ class RunFlags:
     threads: options.ThreadsOpt = None
     json: options.JsonFlag = False
     quiet: options.QuietFlag = False
-    details: options.DetailsFlag = False
+    show: options.ShowOpt = None
 
     def open(self, ctx: typer.Context, more: "Flags" = NOTHING) -> "Session":
         """Return the session of the verb; `more` are flags of its own settings."""
@@ -142,7 +142,7 @@ class RunFlags:
 
         flags: Flags = {**more, RuntimeConfig: {"device": self.device, "threads": self.threads}}
         return open_session(
-            ctx, flags, workspace=self.workspace, json=self.json, quiet=self.quiet, details=self.details,
+            ctx, flags, workspace=self.workspace, json=self.json, quiet=self.quiet, show=self.show,
             config=self.config,
         )  # fmt: skip
 
@@ -182,10 +182,12 @@ class TrainingFlags(FitFlags):
         of_stage = ("epochs", "patience", "batch_size", "learning_rate", "members", "seed")
         own = {name: getattr(self, name) for name in of_stage} | dict(more.get(stage, {}))
         flags: Flags = {**more, stage: own, RuntimeConfig: {name: getattr(self, name) for name in RUNTIME}}
-        return open_session(
-            ctx, flags, workspace=self.workspace, json=self.json, quiet=self.quiet, details=self.details,
+        session = open_session(
+            ctx, flags, workspace=self.workspace, json=self.json, quiet=self.quiet, show=self.show,
             preset=self.preset, config=self.config, data=data,
         )  # fmt: skip
+        session.out.hold()
+        return session
 
 
 @dataclass(frozen=True)

@@ -1,34 +1,69 @@
 """`costar settings`: what each setting accepts, its default and what it means."""
 
+from collections import Counter
+from itertools import chain
 from typing import Annotated
 
 import typer
 
 from costar_cli.cli.options import JsonFlag, QuietFlag
 from costar_cli.cli.session import open_output
+from costar_cli.cli.verb import MAKERS
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import UsageError
 
+ALL = "all"
 SCHEMA = "schema"  # of `costar ingest table`: keys of its file, no settings
 
 
 def settings(
     ctx: typer.Context,
     name: Annotated[
-        str, typer.Argument(help="Setting, or section such as pretrain.encoder; `schema`: keys of a table's schema")
+        str,
+        typer.Argument(
+            help="Section such as pretrain.encoder, or setting; `all` of them; `schema`: keys of a table's schema",
+            show_default="the sections",
+        ),
     ] = "",
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """List settings: what each accepts, its default, and what it means.
+    """List the sections of settings, or what each setting of a section accepts, its default, and what it means.
 
     Any of them can be set in a TOML file (`--config`) or by an environment variable; many have a flag.
     """
     out = open_output(ctx, json=json, quiet=quiet)
-    rows = _schema_keys() if name == SCHEMA else _settings(name)
-    out.table(["setting", "accepts", "default", "meaning"], rows, keys=1)
+    rows = _schema_keys() if name == SCHEMA else _settings("" if name == ALL else name)
+    if name:
+        out.text(*chain.from_iterable(map(_record, rows)))
+    else:
+        out.text(*_sections(rows))
+        out.next("costar settings SECTION", "costar settings all")
     fields = ("name", "accepts", "default", "meaning")
     out.done({"settings": [dict(zip(fields, row, strict=True)) for row in rows]})
+
+
+def _sections(rows: list[list[str]]) -> list[str]:
+    """Return the sections, each with how many settings it has, in a line for each kind of section."""
+    from costar_cli.methods.registry import METHODS
+
+    methods = {method.section for method in METHODS.values()}
+    kinds: dict[str, Counter[str]] = {}
+    for row in rows:
+        first, second = row[0].split(".")[:2]
+        kind = "data" if first in MAKERS else "methods" if first in methods else "verbs"
+        kinds.setdefault(kind, Counter())[f"{first}.{second}" if kind == "data" else first] += 1
+    width = max(map(len, kinds))
+    return [
+        f"{kind:<{width}}  {', '.join(f'{section} ({n})' for section, n in sections.items())}"
+        for kind, sections in kinds.items()
+    ]
+
+
+def _record(row: list[str]) -> list[str]:
+    """Return a setting as a line of its name and default, and lines of what it means and accepts."""
+    name, accepts, default, meaning = row
+    return [f"{name}  (default {default})" if default else name, f"   {meaning}", f"   accepts {accepts}"]
 
 
 def _settings(name: str) -> list[list[str]]:
@@ -42,7 +77,7 @@ def _settings(name: str) -> list[list[str]]:
         fix = (
             near
             + " " * bool(near)
-            + f"`costar settings` lists all of them, `costar settings {SCHEMA}` the keys of a table's schema"
+            + f"`costar settings all` lists all of them, `costar settings {SCHEMA}` the keys of a table's schema"
         )
         raise UsageError(f"no such setting or section: {name}", where="NAME", fix=fix)
     defaults = ["" if key.default is None else str(key.default) for key in chosen]

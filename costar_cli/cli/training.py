@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from costar_cli.api.outputs import check_places
 from costar_cli.cli.hints import traits_of
 from costar_cli.cli.session import BuildStep, Session
-from costar_cli.diagnostics import Diagnostic
+from costar_cli.diagnostics import WORSE_THAN_LAST_VALUE, Diagnostic
 from costar_cli.errors import ArtifactError, Termination
 from costar_cli.methods.registry import METHODS, THAT_ADJUST
-from costar_cli.reporting import launched, warnings_of
+from costar_cli.reporting import both_errors, launched, than_last_value, warnings_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from costar_cli.data.record import ModelRecord, ValidationRecord
+    from costar_cli.data.record import ModelRecord
     from costar_cli.files import Artifact
     from costar_cli.reporting.output import Output
     from costar_cli.training import Trained, TrainingLog
@@ -111,7 +111,7 @@ def _note_making(session: Session, artifact: "Artifact") -> None:
     threads = known_threads(session.settings[RuntimeConfig].threads)
     here = {name: value for name, value in making_here("", threads or 0).items() if name != "device"}
     lines = making_differences(ModelRecord.of(artifact).made_with or (), here | {"threads": threads})
-    if lines:
+    if lines and session.out.shows("notes"):
         session.out.note(f"made in a different environment ({'; '.join(lines)}): remade here, its digest may differ")
 
 
@@ -126,19 +126,24 @@ def _say_up_to_date(session: Session, step: BuildStep, artifact: "Artifact") -> 
 
 
 def show_training(session: Session, record: "ModelRecord", status: str, *next_commands: str) -> None:
-    """Print one line per member, suggest what to do next, and end the verb."""
-    rows = _members(record)
-    if rows:  # a closed-form fit has no epochs to tell of
-        session.out.table([field.replace("_", " ") for field in _FIELDS], rows, keys=1)
-    reference, validation = record.reference, record.validation
-    show_parts(session.out, record)
-    if reference is not None:
-        session.out.text(f"chance-level loss {reference:.4g} on a training batch")
-    if validation is not None:
-        session.out.text(_validation_line(validation))
+    """Print how good the model is beside the last value, and what limits that; end the verb."""
+    out, rows = session.out, _members(record)
+    if out.shows("members"):
+        if rows:  # a closed-form fit has no epochs to tell of
+            shown = [["training limit" if cell == "budget" else cell for cell in row] for row in rows]
+            out.table([field.replace("_", " ") for field in _FIELDS], shown, keys=1)
+        show_parts(out, record)
+    out.text(_training_line(record, rows))
+    if record.stopped_by_budget:
+        out.text("! stopped at the training limit: more epochs may lower the error")
     if effects := on_effects(record):
-        session.out.say(effects)
-    session.out.next(*next_commands)
+        out.say(effects)
+        out.text(
+            *["! its differences between plans are forecasts, not effects (--show notes)"] * (not out.shows("notes"))
+        )
+    out.release(1, words=WORSE_THAN_LAST_VALUE)
+    out.next(*next_commands)
+    reference = record.reference
     members = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
     stages = [
         {"name": stage.name, "updates": list(stage.steps or ()), "ended_by": list(stage.ended_by or ())}
@@ -146,7 +151,37 @@ def show_training(session: Session, record: "ModelRecord", status: str, *next_co
     ]
     meta = record.to_meta()
     facts = {key: meta[key] for key in _FACTS if key in meta}
-    session.out.done({"members": members, "reference_loss": reference, "stages": stages, **facts}, status=status)
+    out.done({"members": members, "reference_loss": reference, "stages": stages, **facts}, status=status)
+
+
+def _training_line(record: "ModelRecord", rows: "Sequence[Sequence[object]]") -> str:
+    """Return what was trained, and how it did on validation beside the last value carried forward."""
+    from costar_cli.data.findings import counted
+
+    weighed = sorted(record.leaderboard or (), key=lambda row: -(row.get("weight") or 0))
+    parts = [
+        f"{row['method']} {row['weight']:.2g}"
+        for row in weighed
+        if row.get("weight") and row["method"] != METHODS.combining.name
+    ]
+    what = METHODS.label(record.method) if record.horizon else "Encoder"
+    what += f" of {', '.join(parts)}" * bool(parts)
+    what += f", {counted(len(rows), 'member')}" * (len(rows) > 1)
+    validation = record.validation
+    if validation is None:
+        if record.reference is None:
+            return what
+        losses = [row[3] for row in rows if isinstance(row[3], float)]
+        loss = (
+            f"training loss {min(losses):.4g}" + f" to {max(losses):.4g}" * (len(losses) > 1) if losses else "trained"
+        )
+        return f"{what}: {loss}; loss of random guessing: {record.reference:.4g}"
+    source = "" if validation.source is None else f", source model {validation.source:.3f}"
+    return (
+        f"{what}: {than_last_value(validation.score, validation.last_value)} (validation RMSE "
+        f"{both_errors(validation.score, validation.last_value)} sd{source}; "
+        f"{counted(validation.windows, 'forecast start')})"
+    )
 
 
 def show_parts(out: "Output", record: "ModelRecord") -> None:
@@ -189,16 +224,6 @@ def _unit_of_errors(relative: "Sequence[bool] | None") -> str:
     if found == {False}:
         return "in sd of the outcome"
     return "as a share of each outcome's level at the origin, or in its sd where it may be negative or return from 0"
-
-
-def _validation_line(validation: "ValidationRecord") -> str:
-    """Return how the model does on validation, in words."""
-    steps = f"{validation.horizon} step{'s' * (validation.horizon != 1)}"
-    source = "" if validation.source is None else f", source model {validation.source:.3f}"
-    return (
-        f"validation RMSE in sd over {steps} from {validation.windows:,} origins: {validation.score:.3f}{source},"
-        f" last value carried forward {validation.last_value:.3f}"
-    )
 
 
 PART_COLUMNS = {

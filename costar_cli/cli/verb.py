@@ -1,5 +1,6 @@
 """How every verb reads its command line: one value per option, all that is missing at once, help with examples."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from costar_cli.cli.options import OneOf
+from costar_cli.cli.options import EXPERT, MACHINE, SHOWN, OneOf
 from costar_cli.errors import UsageError
 from costar_cli.reporting.output import Output
 
@@ -19,6 +20,87 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
+ALL_HELP: Final = "help of all options"
+MOST_EXAMPLES: Final = 2  # of the short help
+MOST_OPTIONS: Final = 12  # of a verb whose short help has them all
+RARE_PANELS: Final = (EXPERT, MACHINE)
+RARE: Final = ("--debug", "--quiet", "--csv-safe", "--shard", "--config", "--fresh", "--log", "--skip-unknown")
+RARE_OF: Final[Mapping[str, tuple[str, ...]]] = {  # options that the short help of a verb leaves out
+    "simulate tumor": (
+        "--drop-confounder",
+        "--ends",
+        "--visits",
+        "--plans",
+        "--target-gamma",
+        "--paired",
+        "--target-val",
+    ),
+    **dict.fromkeys(
+        ("simulate mimic", "ingest mimic"),
+        (
+            "--source-above",
+            "--source-to",
+            "--target-above",
+            "--target-to",
+            "--target-val",
+            "--target-test",
+            "--few-shot",
+            "--trust-pickle",
+            "--min-hours",
+            "--export-extract",
+            "--center",
+        ),
+    ),
+    **dict.fromkeys(
+        ("simulate m5", "ingest m5"),
+        ("--target-test", "--target-val", "--few-shot", "--edges", "--train-items", "--price", "--export"),
+    ),
+    "ingest nonmem": (
+        "--name",
+        "--time-unit",
+        "--items",
+        "--doses",
+        "--baseline",
+        "--below",
+        "--categorical",
+        "--carry",
+        "--steady-state",
+        "--target",
+        "--table",
+    ),
+    "simulate linear": ("--drop-confounder", "--target-gamma", "--treatment-effect", "--doses"),
+    "finetune": ("--start", "--step-weights", "--parts", "--from", "--seed", "--out"),
+    "score": ("--plots", "--bootstrap", "--seed", "--no-plots"),
+    "evaluate": ("--minimise", "--maximise", "--cost", "--bootstrap", "--ipcw", "--plots", "--predictions", "--seed"),
+    "whatif": ("--sweep", "--abstain", "--widen", "--out", "--unsupported", "--sensitivity", "--reference", "--level"),
+    "search": (
+        "--cost",
+        "--by",
+        "--only-from",
+        "--beam",
+        "--steps",
+        "--not-with",
+        "--reference",
+        "--levels",
+        "--at-least",
+        "--level",
+        "--not-consecutive",
+        "--overwrite",
+    ),
+    "effect": ("--once", "--protocol", "--grace", "--learner", "--probability", "--unsupported", "--report", "--level"),
+    "benchmark": (
+        "--ray",
+        "--list",
+        "--folder",
+        "--ablations",
+        "--no-plots",
+        "--setups",
+        "--workers",
+        "--seed",
+        "--overwrite",
+        "--members",
+    ),
+}
 LIST = "<name,...>"  # metavar of options whose value is a list with commas
 MAKERS = ("simulate", "ingest")  # each with a command per data set
 
@@ -26,6 +108,13 @@ MAKERS = ("simulate", "ingest")  # each with a command per data set
 def _set_debug(ctx: typer.Context, value: bool) -> None:
     if value and isinstance(ctx.obj, Output):
         ctx.obj.debug = True
+
+
+def _show_all_help(ctx: typer.Context, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[ALL_HELP] = True
+        sys.stdout.write(ctx.get_help())  # Typer prints it by itself where it draws frames
+        raise typer.Exit
 
 
 _shared = typer.Typer(add_completion=False)
@@ -36,6 +125,10 @@ def _options_of_every_verb(
     debug: bool = typer.Option(
         False, "--debug", help="Show tracebacks of errors", rich_help_panel="Messages",
         callback=_set_debug, is_eager=True, expose_value=False,
+    ),
+    help_all: bool = typer.Option(
+        False, "--help-all", help="Show all options and exit",
+        callback=_show_all_help, is_eager=True, expose_value=False,
     ),
 ) -> None:  # fmt: skip
     """Declare what no verb has to declare."""
@@ -89,7 +182,7 @@ class Verb(TyperCommand):
         """
         if not ctx.resilient_parsing:
             given = self._given(ctx, args)
-            if not given.get("help"):
+            if not (given.get("help") or given.get("help_all")):
                 self._require_values(ctx, given)
                 self._require_single(ctx, given)
                 self._require_complete(ctx, given)
@@ -149,12 +242,30 @@ class Verb(TyperCommand):
         """Write the help: with examples, and with the defaults of settings."""
         path = ctx.command_path.partition(" ")[2]
         examples = examples_of(path)
-        self.epilog = "\n\n".join(["Examples:", *examples]) if examples else None
-        declared, self.params = self.params, [_with_default(path, described(path, param)) for param in self.params]
+        everyday = _everyday(path, self.params)
+        declared, shown = self.params, self.params if ALL_HELP in ctx.meta else everyday
+        more = [f"All options: {ctx.command_path} --help-all"] * (len(shown) < len(declared))
+        examples = examples[:MOST_EXAMPLES] if more else examples
+        if len(everyday) == len(declared):
+            shown = [param for param in shown if "--help-all" not in param.opts]
+        self.epilog = "\n\n".join([*more, *(["Examples:", *examples] if examples else [])]) or None
+        self.params = [_with_default(path, described(path, param)) for param in shown]
         try:
             super().format_help(ctx, formatter)
         finally:
             self.params = declared
+
+
+def _everyday(path: str, params: Sequence[Any]) -> list[Any]:
+    """Return the parameters of a verb that its short help has; all of them where there are few."""
+    hidden = {*RARE, *RARE_OF.get(path, ())}
+    kept = [
+        param
+        for param in params
+        if not isinstance(param, TyperOption)
+        or not (param.rich_help_panel in RARE_PANELS or hidden.intersection(param.opts))
+    ]
+    return kept if len(params) > MOST_OPTIONS else list(params)
 
 
 def _once(params: Sequence[TyperOption], given: dict[str, Any]) -> str:
@@ -170,6 +281,10 @@ def described(path: str, param: Any) -> Any:  # noqa: ANN401 - Typer's own
     """Return a parameter of a verb, `ingest table`, with its help: that of a setting is the setting's description."""
     if not isinstance(param, TyperOption) or param.help:
         return param
+    if param.opts == ["--show"]:
+        shown = copy(param)
+        shown.help = f"More on the screen: {', '.join(SHOWN[path])}, or all"
+        return shown
     shown, key = copy(param), _setting(path, param.opts)
     shown.help = key.field.description if key else None
     return shown
@@ -270,8 +385,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "finetune": (
         "costar finetune",
+        "costar finetune --method auto --minutes 2",
         "costar finetune --method crn --domain target",
-        "costar finetune --method auto --minutes 30",
     ),
     "evaluate": (
         "costar evaluate",
@@ -313,7 +428,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "costar inspect --report data.html",
     ),
     "verify": ("costar verify costar-workspace/model.h5",),
-    "settings": ("costar settings pretrain.encoder", "costar settings schema"),
+    "settings": ("costar settings", "costar settings pretrain.encoder", "costar settings schema"),
     "doctor": ("costar doctor", "costar doctor --workspace demo --json"),
 }
 

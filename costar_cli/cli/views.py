@@ -59,6 +59,14 @@ class EvaluationFiles:
         """Return the files of all figures that there may be, by name."""
         return {name: self.plots / f"{name}.png" for name in FIGURES} if self.plots is not None else {}
 
+    def in_words(self) -> str:
+        """Return where the scores and the figures are: `demo/evaluation.csv, plots/ (7 figures)`."""
+        drawn = sum(path.exists() for path in self.figures.values())
+        if self.plots is None or not drawn:
+            return str(self.csv)
+        folder = self.plots.name if self.plots.parent == self.csv.parent else self.plots
+        return f"{self.csv}, {folder}/ ({drawn} figure{'s' * (drawn > 1)})"
+
     def check(self, read: Files, *, overwrite: bool) -> None:
         """See, before any work, that no output is `read` or no regular file, and that no two are the same.
 
@@ -123,7 +131,7 @@ def write_views(
         from costar_cli.files import write_bytes
 
         write_bytes(files.csv, _table(report))
-        session.out.wrote("csv", files.csv)
+        session.out.wrote("csv", files.csv, line=False)
     if files.plots is None:
         return
     from costar_cli.files.digest import drawn_with, shown_in
@@ -136,7 +144,7 @@ def write_views(
         return
     drawn = set()
     for name, path in _draw(session, files.figures, inputs, report, digest):
-        session.out.wrote(name, path, kind="plot")
+        session.out.wrote(name, path, kind="plot", line=False)
         drawn.add(name)
     for name, path in files.figures.items():
         if name not in drawn and path.exists() and shown_in(path) is not None:

@@ -189,6 +189,7 @@ def whatif(
     alone = one and request.origin != "all" and not (request.average or request.by)
     shard = None if files.shard is None else Shard.parse(files.shard)
     whole, files = files.csv, files.of_shard(shard, alone=alone, average=request.average)
+    session.out.hold()
     place, data = session.workspace, data or session.workspace.data
     models = place.named(model or [])
     choice = ModelChoice.of(place, models).fitting(place, data)
@@ -339,12 +340,13 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
         session.reporter.say(warning)
     result = answered.summary() | {"notes": list(map(str, (*notes, *answered.notes)))}
     result |= {} if sweep is None else {"sweep": sweep.to_json()}
-    if session.out.details or not question.request.average:
+    if session.out.shows("days") or not question.request.average:
         show_cohort(session.out, result, most=None if sweep is None else len(sweep.values))
     if question.request.average:
         result["averages"] = _averaged(session, question, answered, files, (*question.warnings, *warned, *notes))
         session.out.done(result)
         return
+    session.out.release(2)
     if files.report or question.request.sensitivity:
         result |= _by_subject(session, question, files.report)
     if files.out is not None:

@@ -158,9 +158,7 @@ class OptimiserConfig(Config):
 class TrainingConfig(Config):
     """What both training stages share."""
 
-    epochs: int = Field(
-        200, ge=1, le=100_000, description="Maximum epochs; chosen ones put the `updates` of a preset aside"
-    )
+    epochs: int = Field(200, ge=1, le=100_000, description="Maximum epochs; overrides the preset's number of updates")
     updates: int | None = Field(
         None,
         ge=1,
@@ -211,7 +209,7 @@ class FinetuneConfig(TrainingConfig):
         None,
         ge=1,
         le=1000,
-        description="Ensemble members trained together; as many as the encoder has, where there is one",
+        description="Ensemble members, trained in parallel; as many as the encoder has, where there is one",
     )
     batch_size: int = Field(32, ge=1, description="Batch size: subjects per optimiser step and member")
     hidden: int = Field(128, ge=1, description="Hidden units of the outcome predictor")
@@ -277,7 +275,9 @@ class RuntimeConfig(Config):
 
     device: DeviceName = Field("auto", description="Compute device")
     precision: PrecisionName = Field("float32", description="Floating-point precision of training")
-    group: int | None = Field(None, ge=1, description="Members trained together (default: all on a GPU, one on a CPU)")
+    group: int | None = Field(
+        None, ge=1, description="Ensemble members trained in parallel (default: all on a GPU, one on a CPU)"
+    )
     graphs: bool | None = Field(
         None, description="Replay training steps as CUDA graphs (default: on a GPU, in one process)"
     )

@@ -86,7 +86,7 @@ class EffectRequest:
     ] = None
     once: Annotated[bool, Flag("Only the first trial of each subject")] = False
     protocol: Annotated[
-        ProtocolName, Flag("Follow plans to their end, or assign their first step and let practice go on")
+        ProtocolName, Flag("Follow plans to their end, or assign their first step and let usual treatment go on")
     ] = "per-protocol"
     grace: Annotated[int, Flag("Steps by which a plan's first treatment may start later")] = 0
     by: Annotated[str | None, Flag("Groups: a static, or an outcome at the origin (`NAME:3`: in thirds)")] = None

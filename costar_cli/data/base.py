@@ -250,4 +250,7 @@ class DataSource:
             yield "it lacks `make`"
 
 
-OPTIONS_OF_VERBS = {"ctx", "preset", "config", "out", "overwrite", "workspace", "json", "quiet", "debug", "help"}
+OPTIONS_OF_VERBS = {"ctx", "preset", "config", "out", "overwrite", "workspace", "json", "quiet", "debug"} | {
+    "help",
+    "help_all",
+}

@@ -92,7 +92,7 @@ def panel_problems(panel: Panel, schema: PanelSchema, where: str = "panel") -> l
         if mask is not None and (mask & ~panel.observed[..., None]).any():
             row, step = np.argwhere(mask & ~panel.observed[..., None])[0][:2]
             place = f"{where}, {of}_observed, subject {panel.subject_id[row]}, step {step}"
-            findings.append(invalid(f"padded steps whose {of}s are said to be observed", place))
+            findings.append(invalid(f"padded steps whose {of}s are marked as observed", place))
     if panel.calendar is not None and not panel.calendar.is_ordered(panel.length):
         problem = "times outside the years 1 to 9999, or steps that go back in time"
         findings.append(invalid(problem, f"{where}, time"))

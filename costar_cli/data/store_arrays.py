@@ -74,7 +74,7 @@ def panel_from_arrays(arrays: Arrays, schema: PanelSchema, group: str, clock: Ma
     fields["treatments"] = _unpacked(fields, schema.treatments, "treatments").astype(np.float32, copy=False)
     time_NK = fields.pop("time", None)
     if time_NK is not None and clock is None:
-        raise ArtifactError("the data set has times, and does not say of which unit", where=group)
+        raise ArtifactError("the data set has times, and does not say in which unit", where=group)
     panel = Panel(**fields, calendar=None if time_NK is None else Calendar(time_NK, **(clock or {})))
     _reject(panel_problems(panel, schema, group))
     return panel

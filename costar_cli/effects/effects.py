@@ -421,10 +421,10 @@ def _refuse_unfollowed(plans: Sequence[Regime], follows: Sequence[Follow], *, el
             before = int(left_K[k - 1]) if k else len(follow.raw_MK)
             problems.append(f"nobody follows plan {plan.name!r} through step {k + 1} ({before:,} did until then)")
     if problems:
-        fix = "ask about fewer steps or another plan; --unsupported answers all the same, by regressions alone"
+        fix = "ask about fewer steps or another plan; --unsupported answers anyway, by regressions alone"
         if elapsed:
             fix = (
-                'leave the time until the next visit to practice, as in {"rule": "drug = 1 if natural drug = 0"}; or '
+                'leave the time until the next visit to usual care, as in {"rule": "drug = 1 if natural drug = 0"}; or '
                 + fix
             )
         raise UsageError(problems[0], details=problems[1:], where="--plan", fix=fix)

@@ -81,7 +81,7 @@ def hazards_of_losses(schema: PanelSchema, candidates: Sequence[Candidate]) -> H
     """
     if all(end.terminal for end in schema.ends):
         raise UsageError(
-            "`--ipcw` weighs for loss of follow-up, of which the data set keeps nothing",
+            "`--ipcw` weighs for loss of follow-up, which the data set does not record",
             fix="say in a column of role `censored` who was lost, or leave `--ipcw` out",
         )
     for candidate in sorted(candidates, key=lambda candidate: candidate.domain != "source"):

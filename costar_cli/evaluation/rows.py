@@ -21,9 +21,9 @@ from costar_cli.evaluation.sums import REPORTED
 from costar_cli.methods.registry import LAST_VALUE, METHODS
 
 BUDGET_SIGN = "†"
-ABOUT_BUDGET = "stopped by budget: training ended at the limit on epochs or updates, not by early stopping"
+ABOUT_BUDGET = "training limit reached: training ended at the limit on epochs or updates, not by early stopping"
 
-ABOUT_LIMIT: Final = "which is a bound on average over subjects, and no method"
+ABOUT_LIMIT: Final = "which is a lower bound on average over subjects, not a method"
 ABOUT_RATIO: Final = f"ratio: average error divided by that of the row `{{label}}`, {ABOUT_LIMIT}"
 
 # The last one is in old files: no row is published beside other data than the paper's.

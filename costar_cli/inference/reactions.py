@@ -92,7 +92,7 @@ class Reactions:
             binary: some outcomes are.
         """
         labels = [METHODS.label(part) for part in self.parts]
-        whose = f", {100 * sum(self.parts.values()):.0f} % of which is {' and '.join(labels)}," if labels else ""
+        whose = f", {100 * sum(self.parts.values()):.0f} % of it {' and '.join(labels)}," if labels else ""
         often = ""
         if self.changes is not None:
             often = f" (it changes in {100 * self.changes:.0f} % of the training windows of {self.steps} steps)"

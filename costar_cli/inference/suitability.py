@@ -24,7 +24,7 @@ FEWEST_EXPECTED: Final = 10
 MOSTLY: Final = 0.75  # share of steps at which treatment was decided, beyond which hardly a comparison is left
 RARE: Final = 0.005  # share of steps, as in the check for overlap
 VERDICTS: Final[dict[Rating, str]] = {
-    "ok": "suitable", "care": "suitable, with care", "stop": "not suitable as it stands"
+    "ok": "suitable", "care": "suitable, with care", "stop": "not suitable as it is"
 }  # fmt: skip
 
 

@@ -129,7 +129,7 @@ class StepReader:
             self.problems.add(f"{shown(key)} is written more than once", where, number)
         if rules := {"rule", "shift", "natural", "odds"} & set(step) - set(self.encoding.all_names):
             fix = 'write {"name": {"rule": "treatment if outcome > 30", "times": 6}}, without a list'
-            self.problems.add(f"`{min(rules)}` stands alone as the plan, not among its steps", where, number, fix=fix)
+            self.problems.add(f"`{min(rules)}` is the whole plan, not one of its steps", where, number, fix=fix)
             return None
         for key in step:
             if key not in self.encoding.all_names:

@@ -121,11 +121,13 @@ def require_sensitivity(label: str, model: FittedModel) -> tuple[Calibration, Pl
     """Return what bounds of a model's estimates rest on.
 
     Raises:
-        UsageError: the model has no calibration, or knows nothing of practice.
+        UsageError: the model has no calibration, or does not model observed treatment.
     """
     calibration, support = calibration_of(model), support_of(model)
     if calibration is None or support is None:
-        what = "has no calibrated distribution of errors" if calibration is None else "knows nothing of practice"
+        what = (
+            "has no calibrated distribution of errors" if calibration is None else "does not model observed treatment"
+        )
         raise UsageError(
             f"model `{label}` {what}: nothing follows about hidden confounding",
             where="--sensitivity",
@@ -142,7 +144,7 @@ def sensitivity(answers: ModelAnswers, *, abstain: bool = False) -> Sensitivity:
         abstain: leave out the numbers of answers with a red light.
 
     Raises:
-        UsageError: the model has no calibration, or knows nothing of practice.
+        UsageError: the model has no calibration, or does not model observed treatment.
     """
     calibration, support = require_sensitivity(answers.label, answers.model)
     assert answers.minus_Q is not None  # noqa: S101 - reports compare plans

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data import Domain, PanelSchema
-from costar_cli.data.schema import step_word, steps_axis
+from costar_cli.data.schema import step_word, steps_axis, steps_of
 from costar_cli.data.support import WITH_OTHERS, Support
 from costar_cli.inference import NOT_JUDGED, SUPPORT_LEVELS, Estimates, SupportRatings, support_of
 from costar_cli.plans import TreatmentPlan
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 BEYOND: Final = {"amber": "95 %", "red": "99 %"}  # of held-out windows that stay within the limit
 RARE: Final = 1e-3
+SUPPORTED: Final = "well supported"
+_MARKS: Final = ("", "?", "!")  # of amber and red
+NEVER: Final = "practically never"
 MOST_ODDS: Final = 1e6  # beyond 1 in so many the regressions of practice tell nothing more
 
 
@@ -27,7 +30,8 @@ class PlanRatings:
     """The lights of one plan: by step and outcome, `precision` and `support` `[steps][Y]`, and by step, `practice`.
 
     Precision that is not judged is None. `reasons [steps][Y]` say in words what makes a light amber or red; empty where
-    it is green. `like_practice` is the share of the plan's steps that practice would have taken.
+    it is green. `like_practice` is the share of the plan's steps that practice would have taken, `verdict` the worst
+    light of the plan in a few words.
     """
 
     precision: tuple[tuple[str | None, ...], ...]
@@ -35,6 +39,7 @@ class PlanRatings:
     support: tuple[tuple[str, ...], ...]
     reasons: tuple[tuple[str, ...], ...]
     like_practice: float
+    verdict: str
 
     @property
     def red_HY(self) -> NDArray[np.bool_]:
@@ -69,7 +74,7 @@ def ratings_in_words(answers: "ModelAnswers") -> tuple[PlanRatings, ...] | None:
         before = (encoding.decode(cohort.panel.treatments[subject, :origin]) != 0).any(axis=0)
         told = _Reasons(
             answers.schema, cohort.panel.names[subject], before, answers.ratings, answers.estimates, support.domain,
-            support.given, answers.unmeasured_QHY,
+            support.given, answers.unmeasured_QHY, origin,
         )  # fmt: skip
         found.append(told.plan(q, plan))
     return tuple(found)
@@ -91,6 +96,7 @@ class _Reasons:
     domain: Domain | None = None
     given: Support | None = None
     unmeasured_QHY: NDArray[np.bool_] | None = None
+    origin: int = 0
 
     def plan(self, number: int, plan: TreatmentPlan) -> PlanRatings:
         """Return the lights of a plan, by its number among the questions."""
@@ -107,7 +113,32 @@ class _Reasons:
                 tuple("; ".join(self._reasons(number, plan, h, k)) for k in range(outcomes)) for h in range(steps)
             ),
             like_practice=float(ratings.probability_QH[number, :steps].mean()),
+            verdict=self._verdict(number, plan),
         )
+
+    def _verdict(self, number: int, plan: TreatmentPlan) -> str:
+        """Return the worst light of a plan in a few words: `? rare from day 31`, `! 1.6 % of such days`."""
+        ratings, steps = self.ratings, len(plan)
+        worst_H = ratings.rating_QHY[number, :steps].max(axis=1)
+        worst = int(worst_H.max())
+        if not worst:
+            return SUPPORTED
+        first, last = (int(h) for h in np.flatnonzero(worst_H == worst)[[0, -1]])
+        unit, k = step_word(self.schema.step), int(ratings.rating_QHY[number, last].argmax())
+        since = f"from {unit} {self.origin + first}"
+        if self.given and (lacks := self.given.unseen_in(plan.values[: last + 1], self.schema.treatments)):
+            words = {"apart": "never together"} | dict.fromkeys(WITH_OTHERS, "never alone")
+            text = words.get(lacks[0].kind, "never given")
+        elif ratings.practice_QH[number, last] == worst and ratings.rarest_QH[number, last] == worst:
+            share = _share(ratings.probability_QH[number, : last + 1].min())
+            text = f"{share} of such {steps_axis(self.schema.step)}"
+        elif ratings.practice_QH[number, last] == worst:
+            text = f"rare {since}"
+        elif self.unmeasured_QHY is not None and self.unmeasured_QHY[number, last, k]:
+            text = f"never observed {since}"
+        else:
+            text = f"imprecise {since}"
+        return f"{_MARKS[worst]} {text}"
 
     def _reasons(self, number: int, plan: TreatmentPlan, h: int, k: int) -> Iterator[str]:
         at, ratings = (number, h), self.ratings
@@ -124,7 +155,7 @@ class _Reasons:
             elif worst and ratings.rarest_QH[at] == worst:
                 yield self._rarest(number, plan, h)
             elif worst:
-                yield self._course(number, h, SUPPORT_LEVELS[worst])
+                yield self._course(number, h)
 
     def _precision(self, number: int, plan: TreatmentPlan, h: int, k: int, rating: str) -> str:
         new = (plan.values[: h + 1] != 0).any(axis=0) & ~self.before & (self.schema.treatments.idle == 0)
@@ -145,12 +176,12 @@ class _Reasons:
         share = f"{_share(probability_H[step])} of {steps_axis(self.schema.step)}"
         return f"in states like this {what} was given in {share}" + f" ({self.domain} subjects)" * bool(self.domain)
 
-    def _course(self, number: int, h: int, rating: str) -> str:
+    def _course(self, number: int, h: int) -> str:
         with np.errstate(divide="ignore"):  # a step that cannot happen has minus infinity
             chance = _odds(float(np.log(self.ratings.probability_QH[number, : h + 1]).sum()))
+        courses = f"comparable {f'{self.domain} ' if self.domain else ''}courses of {steps_of(h + 1, self.schema.step)}"
         return (
-            f"{h + 1} such {steps_axis(self.schema.step)} in a row are rarer ({chance}) than what {BEYOND[rating]} of "
-            f"held-out {f'{self.domain} ' if self.domain else ''}subjects received in as many"
+            f"{courses} {chance} look like this" if chance == NEVER else f"only {chance} of {courses} looked like this"
         )
 
 
@@ -159,7 +190,7 @@ def _odds(log_probability: float) -> str:
     if log_probability >= math.log(RARE):
         return _share(math.exp(log_probability))
     if log_probability < -math.log(MOST_ODDS):
-        return "practically never"
+        return NEVER
     return f"1 in {float(f'{math.exp(-log_probability):.2g}'):,.0f}"
 
 

@@ -41,7 +41,7 @@ def answer_table(
 def end_table(
     report: WhatIfReport, outcome: str, plans: Mapping[str, str] | None = None, *, plan: str = "plan"
 ) -> tuple[list[str], list[list[object]]]:
-    """Return a row per plan and model at the last step of the plan: estimate, truth, difference, survival.
+    """Return a row per plan and model at its last step: estimate, truth, difference, survival, support in words.
 
     Args:
         report: what was answered.
@@ -55,17 +55,18 @@ def end_table(
          if (row["plan"], row["step"]) in ends}
         for differences in (False, True)
     ]  # fmt: skip
-    decimals = [decimals_of(row["estimate"] for row in rows.values()) for rows in found]
+    decimals = [decimals_of((row["estimate"] for row in rows.values()), digits=3) for rows in found]
     several, uneven = len(report.models) > 1, len({steps for _, steps in ends}) > 1
-    levels = [f"{100 * level:g} %" for level in report.levels if any(map(report.shown_levels, report.models))]
     headers = [plan, *["model"] * several, *[step_axis(report.schema.step)] * uneven]
-    quantities = [f"estimate ({', '.join(levels)})" if levels else "estimate", f"difference from `{report.reference}`"]
+    quantities = ["estimate", f"difference from {report.reference}"]
     truth, compared = report.truth is not None, bool(found[1])
     for quantity in quantities[: 1 + compared]:
         headers += [quantity, *["truth"] * truth]
     forecasts = {model.label: model.survival_forecast for model in report.models}
     names = dict.fromkeys(name for forecast in forecasts.values() if forecast for name in forecast.names)
     headers += [f"no {' or '.join(names)}"] * bool(names)
+    rated = any(model.plan_ratings for model in report.models)
+    headers += ["support"] * rated
     lines: list[list[object]] = []
     for i, of in enumerate(report.plans):
         for model in report.models:
@@ -74,12 +75,19 @@ def end_table(
             line += [report.history.when(report.history.origin + len(of))] * uneven
             for rows, places in list(zip(found, decimals, strict=True))[: 1 + compared]:
                 row = rows.get(key)
-                line += [row and estimate_text(row, places), *[row and number_text(row["truth"], places)] * truth]
+                line += [row and _unmarked(row, places), *[row and number_text(row["truth"], places)] * truth]
             if names:
                 forecast = forecasts[model.label]
                 line.append(f"{100 * forecast.survival_QH[i, len(of) - 1]:.1f} %" if forecast else None)
+            if rated:
+                line.append(model.plan_ratings[i].verdict if model.plan_ratings else None)
             lines.append(line)
     return headers, lines
+
+
+def _unmarked(row: Mapping[str, object], decimals: int) -> str | None:
+    """Return an estimate without the sign of its support, which has a column of its own; nothing where it is hidden."""
+    return estimate_text({**row, "support": None}, decimals)
 
 
 def rows_of(report: WhatIfReport, outcome: str, *, differences: bool) -> list[Row]:
@@ -125,10 +133,10 @@ def survival_table(report: WhatIfReport, model: ModelAnswers) -> tuple[list[str]
     return [step_axis(report.schema.step), *(plan.name for plan in report.plans)], lines
 
 
-def decimals_of(values: Iterable[object]) -> int:
-    """Return how many decimals show the largest value with four digits."""
+def decimals_of(values: Iterable[object], digits: int = 4) -> int:
+    """Return how many decimals show the largest value with so many digits."""
     largest = max((abs(value) for value in values if isinstance(value, float)), default=0.0)
-    return min(9, max(0, 3 - math.floor(math.log10(largest)))) if largest > 0 else 3
+    return min(9, max(0, digits - 1 - math.floor(math.log10(largest)))) if largest > 0 else digits - 1
 
 
 def estimate_text(row: Mapping[str, object], decimals: int) -> str | None:

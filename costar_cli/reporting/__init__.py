@@ -13,6 +13,7 @@ from costar_cli.errors import Termination
 CONTROL: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
 )
+HARDLY_BETTER: Final = 0.05  # share of the error of the last value below which a gain is hardly one
 ROUNDING = 1e-6  # relative; errors of predictions in float32 that are closer than this are equal
 
 
@@ -32,6 +33,20 @@ def launched(name: str, default: int = 0) -> int:
 def is_worse(error: float, rival: float) -> bool:
     """Return whether an error is larger than another, by more than float32 rounds."""
     return error > rival * (1 + ROUNDING)
+
+
+def less_error(error: float, rival: float) -> float:
+    """Return by which share an error is smaller than that of a rival; 0 where both are 0."""
+    return 1 - error / rival if rival else 0.0
+
+
+def than_last_value(error: float, rival: float) -> str:
+    """Return in words by how much an error is smaller than that of the last value carried forward."""
+    gain = less_error(error, rival)
+    words = (
+        f"{100 * abs(gain):.0f} % {'more' if is_worse(error, rival) else 'less'} error than last value carried forward"
+    )
+    return f"{words}: hardly better" if 0 <= gain < HARDLY_BETTER else words
 
 
 def both_errors(error: float, rival: float) -> str:

@@ -4,11 +4,11 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, Final, TextIO, cast
+from typing import Any, TextIO, cast
 
 from costar_cli.diagnostics import Diagnostic, texts_of
 from costar_cli.errors import (
@@ -22,7 +22,6 @@ from costar_cli.errors import (
 from costar_cli.reporting import launched, plain
 from costar_cli.reporting.text import columns_of, dump_json, is_interactive, paint, render_table
 
-COPIED: Final = ("next", "read")  # commands and paths, which stay one line
 DOCUMENT_VERSION = "1.0"  # of schemas/documents.json: additions make it 1.1
 
 
@@ -36,26 +35,37 @@ class Output:
         verb: the verb as typed, for example `simulate tumor`.
         json: print one JSON document instead of text.
         quiet: say nothing but results, warnings and errors.
-        details: leave nothing out: long notes whole, tables by step. Verbs without `--details` have it.
+        show: the topics that the screen has beside its headline, table and alarms; `all` leaves nothing out, as verbs
+            without `--show` do.
     """
 
-    def __init__(self, verb: str = "", *, json: bool = False, quiet: bool = False, details: bool = True) -> None:
+    def __init__(
+        self, verb: str = "", *, json: bool = False, quiet: bool = False, show: Iterable[str] = ("all",)
+    ) -> None:
         self.json = json
         self.quiet = quiet
-        self.details = details or self.json
+        self.show = frozenset(show)
         self.debug = False
         self.finished = False
         self.diagnostics: list[Diagnostic] = []
+        self._held: list[Diagnostic] | None = None  # warnings that a screen shows below its table
+        self._unsaid = 0  # warnings for which it has no room
         self._closing: list[Callable[[], None]] = []
         self._document: dict[str, Any] = {"verb": verb, "status": "failed", "workspace": None}
         self._document |= {"inputs": {}, "outputs": {}, "config": {}, "result": None, "next": []}
 
-    def begin(self, verb: str, *, json: bool, quiet: bool, details: bool = True, workspace: Path | None = None) -> None:
+    def begin(
+        self, verb: str, *, json: bool, quiet: bool, show: Iterable[str] = ("all",), workspace: Path | None = None
+    ) -> None:
         """Take the verb's own flags, once they are parsed."""
         self.json = self.json or json
         self.quiet = quiet
-        self.details = details or self.json
+        self.show = frozenset(show)
         self._document |= {"verb": verb, "workspace": None if workspace is None else str(workspace)}
+
+    def shows(self, topic: str) -> bool:
+        """Return whether the screen has a topic of `--show`; a document leaves nothing out."""
+        return self.json or not self.show.isdisjoint({topic, "all"})
 
     def config(self, values: Mapping[str, Any]) -> None:
         """Record the resolved settings and who set them."""
@@ -64,12 +74,14 @@ class Output:
     def read(self, role: str, path: Path, digest: str = "", kind: str = "") -> None:
         """Say which file the verb reads."""
         self._document["inputs"][role] = {"path": str(path), "kind": kind or role, "digest": digest}
-        self._aside("read", f"{path}  {_identity(kind or role, digest)}", "dim")
+        if self.shows("notes"):
+            self._aside("read", f"{path}  {_identity(kind or role, digest)}", "dim")
 
-    def wrote(self, role: str, path: Path, digest: str = "", kind: str = "") -> None:
-        """Say which file the verb wrote; this is a result."""
+    def wrote(self, role: str, path: Path, digest: str = "", kind: str = "", *, line: bool = True) -> None:
+        """Say which file the verb wrote; this is a result. Without a `line` the screen names it elsewhere."""
         self._document["outputs"][role] = {"path": str(path), "kind": kind or role, "digest": digest}
-        self._result(f"{paint('wrote', 'green', sys.stdout)}  {_line(path)}  {_identity(kind or role, digest)}")
+        if line or self.shows("notes"):
+            self._result(f"{paint('wrote', 'green', sys.stdout)}  {_line(path)}  {_identity(kind or role, digest)}")
 
     def up_to_date(self, role: str, path: Path, digest: str = "") -> None:
         """Say that the output is there already, made from the same inputs and settings."""
@@ -102,12 +114,15 @@ class Output:
         first, *rest = render_table(headers, rows, width=columns_of(sys.stdout), keys=keys, together=together)
         if title:
             self._result(paint(_folded(_line(title), sys.stdout), "bold", sys.stdout))
-        self._result(paint(first, "dim", sys.stdout), *rest)
+        # a long text in the last column folds below itself
+        last = len(first) - len(headers[-1]) if first.endswith(headers[-1]) else 0
+        indent = last if 0 < last <= (columns_of(sys.stdout) or 0) / 2 else 3
+        self._result(paint(first, "dim", sys.stdout), *(_folded(line, sys.stdout, indent=indent) for line in rest))
 
     def next(self, *commands: str) -> None:
-        """Suggest what to do next."""
+        """Suggest what to do next; a screen has room for the first two commands."""
         self._document["next"].extend(commands)
-        for command in commands:
+        for command in commands if self.shows("notes") else commands[:2]:
             self._aside("next", f"{command}", "cyan")
 
     @property
@@ -118,20 +133,49 @@ class Output:
     def say(self, diagnostic: Diagnostic) -> None:
         """Say what a reader of results should know; it is also recorded in the document, and there whole."""
         self.diagnostics.append(diagnostic)
-        text = str(diagnostic) if self.details else diagnostic.brief
         if diagnostic.severity == "note":
-            self.note(text)
+            if self.shows("notes"):
+                self.note(str(diagnostic))
+        elif self._held is None:
+            self._warn(str(diagnostic) if self.shows("notes") else diagnostic.brief)
         else:
-            _write(sys.stderr, _folded(f"{paint('warning:', 'yellow', sys.stderr)} {_line(text)}", sys.stderr) + "\n")
+            self._held.append(diagnostic)
+
+    def hold(self) -> None:
+        """Keep warnings until `release`, so that they stand below the table and not above the screen's end."""
+        self._held = None if self.shows("notes") else []
+
+    def release(self, most: int | None = None, *, stated: Collection[str] = (), words: str = "") -> None:
+        """Say the warnings that were kept, each once; `more` counts those beyond `most`, and those of `stated` codes.
+
+        Args:
+            most: how many lines of warnings a screen has room for; None for all.
+            stated: codes of what the screen says in its own words.
+            words: which a text holds that the screen says in its own.
+        """
+        held, self._held = dict.fromkeys(self._held or ()), None
+        held = {one: None for one in held if one.code not in stated and not (words and words in one.text)}
+        shown = list(held)[:most]
+        for diagnostic in shown:
+            self._warn(diagnostic.brief)
+        self._unsaid = len(held) - len(shown)
+
+    def _warn(self, text: str) -> None:
+        _write(sys.stderr, _folded(f"{paint('warning:', 'yellow', sys.stderr)} {_line(text)}", sys.stderr) + "\n")
 
     def note(self, message: str) -> None:
         """Say how the work goes, or what was made of what was asked for."""
         self._aside("note", message, "dim")
 
-    def more(self, what: str) -> None:
-        """Say what `--details` would add to a screen that leaves it out."""
-        if not self.details:
-            self._aside("details", f"add --details for {what}", "dim")
+    def more(self, *topics: str, files: str = "") -> None:
+        """Say what `--show` would add to a screen that leaves it out, how many notes, and which files hold the rest."""
+        counts = {"note": len({one for one in self.diagnostics if one.severity == "note"}), "warning": self._unsaid}
+        count = ", ".join(f"{n} {what}{'s' * (n > 1)}" for what, n in counts.items() if n)
+        left = [topic for topic in (*topics, "notes") if not self.shows(topic) and (topic != "notes" or count)]
+        notes = f" ({count})" if "notes" in left else ""
+        shown = [f"--show {'|'.join([*left, 'all'])}{notes}"] if left else []
+        if shown or files:
+            self._aside("details", "; ".join([*shown, *([files] if files else [])]), "dim")
 
     def progress(self, message: str) -> None:
         """Say how far the work is; under `--json`, too, so that a log shows that it goes on."""
@@ -161,6 +205,7 @@ class Output:
 
     def fail(self, error: CostarError, *, verb: str = "", status: str = "failed") -> None:
         """End the verb with an error: message on stderr, or the document on stdout."""
+        self.release()
         self._document["verb"] = self._document["verb"] or verb
         _write(sys.stderr, "".join(f"{line}\n" for line in _explain(error)))
         self._finish(status, error=error.to_json())
@@ -184,7 +229,7 @@ class Output:
     def _aside(self, label: str, message: str, style: str) -> None:
         if not self.quiet and not self.json:
             line = f"{paint(label, style, sys.stderr)}  {_line(message)}"
-            _write(sys.stderr, (line if label in COPIED else _folded(line, sys.stderr)) + "\n")
+            _write(sys.stderr, _folded(line, sys.stderr, " \\" if label == "next" else "") + "\n")
 
 
 def tell_failure(out: Output, error: CostarError, verb: str = "") -> int:
@@ -211,12 +256,19 @@ def _line(text: object) -> str:
     return plain(text).replace("\n", "\\n")
 
 
-def _folded(line: str, stream: TextIO) -> str:
-    """Return a line folded between words where a terminal would cut it within one; in a pipe it stays one line."""
+def _folded(line: str, stream: TextIO, mark: str = "", indent: int = 3) -> str:
+    """Return a line folded between words where a terminal would cut it within one; in a pipe it stays one line.
+
+    With a `mark` at the end of each line but the last, a command that is copied still runs.
+    """
     width = shutil.get_terminal_size().columns if is_interactive(stream) else 0
     if len(line) <= width or not width:  # codes of colour count as letters: folded a little early at worst
         return line
-    return "\n".join(wrap(line, width, subsequent_indent="   ", break_long_words=False, break_on_hyphens=False))
+    if mark and "'" in line:  # within quotes no mark continues a command
+        return line
+    width -= len(mark)
+    lines = wrap(line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+    return f"{mark}\n".join(lines)
 
 
 def _identity(kind: str, digest: str) -> str:

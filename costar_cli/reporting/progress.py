@@ -147,8 +147,9 @@ class OutputReporter:
         return self
 
     def note(self, message: str) -> None:
-        """Pass a note on."""
-        self._out.note(message)
+        """Pass a note on, where the screen has notes."""
+        if self._out.shows("notes"):
+            self._out.note(message)
 
     def say(self, diagnostic: Diagnostic) -> None:
         """Pass a diagnostic on."""
@@ -220,4 +221,5 @@ def _new_progress() -> "Progress":
         TimeRemainingColumn(elapsed_when_finished=True, table_column=Column(no_wrap=True)),
         Yielding(lambda task: f"{task.fields['unit']}  {task.fields['metrics']}"),
         console=console,
+        transient=True,
     )

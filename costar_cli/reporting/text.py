@@ -111,7 +111,10 @@ def render_table(
     while first < keys - 1 and sum(widths[first:keys]) + GAP * (keys - first) + max(groups, default=0) > width:
         first += 1
     for block in split_columns(groups, width - sum(widths[first:keys]) - GAP * (keys - first - 1)):
-        chosen = [*range(first, keys), *(starts[group] + column for group in block for column in range(together))]
+        chosen = [
+            *range(first, keys),
+            *(c for group in block for c in range(starts[group], starts[group] + together) if c < len(widths)),
+        ]
         above: list[str] = []
         for row in cells:
             if row is not cells[0] and row[:first] != above and any(row[:first]):  # blanks: those above

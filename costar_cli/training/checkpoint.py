@@ -199,7 +199,7 @@ class Checkpoint:
         if self._stage is None:
             return None
         if self._stage.config.updates is not None:
-            return f"stage `{self._stage.name}` lasts a number of `updates`, of which epochs are equal shares"
+            return f"stage `{self._stage.name}` lasts a number of `updates`, and epochs are equal shares of it"
         if self._stage.config.optimiser.schedule != "constant":
             return f"the learning rate of stage `{self._stage.name}` follows a schedule over all epochs"
         if self._stage.scheduled:

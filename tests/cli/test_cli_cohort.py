@@ -148,8 +148,8 @@ def test_each_subject_of_several_has_its_bounds_of_sensitivity(tumors: list[obje
 
 
 def test_bands_of_a_cohort_are_widened_as_those_of_its_subjects(tumors: list[object], call: Call) -> None:
-    run = call("whatif", *tumors, "-s", 12, "-s", 13, "--widen", "--csv", "wide.csv")
-    assert "bands of `model-mixed` are widened for other policies" in run.err, run.err
+    run = call("whatif", *tumors, "-s", 12, "-s", 13, "--widen", "--csv", "wide.csv", "--show", "notes")
+    assert "the bands of model `model-mixed` are widened for plans" in run.err, run.err
     alone = call("whatif", *tumors, "-s", 13, "--widen", "--json").document["result"]["estimates"]
     rows = pl.read_csv("wide.csv").filter(pl.col("label") == 13)
     assert rows["upper"].to_list() == pytest.approx([row["upper"] for row in alone], rel=1e-6)
@@ -318,7 +318,8 @@ def test_an_average_of_too_few_subjects_tells_of_no_interval(
     one, mixed = tmp_path / "one.txt", tmp_path / "mixed.h5"
     one.write_text("1\n")
     assert call("finetune", "--method", "mixed", "--data", data, "--out", mixed).code == 0
-    said = ask(call, trained, plan, "--subjects", one, "--origin", "last", "--average", "-m", mixed).err
+    words = ["--subjects", one, "--origin", "last", "--average", "-m", mixed, "--show", "notes"]
+    said = ask(call, trained, plan, *words).err
     assert "fewer than 20 units have no interval" in said
     assert "include" not in said
 
@@ -335,7 +336,8 @@ def test_averages_of_an_ensemble_have_no_interval_and_say_why(
     [kind] = kinds
     assert kind.startswith("none (members of an ensemble learn from the same subjects and shrink effects alike")
     assert {row[name] for row in averaged["result"]["averages"] for name in ("lower", "upper", "level")} == {None}
-    shown = ask(call, trained, plan, *words, "--average", "--plot", tmp_path / "a.png", "--csv", tmp_path / "a.csv")
+    files = ["--plot", tmp_path / "a.png", "--csv", tmp_path / "a.csv"]
+    shown = ask(call, trained, plan, *words, "--average", "--show", "notes", *files)
     assert shown.err.count("have no interval: members of an ensemble learn") == 2
     assert " to " not in shown.out.partition("mean tumour_volume (cm3), by model")[2].partition("wrote")[0]
 

@@ -63,9 +63,10 @@ def test_another_method_changes_no_answer(several: Path, plan: Path, call: Call)
     ask = "whatif", "-w", several, "-s", 1, "-p", plan
     assert list(call(*ask, "--json").document["result"]["models"]) == ["model-stack"]
     shutil.copy(several / "model-stack.h5", several / "model-mean.h5")
-    run = call(*ask)
+    run = call(*ask, "--show", "notes")
     assert "by model-stack" in run.out
-    assert "note  `model-stack` answers; --model names others: model-mean, model-mixed, model-mixed-target" in run.err
+    others = "model-mean, model-mixed, model-mixed-target"
+    assert f"note  using model-stack.h5; other models: {others} (--model)" in run.err
 
 
 def test_each_domain_has_the_model_that_was_adapted_to_it_whatever_the_method(

@@ -118,7 +118,7 @@ def test_a_cohort_has_an_average_curve_with_groups_lights_a_table_and_a_figure(m
     assert "mean outcome after 3 steps, and difference from `treatment=0`" in shown
     by_group = [line for line in shown.splitlines() if line.startswith("all ")]
     assert [line.split()[1] for line in by_group] == ["0", "1", "2"]
-    shown = call(*asked(made, *words, "--details")).out
+    shown = call(*asked(made, *words, "--show", "all")).out
     assert "were given" in shown
     assert " ".join(["after 1 step", "truth", "after 2 steps", "truth"]) in " ".join(shown.split())
     assert "difference from `treatment=0`" in shown

@@ -51,8 +51,8 @@ def test_the_screen_ends_with_the_answer(here: Path, call: Call) -> None:
     assert [line.split()[0] for line in (never, always, threshold)] == ["never", "always", "threshold"]
     assert max(map(len, run.out.splitlines())) <= 80
     assert len(run.out.splitlines() + run.err.splitlines()) <= 24
-    assert "add --details for every step" in run.err
-    assert "Every step" in call(*LINE, "--details").out
+    assert "details  --show days|notes|all" in run.err
+    assert "Every step" in call(*LINE, "--show", "all").out
 
 
 def test_estimators_of_a_plan_stand_below_each_other_and_share_its_followers(here: Path, call: Call) -> None:

@@ -52,14 +52,15 @@ def test_every_hint_of_a_pipeline_with_files_of_its_own_works_when_pasted(tmp_pa
     settings.write_text(LEVELS)
     given = ["-w", "miss", "-c", settings, "--preset", "quick"]
     run = call("simulate", "tumor", *TINY_COHORT, *given, "-o", "cohort.h5", "--json")
-    [pretrain] = run.document["next"]
+    quick, pretrain = run.document["next"]
     shared = f"--workspace miss --preset quick --config '{settings}'"
+    assert quick == f"costar finetune {shared} --method auto --minutes 2 --data cohort.h5"
     assert pretrain == f"costar pretrain {shared} --data cohort.h5"
     run = call(*words(pretrain), *FEW, "-o", "enc-ct.h5", "--json")
     [finetune] = run.document["next"]
     assert finetune == f"costar finetune {shared} --data cohort.h5 --start enc-ct.h5"
     run = call(*words(finetune), *FEW, "-o", "mine.h5", "--json")
-    adapt, effects, evaluate = run.document["next"]
+    adapt, evaluate, effects = run.document["next"]
     assert (
         effects
         == f"costar finetune {shared} --method {METHODS.adjusting(doses=False, binary=False)[0]} --data cohort.h5"
@@ -99,7 +100,8 @@ def test_what_the_environment_says_needs_no_flag(flags: list[str], call: Call, m
     monkeypatch.setenv("COSTAR_WORKSPACE", "place")
     table, schema = EXAMPLE / "small.csv", EXAMPLE / "schema.toml"
     run = call("ingest", "table", table, "--schema", schema, *flags, "--json")
-    assert run.document["next"] == ["costar pretrain" + " --workspace miss" * bool(flags)]
+    place = " --workspace miss" * bool(flags)
+    assert run.document["next"] == [f"costar finetune{place} --method auto --minutes 2", f"costar pretrain{place}"]
     run = call("ingest", "table", table, "--init", *flags, "--json")
     again = f"costar ingest table{' --workspace miss' * bool(flags)} {table} --schema schema.toml"
     assert run.document["next"] == []  # not before its guesses are settled

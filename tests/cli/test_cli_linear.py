@@ -35,7 +35,7 @@ def test_a_linear_system_is_simulated_fitted_scored_and_asked(tmp_path: Path, ca
             assert run.document["result"]["members"] == []
     again = call("finetune", "--method", "msm", "--json").document
     assert again["status"] == "up_to_date"
-    scored = call("evaluate", "--no-plots", "--bootstrap", 0, "--details")
+    scored = call("evaluate", "--no-plots", "--bootstrap", 0, "--show", "all")
     assert scored.code == 0, scored.err
     for label in ("MSM", "Ridge regression", "Last value carried forward"):
         assert f"zero-shot   {label}" in scored.out
@@ -60,7 +60,7 @@ def test_a_linear_system_is_simulated_fitted_scored_and_asked(tmp_path: Path, ca
     (found,) = bounds["result"]["sensitivity"]
     assert found["flips"][0]["plan"] == "always"
     assert Path(bounds["outputs"]["sensitivity"]["path"]).name == "answer-sensitivity.png"
-    shown, whole = call(*words, "--sensitivity").out, call(*words, "--sensitivity", "--details").out
+    shown, whole = call(*words, "--sensitivity").out, call(*words, "--sensitivity", "--show", "all").out
     assert "difference from `never` under hidden confounding" in shown
     assert [("flips at" in text, "Gamma 2" in text, "Gamma 1.25" in text) for text in (shown, whole)] == [
         (True, True, False),

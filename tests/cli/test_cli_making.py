@@ -38,12 +38,12 @@ def test_an_up_to_date_file_of_other_threads_or_versions_stays_so_and_says_it(
 ) -> None:
     same = call(*TRAIN, "--threads", 1)
     assert "different environment" not in same.err
-    other = call(*TRAIN, "--threads", 2)
+    other = call(*TRAIN, "--threads", 2, "--show", "notes")
     assert other.out.startswith("up to date")
     assert "threads: was 1, now 2" in other.err
     newer = {**digest.software_versions(), "torch": "99.0"}
     monkeypatch.setattr(digest, "software_versions", lambda: newer)
-    later = call(*TRAIN, "--threads", 1)
+    later = call(*TRAIN, "--threads", 1, "--show", "notes")
     assert later.out.startswith("up to date")
     assert "now 99.0" in later.err
 

@@ -167,6 +167,6 @@ def test_inspect_shows_how_many_were_left_out(icu: Path, call: Callable[..., Run
     kept = run.document["result"]["config"]["kept"]
     assert kept["stays"] == 280
     assert {"shorter than 20 hours", "outside both age groups", "source", "target", "target in no part"} <= set(kept)
-    text = call("inspect", icu / "data.h5", "--details").out
+    text = call("inspect", icu / "data.h5", "--show", "all", "--arrays").out
     assert "kept.shorter than 20 hours" in text
     assert json.dumps(kept["shorter than 20 hours"]) in text

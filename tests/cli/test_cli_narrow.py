@@ -30,8 +30,8 @@ def test_headline_tables_fit_into_80_columns_with_every_column(
     monkeypatch.setenv("COLUMNS", "80")
     verbs = {
         "simulate": ["simulate", "tumor", *TINY_COHORT, "-w", workspace],
-        "pretrain": ["pretrain", "-w", workspace, "--epochs", 1, "--members", 2],
-        "evaluate": ["evaluate", "-w", workspace, "--no-plots", "--details"],
+        "pretrain": ["pretrain", "-w", workspace, "--epochs", 1, "--members", 2, "--show", "members"],
+        "evaluate": ["evaluate", "-w", workspace, "--no-plots", "--show", "all"],
         "benchmark": ["benchmark", workspace / "data.h5", "--methods", "last-value,ridge", "--no-plots", "-w", "b"],
     }
     expected = {
@@ -58,7 +58,7 @@ def test_the_plans_of_a_whatif_fit_into_80_columns_each_beside_its_truth(
     workspace: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    asked = ["--subject", 1, "--origin", 4, "--plan", plans_of(tmp_path, 6), "--truth", "--details"]
+    asked = ["--subject", 1, "--origin", 4, "--plan", plans_of(tmp_path, 6), "--truth", "--show", "all"]
     run = call("whatif", "-w", workspace, *asked)
     assert run.code == 0, run.err
     lines = table_lines(run.out)

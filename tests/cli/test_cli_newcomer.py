@@ -26,7 +26,7 @@ def workspace(trained: Path, tmp_path: Path) -> Path:
 
 
 def settings_of(call: Call, path: Path) -> dict[str, object]:
-    shown = call("inspect", path, "--details")
+    shown = call("inspect", path, "--show", "all", "--arrays")
     assert shown.code == 0, shown.err
     document = call("inspect", path, "--json").document["result"]["config"]
     for section in document:

@@ -39,7 +39,7 @@ def test_the_keys_of_a_tables_schema_are_listed(call: Call) -> None:
 def test_an_unknown_name_is_a_usage_error_with_a_way_out(call: Call) -> None:
     run = call("settings", "pretrian")
     assert run.code == 2
-    assert "did you mean `pretrain`? `costar settings` lists all of them" in run.err
+    assert "did you mean `pretrain`? `costar settings all` lists all of them" in run.err
     assert "did you mean `pretrain.encoder`?" in call("settings", "pretrain.encodr").err
     assert "did you mean `pretrain.epochs`?" in call("settings", "pretrain.epoch").err
 
@@ -70,11 +70,12 @@ def test_chosen_epochs_say_that_the_updates_of_a_preset_do_not_apply(trained: Pa
     config = tmp_path / "settings.toml"
     config.write_text("[finetune]\nepochs = 1\n")
     for chosen, most in ((("--epochs", 2), "2 epochs, 6 updates"), (("--config", config), "1 epoch, 3 updates")):
-        run = call(*words, *chosen, "--out", tmp_path / "m.h5", "--overwrite")
+        run = call(*words, *chosen, "--out", tmp_path / "m.h5", "--overwrite", "--show", "notes")
         assert run.code == 0, run.err
         said = f"{most} at most; the preset's 640 do not apply where `epochs` are chosen"
         assert run.err.count(said) == 1, run.err
-    run = call("pretrain", "-w", trained, "--preset", "quick", "--epochs", 1, "--out", tmp_path / "e.h5")
+    words = "pretrain", "-w", trained, "--preset", "quick", "--epochs", 1, "--out", tmp_path / "e.h5"
+    run = call(*words, "--show", "notes")
     assert "1 epoch, 1 update at most; the preset's 54 do not apply" in run.err
 
 

@@ -89,7 +89,7 @@ def test_costs_are_shown_with_units_and_the_gpus_memory_where_there_is_one(capsy
 def test_inspect_lists_many_levels_below_and_cuts_long_lists(tmp_path: Path, call: Call) -> None:
     place = ["--scale", "0.01", "--preset", "quick", "-w", tmp_path]
     assert call("simulate", "m5", *place, "--quiet").code == 0
-    run = call("inspect", tmp_path / "data.h5", "--details")
+    run = call("inspect", tmp_path / "data.h5", "--show", "all", "--arrays")
     lines = run.out.splitlines()
     assert any(re.fullmatch(r"treatments +price_change +22 levels, listed below +multiclass", line) for line in lines)
     assert "     0  no change" in lines
@@ -129,7 +129,7 @@ def test_models_are_compared_column_by_column_with_their_errors(trained: Path, p
     words = ["whatif", "-w", trained, "--subject", 30, "--plan", plan, *models, "--truth"]
     rows = call(*words, "--json").document["result"]["estimates"]
     errors = {name: [row["error"] for row in rows if row["model"] == name] for name in ("model", "model-target")}
-    text = call(*words, "--quiet", "--details").out
+    text = call(*words, "--quiet", "--show", "all").out
     table = text[: text.index("difference from")].splitlines()
     header, last = (next(line.split() for line in table if line.startswith(word)) for word in ("plan  ", "RMSE"))
     assert header == ["plan", "day", "model", "model-target", "truth"]

@@ -68,7 +68,7 @@ def test_evaluate_writes_a_report_a_table_and_plots_and_shows_the_table_again(wo
     for setup in ("zero-shot", "few-shot", "supervised"):
         assert f"\n{setup}" in run.out
     assert "published" not in run.out  # a tiny cohort is not the paper's
-    assert "Last value carried forward" in run.out
+    assert "last value" in run.out
     plots = {path.name for path in (workspace / "plots").iterdir()}
     assert {"rmse.png", "learning.png", "trajectories.png"} <= plots
     rows = list(csv.DictReader((workspace / "evaluation.csv").read_text("utf-8").splitlines()))
@@ -107,25 +107,27 @@ def test_whatif_answers_in_a_table_with_the_truth_beside_it(trained: Path, plan:
     run = call("whatif", "-w", trained, "--subject", 1, "--plan", plan, "--truth")
     assert run.code == 0, run.err
     lines = run.out.splitlines()
-    assert lines[0].startswith("subject 1 (source/train), known up to day 4 of ")
-    assert lines[1:3] == ["plan watch: day 4-5 none", "plan both: day 4 chemotherapy+radiotherapy, then none"]
-    assert lines[3] == "tumour_volume (cm3) on day 6, by model"  # the answer stands last
-    assert [line.split()[0] for line in lines[4:]] == ["plan", "watch", "both"]
-    assert lines[4].endswith("truth")
-    assert "was trained on this subject" in run.err
-    assert "shows no band: so few members" in run.err
-    assert "details  add --details for every day" in run.err
+    assert lines[0] == "Subject 1 on day 6: tumour_volume in cm3, from day 4 by model"
+    assert [line.split()[0] for line in lines[1:4]] == ["plan", "watch", "both"]
+    assert lines[1].split() == ["plan", "estimate", "truth", "difference", "from", "watch", "truth", "support"]
+    assert lines[4:] == ["No band: too few ensemble members (`--members 3` or more)."]
+    assert "details  --show days|support|notes|all (" in run.err
+    notes = call("whatif", "-w", trained, "--subject", 1, "--plan", plan, "--truth", "--show", "notes").err
+    assert "was trained on this subject" in notes
+    assert "shows no band: too few ensemble members" in notes
 
 
 def test_details_of_a_whatif_are_a_table_by_step_before_the_answer(trained: Path, plan: Path, call: Call) -> None:
     words = ["whatif", "-w", trained, "--subject", 1, "--plan", plan, "--truth"]
-    run, brief = call(*words, "--details"), call(*words)
+    run, brief = call(*words, "--show", "all"), call(*words)
     lines = run.out.splitlines()
+    assert lines[0].startswith("subject 1 (source/train), day 4 of ")
+    assert lines[1:3] == ["plan watch: day 4-5 none", "plan both: day 4 chemotherapy+radiotherapy, then none"]
     assert lines[4].split() == ["day", "watch", "truth", "both", "truth"]
     assert [line.split()[0] for line in lines[5:7]] == ["5", "6"]
     assert lines[7] == "difference from `watch`"
-    assert lines[-3:] == brief.out.splitlines()[-3:]
-    assert "add --details" not in run.err
+    assert lines[-5:] == brief.out.splitlines()
+    assert "--show" not in run.err
 
 
 def test_whatif_is_one_document_under_json_and_writes_what_it_is_asked_to(
@@ -233,7 +235,7 @@ def test_whatif_never_replaces_its_own_question(trained: Path, plan: Path, call:
 
 def test_whatif_compares_models(trained: Path, plan: Path, call: Call) -> None:
     models = ["--model", trained / "model.h5", "--model", trained / "model-target.h5"]
-    run = call("whatif", "-w", trained, "--subject", 30, "--plan", plan, *models, "--quiet", "--details")
+    run = call("whatif", "-w", trained, "--subject", 30, "--plan", plan, *models, "--quiet", "--show", "all")
     assert run.code == 0, run.err
     assert re.search(r"^plan +day +model +model-target$", run.out, re.MULTILINE)
     assert re.search(r"difference from `.*`, by model$", run.out, re.MULTILINE)
@@ -249,7 +251,7 @@ def test_whatif_warns_when_the_model_knows_other_data(trained: Path, plan: Path,
     assert warning in run.document["result"]["warnings"]
     assert warning not in run.document["result"]["notes"]
     assert run.document["result"]["models"]["model"]["same_data"] is False
-    assert ", by model (trained on other data)\n" in call(*ask, "--quiet").out
+    assert " by model (trained on other data)\n" in call(*ask, "--quiet").out
     both = ["--model", trained / "model.h5", "--model", trained / "model-target.h5"]
     assert "model-target (trained on other data)" in call(*ask, *both, "--quiet").out
 
@@ -257,14 +259,15 @@ def test_whatif_warns_when_the_model_knows_other_data(trained: Path, plan: Path,
 def test_inspect_shows_identity_lineage_variables_settings_and_arrays(trained: Path, call: Call) -> None:
     path = trained / "model.h5"
     header = read_header(path)
-    run = call("inspect", path, "--details")
+    run = call("inspect", path, "--show", "all", "--arrays")
     assert run.code == 0, run.err
     for text in (header.digest, header.parents["encoder"], "tumour_volume", "chemotherapy", "learning_rate", "params/"):
         assert text in run.out
     brief = call("inspect", path)
     assert "tumour_volume" in brief.out
     assert "learning_rate" not in brief.out
-    assert "settings and 40 arrays" in brief.err
+    assert "details  --show settings|support|all; --arrays (40 arrays)" in brief.err
+    assert "params/" not in call("inspect", path, "--show", "all").out
     content = call("inspect", path, "--json").document["result"]
     assert content["digest"] == header.digest
     assert content["parents"] == header.parents

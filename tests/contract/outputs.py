@@ -93,7 +93,7 @@ SEARCH = "--minimise 'tumour_volume at end' --at-most 'chemotherapy 2' --not-con
 CASES: Sequence[Case] = (
     # one subject
     *_both("whatif", "tumor", f"{ONE} {MIXED}"),
-    Case("whatif-details", "tumor", f"{ONE} {MIXED} --details"),
+    Case("whatif-details", "tumor", f"{ONE} {MIXED} --show all"),
     *_both("whatif-costar", "tumor", ONE),
     *_both("whatif-two-models", "tumor", f"{ONE} {MIXED} {RIDGE}"),
     Case("whatif-truth", "tumor", f"{ONE} --truth --level 0.5 --level 0.9 {MIXED} --json"),
@@ -130,7 +130,7 @@ CASES: Sequence[Case] = (
         "cohort-all-origins", "visits", "whatif -s V-01 -s V-02 --origin all --skip-unknown --plan visits.json --json"
     ),
     *_both("average", "tumor", f"{MANY} {MIXED} --average"),
-    Case("average-details", "tumor", f"{MANY} {MIXED} --average --details"),
+    Case("average-details", "tumor", f"{MANY} {MIXED} --average --show all"),
     Case("average-table", "tumor", f"{MANY} {MIXED} --average --csv t.csv", ("t.csv",)),
     Case("average-costar", "tumor", f"{MANY} --average --json"),
     Case("average-by", "glucose", f"whatif --subjects all --plan insulin.json {RIDGE} --average --by sex --json"),
@@ -150,10 +150,10 @@ CASES: Sequence[Case] = (
     *_both("evaluate-dates", "glucose", f"{SCORE}"),
     Case("evaluate-visits", "visits", f"{SCORE} --json"),
     *_both("evaluate-ends", "trial", f"{SCORE}"),
-    Case("evaluate-details", "trial", f"{SCORE} --details"),
+    Case("evaluate-details", "trial", f"{SCORE} --show all"),
     # files
     *(Case(f"inspect-{name}", name, "inspect data.h5") for name in ("tumor", "glucose", "visits", "trial")),
-    Case("inspect-details", "glucose", "inspect data.h5 --details"),
+    Case("inspect-details", "glucose", "inspect data.h5 --show all --arrays"),
     Case("inspect-json", "tumor", "inspect model-mixed.h5 --json"),
     Case("inspect-costar", "tumor", "inspect model.h5"),
     Case("inspect-page", "glucose", "inspect data.h5 --report p.html", ("p.html",)),

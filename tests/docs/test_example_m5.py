@@ -1,6 +1,7 @@
 """The retail example runs, and its plans name price changes that the data set has."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -32,10 +33,9 @@ def test_the_script_goes_from_a_catalogue_to_a_what_if_with_truth(
     assert "counterfactual" in done.stdout
     assert "zero-shot" in done.stdout
     assert "few-shot" in done.stdout
-    assert "subject HOUSEHOLD_1_006@TX_3/2015 (target/test), known up to week 37 of 51" in done.stdout
+    assert "Subject HOUSEHOLD_1_006@TX_3/2015 on week" in done.stdout
     for name in json.loads((repository / "examples" / "plan-m5.json").read_text())["plans"]:
-        assert f"plan {name}: week 37" in done.stdout
-    assert "sales (units per week), by " in done.stdout
+        assert re.search(rf"^{name} ", done.stdout, re.MULTILINE)
     assert (tmp_path / "m5-workspace" / "whatif.png").exists()
 
 

@@ -64,7 +64,7 @@ costar finetune --method last-value --out costar-workspace/model.h5
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "target/test         1      3" in done.stdout
-    assert re.search(r"subject X-2 \(source/test\), known up to day 3 \(\d{4}-\d\d-\d\d\) of 3", done.stdout)
+    assert re.search(r"Subject X-2 .* from day 3 \(\d{4}-\d\d-\d\d\) by model", done.stdout)
     assert "columns that are not used: 'ward'" in done.stderr
     assert "another data set" not in done.stderr + done.stdout
     files = "--data costar-workspace/new.h5 --model costar-workspace/model.h5"

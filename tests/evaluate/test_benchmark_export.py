@@ -140,7 +140,9 @@ def test_the_figure_by_horizon_marks_rows_that_were_stopped_by_budget(made, tmp_
     table = made.tables[0]
     marked = replace(table, rows=tuple(replace(row, stopped_by_budget=row.name == "crn-erm") for row in table.rows))
     said = replace(made, tables=(marked,))
-    assert any(line.startswith("† stopped by budget") for line in footnotes(said, monkeypatch, tmp_path)["horizons"])
+    assert any(
+        line.startswith("† training limit reached") for line in footnotes(said, monkeypatch, tmp_path)["horizons"]
+    )
     labels = []
     monkeypatch.setattr(figures, "save", lambda drawn, path: labels.extend(t.get_text() for t in drawn.axes[0].texts))
     plot_horizons(said, tmp_path / "horizons.png")
@@ -230,13 +232,13 @@ def test_rows_and_cells_that_were_stopped_by_budget_are_marked_in_every_form(mad
     assert "| MSM † |" in markdown
     assert "| CRN(ERM) |" in markdown
     assert "640 † |" in markdown
-    assert markdown.count("† stopped by budget: ") == 2
+    assert markdown.count("† training limit reached: ") == 2
     by_design = "preset quick trains on a fixed budget by design: its rows compare methods after equal outcome updates"
     assert markdown.count(by_design) == 2
     assert latex.count(by_design) == 1
     assert "by design" not in to_markdown(replace(said, preset="paper"))
     assert r"MSM$^{\dagger}$ & " in latex
-    assert latex.count(r"$^{\dagger}$: stopped by budget") == 1
+    assert latex.count(r"$^{\dagger}$: training limit reached") == 1
     assert r"\dagger" not in to_latex(made)
     document = said.to_json()
     assert [row["stopped_by_budget"] for row in document["tables"][0]["rows"]] == [True, None, None]

@@ -132,8 +132,8 @@ def test_a_model_without_bands_has_lights_of_practice_all_the_same(data: Dataset
 def test_the_terminal_has_a_table_by_light(report: EvaluationReport, capsys: pytest.CaptureFixture[str]):
     show_light_scores(Output("evaluate"), report)
     shown = capsys.readouterr().out
-    assert "Answers by light" in shown
-    assert "errors by light are of other answers than the scores above" in shown.splitlines()[-1]
+    assert "Answers by support rating" in shown
+    assert "the table above uses a different set of predictions than the scores" in shown.splitlines()[-1]
     assert sum("practice" in line and "Ridge regression" in line for line in shown.splitlines()) == 4
     precision = [line.split("precision")[1].split() for line in shown.splitlines() if "precision" in line]
     assert precision == [["not", "judged", *"-/-/-", *"-/-/-"]] * 4

@@ -1,6 +1,5 @@
 """What the terminal says of an evaluation beside its numbers: what kind of answers they rest on, and how many."""
 
-import re
 from dataclasses import replace
 
 import evaluate_worlds as worlds
@@ -8,6 +7,7 @@ import evaluate_worlds as worlds
 from costar_cli.cli.scores import show_scores
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluation import EvaluationReport, run_evaluation
+from costar_cli.evaluation.calibrated import LightScores
 from costar_cli.reporting import NullReporter
 from costar_cli.reporting.output import Output
 
@@ -28,9 +28,10 @@ def test_factual_outcomes_are_called_so_with_their_subjects_and_queries(capsys):
     queries = f"{row.scored[0]} scored queries per step"
     whose = f", {row.subjects} subjects of source/test"
     assert [line for line in lines if line.startswith("supervised: ")] == [
-        f"supervised: factual outcomes (observed under the treatments given){whose}, {queries}",
-        f"supervised: factual outcomes (as observed){whose}",
+        f"supervised: factual outcomes (observed under the treatments given){whose}, {queries}"
     ]
+    [headline] = [line for line in lines if line.startswith("my-cohort, ")]
+    assert headline.endswith("RMSE in cm3 as observed, mean of 6 days ahead")
 
 
 def test_counterfactual_outcomes_are_called_so_and_steps_may_differ_in_queries(capsys):
@@ -39,27 +40,61 @@ def test_counterfactual_outcomes_are_called_so_and_steps_may_differ_in_queries(c
              for setup, part in (("zero-shot", "target/test"), ("supervised", "source/test"))]  # fmt: skip
     queries = ", 96 to 144 scored queries per step"
     assert [line for line in lines if line.startswith(("zero-shot: ", "supervised: "))] == [
-        *(f"{test}{queries}" for test in tests), *tests
-    ]  # fmt: skip
+        f"{test}{queries}" for test in tests
+    ]
 
 
-def test_without_details_a_table_per_setup_is_the_whole_screen(capsys):
+def screen(report, capsys, *show):
+    """What the terminal says: its lines on stdout, and the messages."""
+    show_scores(Output("evaluate", show=show), report)
+    said = capsys.readouterr()
+    return said.out.splitlines(), said.err
+
+
+def test_by_default_one_table_is_the_whole_screen_and_topics_stand_before_it(capsys):
     data = worlds.dataset(subjects=12)
     report = run_evaluation(data, [worlds.candidate(worlds.oracle(data))], EvaluateConfig(bootstrap=0))
-    out = Output("evaluate", details=False)
-    show_scores(out, report)
-    screen = capsys.readouterr()
-    lines = screen.out.splitlines()
-    assert lines[0] == "RMSE in cm3 on tumor, mean of 6 steps"
-    assert [line.split()[0] for line in lines if "average" in line] == ["model"] * 2
+    lines, said = screen(report, capsys)
+    assert lines[0] == "tumor, 12 test subjects per row: RMSE in cm3, mean of 6 days ahead"
+    assert lines[1].split() == ["set-up", "COSTAR", "95%", "CI", "last", "value"]
     errors = {row.setup: f"{row.mean.average:.3f}" for row in report.rows if row.label == NAIVE}
-    assert [re.sub(r".*\)", "", line).split()[0] for line in lines if line.startswith(NAIVE)] == list(errors.values())
+    assert {line.split()[0]: line.split()[-1] for line in lines[2:4]} == errors
     assert not any("tau=" in line for line in lines)
-    assert "add --details for every step" in screen.err
-    show_scores(Output("evaluate"), report)
-    whole = capsys.readouterr().out.splitlines()
+    assert "--show days" in said
+    whole, _ = screen(report, capsys, "days")
     assert whole[-len(lines) :] == lines
     assert any("tau=6" in line for line in whole)
+
+
+def off(by):
+    """A scored world whose model is off by so much, for its report."""
+    data = worlds.dataset()
+    model = worlds.oracle(data, error=lambda *_: by)
+    return run_evaluation(data, [worlds.candidate(model)], EvaluateConfig(bootstrap=0))
+
+
+def test_a_method_that_hardly_beats_the_last_value_says_so_in_words(capsys):
+    rival = min(row.mean.average for row in off(0.0).rows if row.label == NAIVE)
+    lines, _ = screen(off(0.97 * rival), capsys)
+    [alarm] = [line for line in lines if line.startswith("! hardly better than the last value")]
+    assert "COSTAR" in alarm
+    assert " (3 % less error)" in alarm
+    assert not any(line.startswith("! hardly better") for line in screen(off(0.5 * rival), capsys)[0])
+    assert "! worse than the last value carried forward: COSTAR" in screen(off(50.0), capsys)[0]
+
+
+def rated(report, errors):
+    """The report as if answers by rating had these errors."""
+    light = LightScores(90, dict.fromkeys(errors, 1 / 3), errors, dict.fromkeys(errors, 0.9), 1.0, 1.0)
+    rows = [replace(row, lights={row.truth: {"support": light}}) if row.basis == "ours" else row for row in report.rows]
+    return replace(report, rows=tuple(rows))
+
+
+def test_ratings_that_do_not_order_errors_say_so(capsys):
+    report = off(0.1)
+    misled = "! support ratings do not order errors here, red has the smallest: COSTAR"
+    assert misled in screen(rated(report, {"green": 2.0, "amber": 1.5, "red": 1.0}), capsys)[0]
+    assert misled not in screen(rated(report, {"green": 1.0, "amber": 1.5, "red": 2.0}), capsys)[0]
 
 
 def test_each_row_says_whether_it_loses_to_the_last_value_in_documents_and_files():

@@ -65,9 +65,7 @@ def test_treatments_that_cannot_be_told_apart_are_not_called_never_given(tumor_d
     dataset, heard = replace(tumor_dataset, panels=panels), NullReporter()
     fit_method(dataset, "last-value", None, FinetuneConfig(), reporter=heard)
     [warning] = told_of(heard)
-    assert warning.startswith(
-        "effects of 'chemotherapy', 'radiotherapy' cannot be told apart: training subjects always"
-    )
+    assert warning.startswith("effects of 'chemotherapy', 'radiotherapy' cannot be separated: training subjects always")
     for panel in panels.values():
         panel.treatments[0, 0] = np.eye(4)[1]
     fit_method(dataset, "last-value", None, FinetuneConfig(), reporter=(heard := NullReporter()))

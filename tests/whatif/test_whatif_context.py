@@ -140,7 +140,7 @@ def test_an_outcome_that_was_not_observed_at_the_origin_is_noted(unseen, origin,
     mask[0, unseen] = False
     holes = replace(dataset, panels={**dataset.panels, part: replace(panel, outcome_observed=mask)})
     note = said(report_of(dataset=holes, origin=origin).diagnostics, "not-observed-at-origin")
-    assert note.startswith(f"tumour_volume was not observed at the origin, day {origin} ({last})")
+    assert note.startswith(f"tumour_volume was not observed at the forecast start, day {origin} ({last})")
     assert "not-observed-at-origin" not in codes(report_of(dataset=holes, origin=10).diagnostics)
 
 
@@ -220,7 +220,7 @@ def test_a_step_of_several_hours_is_called_a_step_wherever_it_is_named(unit, wor
     report = report_of(model, request_of(), replace(made, schema=schema))
     show_answers(Output("whatif"), report)
     lines = capsys.readouterr().out.splitlines()
-    assert f", known up to {word} {report.history.origin} of " in lines[0]
+    assert f", {word} {report.history.origin} of " in lines[0]
     assert any(line.strip().startswith(axis) for line in lines)
     assert any(line.startswith(f"plan {report.plans[0].name}: {word} ") for line in lines)
 

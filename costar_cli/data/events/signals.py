@@ -47,7 +47,7 @@ class Anchor(Selection):
     which: Literal["first", "last"] = Field("first", description="Which of a subject's such events begins its series")
     before: int | float | str | None = Field(None, description="How long before that event the series begins")
     after: int | float | str | None = Field(None, description="How long after that event the series ends at the latest")
-    until: Selection | None = Field(None, description="Events of which the first one after the beginning ends a series")
+    until: Selection | None = Field(None, description="Events that end a series, at the first after the beginning")
 
 
 class Signal(Selection):

@@ -144,7 +144,7 @@ def read_doses(
         amount[start] = amt[start] * duration[start]
         by_rate[end], kind[end], amount[end] = False, OTHER, 0.0
     left = by_rate & (np.nan_to_num(amt) < 0)
-    found += wrong_in(names["amt"], left, "that end an infusion of which there is no start", rows, "add its start")
+    found += wrong_in(names["amt"], left, "that end an infusion without a start", rows, "add its start")
     zero = np.where(given, 1.0, 0.0)
     fields = {"amount": np.nan_to_num(amount), "duration": np.maximum(duration, 0.0)}
     return {"kind": kind, **fields, "addl": addl * zero, "interval": interval * zero, "steady": steady * zero}, found

@@ -226,7 +226,7 @@ def _schema_lines(
     for i, (key, mark) in enumerate(way.written.keys.items()):
         yield toml_row(key, mark) + (f"  {CHECK}{way.doubt}" if way.doubt and i == 0 else "")
     if way.blank:
-        yield f"{toml_row('blank', [*DEFAULT_BLANK, *way.blank])}  # {way.blank[0]} stands among numbers"
+        yield f"{toml_row('blank', [*DEFAULT_BLANK, *way.blank])}  # {way.blank[0]} is among numbers"
     if events:
         yield f"\n[events]  {CHECK}is this a log, with a row per event? Then each code below is a column of its steps"
         yield from (toml_row(key, name) for key, name in events.items())

@@ -388,10 +388,7 @@ def _irregular(apart: pl.Series, time: Facts) -> Spacing:
         unit, size = next(((word, us) for word, us in UNITS_US[1:] if middle >= us), UNITS_US[-1])
         step = f"1{unit}"
         far = f"{low / size:.3g} to {high / size:.3g} {unit}, half of them up to {middle / size:.3g}"
-    doubt = (
-        f"times are unevenly spaced ({far} apart): models are told how long it is to the next row, unless you `bin` "
-        "them"
-    )
+    doubt = f"times are unevenly spaced ({far} apart): models see how long it is to the next row, unless you `bin` them"
     return Spacing(step, "elapsed", "", doubt, "the unit of time: each row is the next step, whenever it is")
 
 

@@ -305,7 +305,7 @@ def _is_steady(guess: Guess, column: Facts) -> bool:
     if not guess.changes(column):
         late = guess.sample.late(guess.subject, ordered(guess.facts(guess.time)), column.name)
         who = counted(late, "subject")
-        guess.doubt(column.name, f"{who} without it in the first row, where a static stands" if late else "")
+        guess.doubt(column.name, f"{who} without it in the first row, which holds statics" if late else "")
         return not late
     # Steady but for single cells of a few subjects, it is a static with slips. Columns of 0 and 1 never are: what is
     # given or happens once looks the same.

@@ -90,7 +90,7 @@ class ColumnSchema(Section):
         0,
         ge=-1,
         le=1_000,
-        description="Steps by which a row's value counts later. `-1`: a treatment stands in the row of the measurement "
+        description="Steps by which a row's value counts later. `-1`: a treatment is in the row of the measurement "
         "that followed it; `1`: a covariate of the step before",
     )
     transform: Transform | None = Field(
@@ -281,11 +281,11 @@ class TimeSchema(Section):
     gaps: Literal["error", "fill", "ignore", "elapsed"] = Field(
         "error",
         description="`fill`: steps without a row are missing values; `ignore`: each row is the next step, as if all "
-        "were as long; `elapsed`: each row is the next step, and models are told how long it is until then",
+        "were as long; `elapsed`: each row is the next step, and models see how long it is until then",
     )
     stop: Line | None = Field(
         None,
-        description="Column with the end of each row's interval, of which the column of role `time` is the start: the "
+        description="Column with the end of each row's interval, which starts at the column of role `time`: the "
         "row's treatment was given in it, and an event that the row marks came at its end",
     )
     closed: bool | None = Field(
@@ -314,7 +314,7 @@ class TimeSchema(Section):
             used = [key for key in ("format", "zone", "calendar") if getattr(self, key)]
             problems += [f"`{key}` belongs to dates: give `step` as a duration such as `1d`" for key in used]
         if "%q" in self.format and period_pattern(self.format) is None:
-            problems.append(f"`format = {self.format!r}`: a quarter `%q` stands with its year `%Y` alone")
+            problems.append(f"`format = {self.format!r}`: a quarter `%q` needs its year `%Y`")
         months = step.scale == "month"
         days = self.by_day
         if self.zone and days:
@@ -326,7 +326,7 @@ class TimeSchema(Section):
         if self.closed is not None and not self.stop:
             problems.append("`closed` says what `stop` is: give that, too")
         if self.bin and self.stop:
-            problems.append("`bin` makes one row of several, of which `stop` says that each is an interval: choose one")
+            problems.append("`bin` makes one row of several, and `stop` says that each is an interval: choose one")
         if self.gaps == "elapsed" and months:
             problems.append('`gaps = "elapsed"` needs steps of one length: give `step` in days, for example `30d`')
         without = {"hour": days, "weekday": months, "month": False}

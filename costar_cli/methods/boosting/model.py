@@ -49,7 +49,7 @@ class BoostingModel(EncodingModel[Histories]):
         if len(self.forms) != len(self.schema.outcomes):
             raise ValueError(f"{len(self.forms)} forms are not one for each of {len(self.schema.outcomes)} outcomes")
         if len(self.logistic) != len(self.forms) or any(type(one) is not bool for one in self.logistic):
-            raise ValueError("it is not said of each outcome whether its trees are of a probability")
+            raise ValueError("the file does not say for each outcome whether its trees predict a probability")
         dx, _, dy, dv = self.schema.dims
         width = history_width(self.lags, dy, dose_table(self.schema.treatments).shape[1], dx, dv)
         if self.width != width:

@@ -101,7 +101,7 @@ def _meeting() -> Iterator[None]:
     except RuntimeError as error:
         raise UnforeseenError(
             "another process that trains together with this one has ended, or cannot be reached",
-            fix="see above what it said, and what `torchrun` says of it; the same command continues",
+            fix="see its messages above, and those of `torchrun`; the same command continues",
             details=[str(error).partition("\n")[0]],
         ) from error
 

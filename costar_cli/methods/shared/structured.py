@@ -256,7 +256,7 @@ class StructuredDecoder(nn.Module):
         if self.covariates is None:
             return None
         if x_MX is None or drift_MX is None:
-            raise TypeError("a decoder that forecasts covariates is told where they stand and drift")
+            raise TypeError("a decoder that forecasts covariates knows where they are and drift")
         return CovariateCourse(self.covariates, rates, x_MX.expand_as(drift_MX), drift_MX)
 
     def _step(

@@ -191,7 +191,7 @@ def _term(text: str, flag: str, sign: float, schema: PanelSchema, steps: int, pr
         near = did_you_mean(match["name"], names, lead="; ", quoted=True)
         known = f"outcomes are {', '.join(names[:FEW])}" + ", ..." * (len(names) > FEW)
         if match["name"].lower() == "survival" and any(end.terminal for end in schema.ends):
-            known = "a search makes outcomes small or large; survival under each plan stands beside its answers"
+            known = "a search makes outcomes small or large; survival under each plan is shown next to its answers"
         problems.add(f"{flag}: there is no outcome {match['name']!r}{near}", fix=known)
     else:
         return _number_of(match, Term(names.index(match["name"]), "mean", weight), flag, steps, problems)

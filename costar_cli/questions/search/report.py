@@ -275,12 +275,11 @@ def notes_on(report: SearchReport) -> Iterator[Diagnostic]:
     elif (considered := len(candidates.plans_PH)) == possible:
         yield Diagnostic.of("search-all", possible=possible, steps=steps)
     else:
-        pruned = f"{possible - considered:,} {'was' if possible - considered == 1 else 'were'}"
-        yield Diagnostic.of("search-constrained", considered=considered, steps=steps, pruned=pruned)
+        yield Diagnostic.of("search-constrained", considered=considered, steps=steps, possible=possible)
     if candidates.constraints.only is None and (doses := report.schema.treatments.doses):
         chosen = (np.unique(candidates.values_KA[:, i - len(doses)]).tolist() for i in range(len(doses)))
         words = (f"{dose.name} {', '.join(map(dose.text, some))}" for dose, some in zip(doses, chosen, strict=True))
-        others = " (--levels names others)" if any(dose.elapsed is None for dose in doses) else ""
+        others = " (others: --levels)" if any(dose.elapsed is None for dose in doses) else ""
         yield Diagnostic.of("search-doses", doses="; ".join(words), others=others)
     if not question.unsupported:
         if any(left := [answer.best.left_out for answer in report.answers]):

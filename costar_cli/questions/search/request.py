@@ -119,7 +119,7 @@ class SearchRequest(SearchWords):
             listed = {value for plan in self.only_from or () for value in plan.values[:, given.treatment].tolist()}
             there_are = sorted(listed or named.get(dose.name) or usual_amounts(dose))
             if not given.among(np.array(there_are)).any():
-                others = "" if listed or dose.elapsed else "; --levels names others"
+                others = "" if listed or dose.elapsed else "; others: --levels"
                 shown = ", ".join(map(dose.text, there_are[:FEW])) + ", ..." * (len(there_are) > FEW)
                 fix = f"choose one of {shown}{others}"
                 problems.add(f"{text}: no plan of this search gives {dose.name} {dose.text(given.level)}", fix=fix)

@@ -89,7 +89,7 @@ def _answer(report: SearchReport) -> Iterator[str]:
 def rank_table(report: SearchReport) -> tuple[list[str], list[list[object]]]:
     """Return a row per plan of the first subject: rank, plan in words, objective, difference, chance of being best."""
     rows = report.rows(report.answers[0])
-    headers = ["", "plan", "objective", "difference", "best with"]
+    headers = ["", "plan", "objective", "difference", "probability of being best"]
     for at, limit, kind in ((2, "lower", report.objective_kind), (3, "difference_lower", report.difference_kind)):
         what = kind if kind == RANGE else f"{100 * report.question.level:g} %"
         headers[at] += f" ({what})" * any(row[limit] is not None for row in rows)
@@ -124,18 +124,19 @@ def how_sure(report: SearchReport) -> Iterator[str]:
         yield f"the best is estimated to be better than the second by {margin_text(margin, decimals)}{spread}"
     if isfinite(best.regret):
         others = best.alike - 1
-        told = (
-            f"{others} other{'s' * (others > 1)} cannot be told from it" if others else "all others can be told from it"
-        )
+        apart = f"{others} other{'s do' if others > 1 else ' does'} not differ clearly from it"
         if best.no_level:
-            told = "nothing measures which of the others can be told from it"
-        loses = f"choosing it loses {margin_text(best.regret, decimals)} on average"
-        yield f"of the {best.found} best plans, {told}; {loses}, by {report.question.draws:,} joint draws"
+            apart = "nothing measures which of the others differ clearly from it"
+        elif not others:
+            apart = "all others differ clearly from it"
+        regret = f"expected regret {margin_text(best.regret, decimals)}"
+        yield f"of the {best.found} best plans, {apart}; {regret}, by {report.question.draws:,} joint draws"
         hidden_P = best.probability_P[SHOWN:]
         if hidden_P.max(initial=0) >= NOTABLE:
             likely = SHOWN + int(hidden_P.argmax())
             words = in_words(report.schema, best.values_MHA[likely], report.answers[0].origin)
-            yield f"not among the first {SHOWN}, but best with {100 * best.probability_P[likely]:.0f} %: {words}"
+            chance = f"{100 * best.probability_P[likely]:.0f} %"
+            yield f"not among the first {SHOWN}, but probability of being best {chance}: {words}"
 
 
 def margin_text(value: float, decimals: int) -> str:

@@ -88,7 +88,7 @@ def _no_code(path: Path) -> Iterator[None]:
         finally:
             if refused:
                 problem = f"something other than arrays and texts is pickled in the file: {shown(sorted(set(refused)))}"
-                fix = "it can be code of somebody's; `--trust-pickle` runs it, if you know who wrote the file"
+                fix = "it can be anyone's code; `--trust-pickle` runs it, if you know who wrote the file"
                 raise DataError(problem, where=str(path), fix=fix)
 
 
