@@ -56,7 +56,13 @@ def effect_check(task: FitTask) -> EffectCheck | None:
     held = held[spread_rows(trials.subject_M[held], MOST_ASKED, SEED)]
     if trials.units < FEWEST_UNITS or len(kinds) < 2 or not len(held):
         return None
-    fold_M, target = trials.folds(FOLDS, SEED), trials.outcomes()
+    target = trials.outcomes()
+    same_PMK = np.stack([(trials.values(k) == kinds[:, None]).all(axis=-1) for k in range(steps)], axis=-1)
+    followed_PMH = np.logical_and.accumulate(same_PMK, axis=2)
+    # No weights make more of followers than there are: where these are too few, nothing is fitted to find that out.
+    if _steps_with_enough((followed_PMH[..., None] & target.measured_MHQ).sum(axis=1)) < LEAST_STEPS:
+        return None
+    fold_M = trials.folds(FOLDS, SEED)
     with one_thread("blas"):
         practice = Practice(trials, fold_M, known={}, boosting=False)
         kept_MK, measured_MHQ = practice.kept(target), practice.measured(target)
@@ -73,7 +79,7 @@ def effect_check(task: FitTask) -> EffectCheck | None:
             ]
         )
         effective_CHY = np.minimum(effective_PHY[1:], effective_PHY[0])
-        steps = int((effective_CHY >= FEW).any(axis=(0, 2)).sum())  # regressions of later ones would be in vain
+        steps = _steps_with_enough(effective_PHY)  # regressions of later ones would be in vain
         if steps < LEAST_STEPS:
             return None
         learner, everybody_GM = Learner("regression", trials.present), np.ones((1, len(trials)), dtype=bool)
@@ -103,3 +109,9 @@ def _most_followed(trials: Trials) -> Values:
     count_J = np.bincount(kind_M.ravel()[same_M], minlength=len(kinds_JA))
     order = [int(j) for j in np.argsort(-count_J, kind="stable") if count_J[j] >= FEW][:MOST_PLANS]
     return np.asarray(kinds_JA[order])
+
+
+def _steps_with_enough(followers_PHY: NDArray[np.number]) -> int:
+    """Return after how many steps enough follow the first plan and another, for any outcome."""
+    both_CHY = np.minimum(followers_PHY[1:], followers_PHY[0])
+    return int((both_CHY >= FEW).any(axis=(0, 2)).sum())

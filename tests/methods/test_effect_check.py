@@ -121,6 +121,22 @@ def test_nothing_is_compared_where_data_cannot_say() -> None:
     assert checked(small("infusion")) is None  # doses
 
 
+def test_nothing_is_fitted_where_outcomes_of_too_few_followers_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rarely(every: int) -> Dataset:
+        """Return a data set of which every so many subjects have outcomes after the first two rows."""
+        panels = {}
+        for part, panel in data(n=400).panels.items():
+            seen_NTY = panel.observed_outcomes.copy()
+            seen_NTY[np.arange(len(seen_NTY)) % every > 0, 2:] = False
+            panels[part] = replace(panel, outcome_observed=seen_NTY)
+        return replace(data(n=400), panels=panels)
+
+    assert checked(rarely(2)) is not None
+    assert checked(rarely(12)) is None
+    monkeypatch.setattr("costar_cli.training.effect_check.Practice", None)  # every fit needs it
+    assert checked(rarely(12)) is None
+
+
 def test_the_same_data_give_the_same_numbers() -> None:
     one, other = (checked(data()) for _ in range(2))
     assert one is not None
