@@ -199,6 +199,10 @@ class SignalHandler:
         """Do what another one asks for."""
 
 
+class OutOfTimeError(CostarError):
+    """Work did not end within `Termination.time_limit`; who set that says what follows."""
+
+
 class Termination(SignalHandler):
     """Lets Ctrl-C, SIGTERM and SIGHUP end a run in order, and remembers which came.
 
@@ -211,6 +215,7 @@ class Termination(SignalHandler):
     """
 
     _current: ClassVar["Termination | None"] = None
+    _deadline: ClassVar[float | None] = None
     parent: ClassVar[Callable[[int], object] | None] = None  # is told the exit code, by a process that works for it
 
     def __init__(self) -> None:
@@ -271,8 +276,29 @@ class Termination(SignalHandler):
         os._exit(128 + number)
 
     @classmethod
+    @contextmanager
+    def time_limit(cls, seconds: float | None) -> Iterator[None]:
+        """End what runs within it after so many seconds, at its next step; None for no limit.
+
+        Raises:
+            OutOfTimeError: the time has passed.
+        """
+        before = cls._deadline
+        cls._deadline = before if seconds is None else time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            cls._deadline = before
+
+    @classmethod
     def stop_if_signalled(cls) -> None:
-        """Raise `KeyboardInterrupt` in the main thread where a signal has come; long work calls this at each step."""
+        """Raise `KeyboardInterrupt` in the main thread where a signal has come; long work calls this at each step.
+
+        Raises:
+            OutOfTimeError: a time limit has passed.
+        """
+        if cls._deadline is not None and time.monotonic() > cls._deadline:
+            raise OutOfTimeError("its time is over")
         asked = cls._current is not None and cls._current.came is not None and not cls._current._is_told
         if asked and threading.current_thread() is threading.main_thread():
             raise _TerminationInterrupt

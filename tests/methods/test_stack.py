@@ -16,11 +16,11 @@ from costar_cli.data import Part
 from costar_cli.data.panel import join_panels
 from costar_cli.data.record import ModelRecord
 from costar_cli.data.windows import factual_windows
-from costar_cli.errors import ArtifactError, DataError, MismatchError, UsageError
+from costar_cli.errors import ArtifactError, DataError, MismatchError, Termination, UsageError
 from costar_cli.files import Artifact
 from costar_cli.inference.estimates import predictor
 from costar_cli.methods import METHODS, stored
-from costar_cli.methods.base import Stage, StepLoss, adjusted
+from costar_cli.methods.base import FitTask, FittedPart, Stage, StepLoss, adjusted
 from costar_cli.methods.registry import THAT_ADJUST, Methods
 from costar_cli.methods.stack import method as stack_method
 from costar_cli.methods.stack.model import StackModel
@@ -319,6 +319,21 @@ def test_no_part_is_begun_after_the_budget_and_the_first_always_is(monkeypatch: 
     assert "warnings" not in trained.meta or not any("left out" in text for text in trained.meta["warnings"])
     assert {row["method"]: row.get("seconds") for row in trained.meta["leaderboard"]}["ridge"] == 45
     assert all("seconds" not in row for row in stacked().meta["leaderboard"])
+
+
+def test_a_part_that_takes_longer_than_what_is_left_is_stopped_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit_part = stack_method._fit_part
+
+    def endless(task: FitTask, name: str, start: StackModel | None) -> FittedPart:
+        while name == "ridge":
+            Termination.stop_if_signalled()  # as every step of a fit does
+        return fit_part(task, name, start)
+
+    monkeypatch.setattr(stack_method, "_fit_part", endless)
+    trained = fit(world("tumor"), minutes=0.01)
+    assert trained.meta["left_out"]["ridge"] == "no time was left for it"
+    assert "last-value" in [part["method"] for part in trained.meta["parts"]]
+    Termination.stop_if_signalled()  # the limit has ended with the part
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from costar_cli.data import Part
 from costar_cli.data.panel import join_panels
 from costar_cli.data.windows import FactualWindows, factual_windows, share_of_changes
-from costar_cli.errors import DataError, TrainingError
+from costar_cli.errors import DataError, OutOfTimeError, Termination, TrainingError
 from costar_cli.files import Artifact
 from costar_cli.methods.base import Device, Fit, FitTask, Fitted, FittedModel, FittedPart, adjusted
 from costar_cli.methods.registry import LISTS, METHODS
@@ -70,7 +70,7 @@ class _Parts:
 
     @classmethod
     def fit(cls, task: FitTask, start: StackModel | None) -> "_Parts":
-        """Fit the parts in order, as long as there is time to begin another one."""
+        """Fit the parts in order; once one is there, those that do not end in time are left out."""
         parts, begun = cls(task), monotonic()
         config = task.settings_of(StackConfig)
         names = METHODS["stack"].parts(config, task.start.record if task.start else None)
@@ -80,11 +80,15 @@ class _Parts:
             if start is None and listed and most is not None and width > most:
                 parts.left_out[name] = TOO_WIDE
                 continue
-            if parts.done and config.minutes is not None and at - begun >= 60 * config.minutes:
+            left = None if config.minutes is None or not parts.done else 60 * config.minutes - (at - begun)
+            if left is not None and left <= 0:
                 parts.left_out[name] = OUT_OF_TIME
                 continue
             try:
-                parts.done[name] = _fit_part(task, name, start)
+                with Termination.time_limit(left):
+                    parts.done[name] = _fit_part(task, name, start)
+            except OutOfTimeError:
+                parts.left_out[name] = OUT_OF_TIME
             except FAILS as error:
                 parts.left_out[name] = str(error) or type(error).__name__
             parts.seconds[name] = monotonic() - at

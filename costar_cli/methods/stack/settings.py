@@ -25,6 +25,6 @@ class StackConfig(Config):
     minutes: float | None = Field(
         None,
         gt=0,
-        description="Minutes after which `stack` and `auto` begin no further method; one that was begun is "
-        "trained to its end",
+        description="Minutes for the methods of `stack` and `auto`: those whose fit does not end by then are left "
+        "out; the first one always ends",
     )
