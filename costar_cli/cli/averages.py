@@ -53,7 +53,8 @@ def show_average_sweep(
     from costar_cli.data.schema import labelled
 
     rows = [row | _at_dose(effects, sweep, row) for effects in found for row in effects.to_rows()]
-    session.out.text(f"{sweep.dose.range} were given")
+    if session.out.shows("days"):
+        session.out.text(f"{sweep.dose.range} were given")
     _tell(session, found, rows, partial(_show_doses, dose=labelled(sweep.dose.name, sweep.dose.unit)))
     _write(session, rows, csv)
     if plot is not None:

@@ -85,6 +85,7 @@ RARE_OF: Final[Mapping[str, tuple[str, ...]]] = {  # options that the short help
         "--at-least",
         "--level",
         "--not-consecutive",
+        "--data",
         "--overwrite",
     ),
     "effect": ("--once", "--protocol", "--grace", "--learner", "--probability", "--unsupported", "--report", "--level"),

@@ -145,6 +145,11 @@ class Output:
         """Keep warnings until `release`, so that they stand below the table and not above the screen's end."""
         self._held = None if self.shows("notes") else []
 
+    @property
+    def holds(self) -> bool:
+        """Return whether a screen is being made, whose warnings stand below its table."""
+        return self._held is not None
+
     def release(self, most: int | None = None, *, stated: Collection[str] = (), words: str = "") -> None:
         """Say the warnings that were kept, each once; `more` counts those beyond `most`, and those of `stated` codes.
 

@@ -147,8 +147,8 @@ class OutputReporter:
         return self
 
     def note(self, message: str) -> None:
-        """Pass a note on, where the screen has notes."""
-        if self._out.shows("notes"):
+        """Pass a note on, as a line of a log: on the screen of a verb the bar shows how the work goes."""
+        if not (self._out.holds and is_interactive(sys.stderr)):
             self._out.note(message)
 
     def say(self, diagnostic: Diagnostic) -> None:

@@ -51,7 +51,7 @@ def test_the_screen_ends_with_the_answer(here: Path, call: Call) -> None:
     assert [line.split()[0] for line in (never, always, threshold)] == ["never", "always", "threshold"]
     assert max(map(len, run.out.splitlines())) <= 80
     assert len(run.out.splitlines() + run.err.splitlines()) <= 24
-    assert "details  --show days|notes|all" in run.err
+    assert "details  --show days|all" in run.err
     assert "Every step" in call(*LINE, "--show", "all").out
 
 

@@ -37,7 +37,7 @@ def lines(run: Run, words: str = LINE) -> list[str]:
 
 
 def test_finetune_says_it_and_suggests_a_method_that_adjusts(made: Path, call: Call) -> None:
-    run = call("finetune", "--method", "ridge", "--workspace", made)  # up to date
+    run = call("finetune", "--method", "ridge", "--workspace", made, "--show", "notes")  # up to date
     [line] = lines(run)
     assert "Ridge regression forecasts" in line
     document = call("finetune", "--method", "ridge", "--workspace", made, "--json").document
@@ -60,7 +60,7 @@ COMPARES: Mapping[str, tuple[object, ...]] = {
 @pytest.mark.parametrize("words", COMPARES.values(), ids=COMPARES)
 def test_what_compares_plans_says_it_once(made: Path, call: Call, words: tuple[object, ...]) -> None:
     Path("two.json").write_text(TWO, "utf-8")
-    [line] = lines(call(*words, "--workspace", made, "--model", made / "model-ridge.h5"))
+    [line] = lines(call(*words, "--workspace", made, "--model", made / "model-ridge.h5", "--show", "notes"))
     assert "model `model-ridge` " in line
     assert "; `--method growth` adjusts" in line
     assert lines(call(*words, "--workspace", made, "--model", made / "model-mixed.h5")) == []
@@ -76,7 +76,7 @@ def test_truncated_weights_are_told_where_plans_are_compared(made: Path, call: C
 def test_finetune_on_a_binary_outcome_says_that_a_rollout_shrinks_effects(tmp_path: Path, call: Call) -> None:
     write_dataset(tmp_path / "data.h5", BINARY.dataset(n=150))
     quick = ("--method", "growth", "--workspace", tmp_path, "--members", 1, "--epochs", 3)
-    [line] = lines(call("finetune", *quick), "makes effects on binary outcomes too small")
+    [line] = lines(call("finetune", *quick, "--show", "notes"), "makes effects on binary outcomes too small")
     assert line.endswith("forecasts, not effects; `--method msm` adjusts")
     document = call("finetune", *quick, "--json").document
     assert document["result"]["reactions"]["adjusts"] == "shrunk"
@@ -100,12 +100,12 @@ def test_the_card_of_a_model_says_it_among_its_limits(made: Path, call: Call) ->
 def test_averages_of_a_forecast_are_corrected_where_enough_follow_and_say_so(made: Path, call: Call) -> None:
     Path("short.json").write_text(SHORT)
     words = ["whatif", "--workspace", made, "-m", made / "model-ridge.h5", "--subjects", "source/train", "--average"]
-    run = call(*words, "--plan", "short.json", "--csv", "a.csv", "--plot", "a.png")
+    run = call(*words, "--plan", "short.json", "--csv", "a.csv", "--plot", "a.png", "--show", "notes")
     [heading] = lines(run, "by model-ridge, corrected")
-    assert heading.startswith("mean y after 1 step, and difference from `never`")
+    assert heading.startswith("Mean y after 1 step (90 % CI), 150 answers, ")
     assert len(lines(run, "are corrected by what came of those who followed a plan")) == 1
     assert "targeted maximum likelihood" in run.err
-    assert lines(run, "have no interval") == []  # 69 of 150 follow `always` for a step
+    assert lines(run, "have no interval:") == []  # 69 of 150 follow `always` for a step
     table = pl.read_csv("a.csv")
     assert table["estimator"].to_list() == ["tmle"] * 3
     for row in table.to_dicts():

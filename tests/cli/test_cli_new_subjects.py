@@ -35,7 +35,7 @@ def test_new_subjects_are_up_to_date_scored_where_they_can_be_and_never_trained_
     assert (scored.code, "the longest series has 4" in scored.err) == (5, True)
     long = ["ingest", "table", EXAMPLE / "small.csv", "--like", model, "--overwrite", "--out", "again.h5"]
     assert call(*long).code == 0
-    drawn = call("evaluate", "--data", "again.h5")
+    drawn = call("evaluate", "--data", "again.h5", "--show", "notes")
     assert "skipped plot trajectories: it shows plans with known outcomes (query set `sequence`)" in drawn.err
     rows = call("evaluate", "--data", "again.h5", "--no-plots", "--json").document["result"]["rows"]
     assert {(row["setup"], row["truth"]) for row in rows} == {("zero-shot", "factual"), ("supervised", "factual")}

@@ -39,7 +39,9 @@ MOST = {  # lines of a screen
     "finetune --method ridge -w trial": 6,
 }
 EVERYWHERE = [
-    command for command in MOST if command.split()[0] in ("evaluate", "search", "settings") or MIXED in command
+    command
+    for command in MOST
+    if "trial" not in command and (command.split()[0] in ("evaluate", "search", "settings") or MIXED in command)
 ]
 WIDTHS = (80, 60, 120)
 MARK = "=== screen"

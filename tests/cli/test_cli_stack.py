@@ -41,7 +41,7 @@ def test_the_leaderboard_is_printed_and_in_the_document_also_when_the_model_is_u
     made: Path, call: Call
 ) -> None:
     again = "finetune", "--method", "stack", "--parts", "last-value, ridge,mixed", "-w", made, "--threads", "1"
-    run = call(*again)
+    run = call(*again, "--show", "members")
     assert run.out.startswith("up to date")
     rows = [line.split() for line in run.out.splitlines() if line.startswith(("ridge", "mixed", "last-value", "stack"))]
     assert [row[0] for row in rows][-1] == "stack"
@@ -87,7 +87,7 @@ def test_auto_takes_the_short_list_in_its_order_and_says_what_no_time_was_left_f
     model = Path(run.document["outputs"]["model"]["path"])
     assert model.name == "model-stack.h5"
     assert read_header(model).meta["settings"]["minutes"] == pytest.approx(1e-9)
-    again = call("finetune", "--method", "auto", *INSTANT, *place)
+    again = call("finetune", "--method", "auto", *INSTANT, *place, "--show", "members")
     assert again.out.startswith("up to date")
     assert f"{others[0]} is not a part: no time was left for it" in again.err
 

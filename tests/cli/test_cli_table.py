@@ -44,8 +44,9 @@ def test_the_example_from_table_to_what_if(tmp_path: Path, call: Call) -> None:
     assert touched == {"zero-shot": 0, "few-shot": 15 + 12, "supervised": 0}
     run = call("whatif", "--subject", "N-017", "--plan", EXAMPLE / "plan-own.json", "--csv", "whatif.csv")
     assert run.code == 0, run.err
-    assert run.out.startswith("subject N-017 (source/")
-    assert "glucose (mg/dL)" in run.out
+    assert run.out.startswith(
+        "Subject N-017 on day 11 (2024-02-07): glucose in mg/dL, from day 7 (2024-02-03) by model"
+    )
     assert "basal-bolus" in run.out
     dates = [row["date"] for row in read_rows(tmp_path / "whatif.csv")]
     day = str(np.datetime64(dates[0]) - 3)

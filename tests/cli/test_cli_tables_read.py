@@ -143,7 +143,7 @@ def test_ablations_need_a_set_up_that_scores_them(tmp_path: Path, call: Call) ->
     words = ["benchmark", "tumor", "--preset", "quick", "--ablations", "--list", "--folder", tmp_path]
     run = call(*words, "--setups", "few-shot")
     assert (run.code, "zero-shot and supervised" in run.err) == (2, True)
-    alone = call(*words, "--setups", "zero-shot", "--methods", "ridge")
+    alone = call(*words, "--setups", "zero-shot", "--methods", "ridge", "--show", "notes")
     assert alone.code == 0
     assert "added COSTAR as reference" in alone.err
     assert any(line.startswith("costar/source/") for line in alone.out.splitlines())
