@@ -52,7 +52,7 @@ def test_the_example_from_table_to_what_if(tmp_path: Path, call: Call) -> None:
     day = str(np.datetime64(dates[0]) - 3)
     run = call("whatif", "--subject", "N-017", "--plan", EXAMPLE / "plan-own.json", "--origin", day, "--plot", "w.png")
     assert run.code == 0, run.err
-    assert f"({day}) of" in run.out
+    assert f"({day}) by model" in run.out
     words = ["search", "--subject", "N-017", "--origin", day, "--minimise", "glucose at end", "--steps", 1]
     assert call(*words, "--json").document["result"]["subjects"][0]["date"] == day
     run = call("whatif", "--subjects", "source/test", "--plan", EXAMPLE / "plan-own.json", "--origin", "2031-01-01")

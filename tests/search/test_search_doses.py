@@ -83,7 +83,7 @@ def test_without_names_doses_are_spread_over_what_was_given_and_said() -> None:
     report = SearchReport("doses", ridge().schema, "ridge", "ridge", "band", question, [], None)
     note = said(notes_on(report), "search-doses")
     assert note.startswith("doses to choose from at each step: dose 0 mg, ")
-    assert note.endswith("(--levels names others)")
+    assert note.endswith("(others: --levels)")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_usual_amounts_are_even_in_the_basis_and_hold_none(dose: Dose, amounts: 
         (
             {"at_most": ("dose=7 0",), "levels": ("dose 0,1,3",)},
             "no plan of this search gives dose 7 mg",
-            "choose one of 0 mg, 1 mg, 3 mg; --levels names others",
+            "choose one of 0 mg, 1 mg, 3 mg; others: --levels",
         ),
         ({"not_consecutive": ("dose=1e9",)}, "no plan of this search gives dose 1e.09 mg", "choose one of 0 mg"),
         ({"not_with": ("dose=7 dose=3",), "levels": ("dose 0,1,3",)}, "no plan of this search gives dose 7", "0 mg"),

@@ -132,7 +132,7 @@ def test_differences_by_an_ensemble_are_the_range_of_its_members_and_have_no_lev
     assert {(row["interval_kind"], row["level"]) for row in report.to_rows()} == {("calibrated", 0.9)}
     facts = report.to_json()["models"]["costar"]
     assert (facts["interval_kind"], facts["difference_interval_kind"]) == ("calibrated", "range of the members")
-    assert "the range of its 3 members, which has no level" in said(report.diagnostics, "differences-range")
+    assert "the range of its 3 ensemble members, which has no level" in said(report.diagnostics, "differences-range")
     assert "differences-by-law" not in codes(report.diagnostics)
     title = difference_title(report, *report.models)
     assert title == "difference from `watch` (in brackets: range of the members, no level)"

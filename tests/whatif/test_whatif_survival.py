@@ -250,4 +250,4 @@ def test_searches_say_survival_and_do_not_search_for_it(ends: tuple[Dataset, Fit
     assert best.survival_M[-1] == pytest.approx(found.survival_QH[0, 1])  # the reference plan is the last
     assert best.first(1).survival_M is not None
     Objective.parse(tumours.schema, 2, problems, maximise=["survival at end"])
-    assert "survival under each plan stands beside" in str(problems.fix)
+    assert "survival under each plan is shown next to" in str(problems.fix)
