@@ -151,6 +151,8 @@ def search(
         _show(session, report)
     else:
         _show_many(session, report)
+        session.out.release(2)
+        session.out.more()
     session.out.done(report.to_json())
 
 
@@ -319,5 +321,3 @@ def _show_many(session: Session, report: "SearchReport") -> None:
         [count, f"{100 * count / len(found):.0f} %", in_words(report.schema, np.array(plan), 1)] for plan, count in most
     ]
     out.table(["subjects", "share", "plan (steps from the forecast start)"], rows, title="most frequent best plans")
-    out.release(2)
-    out.more()

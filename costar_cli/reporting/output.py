@@ -216,6 +216,8 @@ class Output:
         self._finish(status, error=error.to_json())
 
     def _finish(self, status: str, *, result: object = None, error: Mapping[str, object] | None = None) -> None:
+        if self.holds:  # of a screen that ended early
+            self.release()
         Termination.tell()
         self._print(status, result=result, error=error)
         Termination.told(ExitCode.OK if error is None else cast(int, error["exit_code"]))

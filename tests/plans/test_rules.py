@@ -61,7 +61,7 @@ def error_of(plan: object, schema=TUMOR) -> str:
         ({"rule": "none", "else": {"rule": "none", "times": 3}, "times": 2}, "unknown key 'times'"),
         ({"rule": "none", "else": {"chemo": 1}, "times": 2}, "plan 'p', else: no treatment 'chemo'"),
         ({"rule": "none", "times": 7}, "plan 'p': has 7 steps; the model answers plans of 1 to 6"),
-        ([{"rule": "chemotherapy"}], "plan 'p', step 1: `rule` stands alone as the plan, not among its steps"),
+        ([{"rule": "chemotherapy"}], "plan 'p', step 1: `rule` is the whole plan, not one of its steps"),
         ({"shift": {"chemo": 1}, "times": 2}, "plan 'p': no treatment 'chemo'"),
         ({"shift": {"chemotherapy": 1}, "times": 2}, "its levels are not called by numbers"),
         ({"shift": 3, "times": 2}, "`shift` must be an object"),
@@ -353,7 +353,7 @@ def test_covariates_that_are_not_drawn_are_held_and_the_report_says_so():
     )  # fmt: skip
     report = estimate_outcomes(data, {"m": model}, request, subject=name)
     note = said(report.diagnostics, "rule-reads-held")
-    assert "reads state_1, held at the value at the origin by model `m`" in note
+    assert "reads state_1, held at the value at the forecast start by model `m`" in note
     always = data.panels[TEST].covariates[0, 5, 0] > 0
     assert report.plans[0].values.ravel().tolist() == [int(always)] * 3
 
