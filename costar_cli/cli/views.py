@@ -60,7 +60,7 @@ class EvaluationFiles:
         return {name: self.plots / f"{name}.png" for name in FIGURES} if self.plots is not None else {}
 
     def in_words(self) -> str:
-        """Return where the scores and the figures are: `demo/evaluation.csv, plots/ (7 figures)`."""
+        """Return where the scores and the figures are: the table, and the folder with the number of figures."""
         drawn = sum(path.exists() for path in self.figures.values())
         if self.plots is None or not drawn:
             return str(self.csv)
