@@ -192,7 +192,9 @@ def finetune(
     support = _support(dataset, domain, start, reporter)
     scaler = start.scaler if start else Scaler.fit(dataset.panel("source", "train"), dataset.schema)
     parts = method.parts(settings, start.record if start else None)
-    closed_form = METHODS.in_closed_form(method.name, parts)
+    closed_form = (
+        METHODS.in_closed_form(method.name, parts) if parts else method.closed_form
+    )  # it may be in no registry
     if not closed_form:
         runtime.tell_of_graphs(runtime_config, reporter)
     members = 1 if closed_form else config.members or (start.members if start else 1)

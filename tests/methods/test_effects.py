@@ -227,5 +227,5 @@ def test_a_stack_of_what_does_not_adjust_names_it_with_its_weight() -> None:
     assert (known.adjusts, sum(known.parts.values())) == ("none", pytest.approx(1))
     assert known == Reactions.read(trained.meta["reactions"])
     assert known.diagnostic("the stack", doses=False, binary=False).text.startswith(
-        "the stack, 100 % of which is Ridge regression, forecasts"
+        "the stack, 100 % of it Ridge regression, forecasts"
     )

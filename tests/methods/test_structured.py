@@ -187,7 +187,7 @@ def test_a_rollout_that_forecasts_covariates_is_told_where_they_stand():
     module, (z, y, previous, plan) = StructuredDecoder(5, [ADDITIVE], BINARY, covariates=REACH), inputs(1)
     unit, exposure = module.scale.units(y), module.exposures(previous)
     at_origin = (values[:, 0] for values in (module.theta(z), y, unit, exposure, plan))
-    with pytest.raises(TypeError, match="told where they stand"):
+    with pytest.raises(TypeError, match="knows where they are"):
         module.roll(*at_origin)
 
 

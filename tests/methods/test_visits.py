@@ -342,6 +342,6 @@ def test_an_effect_of_plans_that_say_when_to_come_is_told_to_leave_that_to_pract
     plans = {"plans": {"none": {"repeat": {}, "times": 1}}}
     with pytest.raises(UsageError, match="nobody follows plan 'none'") as caught:
         costar.estimate_effects(data, plans)
-    assert "leave the time until the next visit to practice" in str(caught.value.fix)
+    assert "leave the time until the next visit to usual care" in str(caught.value.fix)
     rule = {"rule": "drug = 1 if natural drug = 0", "times": 1}
     assert costar.estimate_effects(data, {"plans": {"given": rule}}).rows[0]["estimate"] is not None
