@@ -165,7 +165,7 @@ def test_a_stack_counts_what_shrinks_effects_on_binary_outcomes_among_what_does_
     alone = Reactions.of(model_of(fit_method(BINARY.dataset(n=60), "stack", StackConfig(parts="growth"), config)))
     assert (alone.adjusts, alone.parts) == ("shrunk", {"growth": pytest.approx(1)})
     assert alone.diagnostic("the stack", doses=False, binary=True).text.startswith(
-        "the stack, 100 % of which is Growth GRU, makes"
+        "the stack, 100 % of it Growth GRU, makes"
     )
 
 
