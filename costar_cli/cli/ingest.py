@@ -1,6 +1,6 @@
 """`costar ingest`: import your own data, from files that costar knows, a table with a schema, or a log of events."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +11,7 @@ from costar_cli.api.outputs import check_outputs
 from costar_cli.cli import options
 from costar_cli.cli.dataset import make_dataset, read_inputs
 from costar_cli.cli.hints import next_command
-from costar_cli.cli.options import FILES
+from costar_cli.cli.options import FILES, expanded
 from costar_cli.cli.session import Session, open_session
 from costar_cli.cli.simulate import DataSetGroup
 from costar_cli.cli.verb import VerbApp, say_which
@@ -118,83 +118,69 @@ def table(
     _ingest(session, inputs, schema, parsed, seed, out, overwrite=overwrite)
 
 
+@dataclass(frozen=True, kw_only=True)
+class LogFlags:
+    """The flags of every verb that reads a log of events."""
+
+    signals: SignalsOpt = None
+    like: LikeOpt = None
+    init: InitFlag = False
+    accept_guesses: AcceptFlag = False
+    seed: options.SeedOpt = None
+    out: options.OutOpt = None
+    overwrite: options.OverwriteFlag = False
+    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE
+    json: options.JsonFlag = False
+    quiet: options.QuietFlag = False
+
+    def ingest(self, ctx: typer.Context, form: str, path: Path) -> None:
+        """Make a data set of a log in a format of `costar_cli/data/events/log.py`, as one of three flags says."""
+        session = open_session(ctx, {}, workspace=self.workspace, json=self.json, quiet=self.quiet)
+        flags = {"--signals": self.signals, "--like": self.like, "--init": self.init}
+        chosen = [flag for flag, value in flags.items() if value]
+        if len(chosen) != 1:
+            fix = f"`costar ingest {form} {quote(str(path))} --init` writes signals to start from"
+            problem = f"{' and '.join(chosen)}: choose one of them" if chosen else "no signals given"
+            raise UsageError(problem, where="--signals", fix=f"{fix}; `--like MODEL` reads new subjects without")
+        _check_seed(self.seed)
+        if self.seed is not None and self.signals is None:
+            raise UsageError(f"`{chosen[0]}` splits nothing", where="--seed", fix="omit --seed")
+        if self.signals is not None:
+            from costar_cli.data.events import read_signals
+
+            schema = read_signals(self.signals, accept_guesses=self.accept_guesses)
+            session.tell_read("signals", self.signals, kind="toml")
+            _ingest_events(session, form, path, schema, self.seed, self.out, overwrite=self.overwrite)
+        elif self.like is not None:
+            _ingest_new_events(session, form, path, self.like, self.out, overwrite=self.overwrite)
+        else:
+            _propose(session, form, path, self.out or SIGNALS, overwrite=self.overwrite)
+
+
 @ingest.command()
+@expanded
 def meds(
     ctx: typer.Context,
+    flags: LogFlags,
     log: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Folder in the Medical Event Data Standard: `data`, `metadata`")
     ],
-    signals: SignalsOpt = None,
-    like: LikeOpt = None,
-    init: InitFlag = False,
-    accept_guesses: AcceptFlag = False,
-    seed: options.SeedOpt = None,
-    out: options.OutOpt = None,
-    overwrite: options.OverwriteFlag = False,
-    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
-    json: options.JsonFlag = False,
-    quiet: options.QuietFlag = False,
 ) -> None:
     """Read clinical events (MEDS) as a file of signals says; `--init` writes one to start from."""
-    session = open_session(ctx, {}, workspace=workspace, json=json, quiet=quiet)
-    how = {"--signals": signals, "--like": like, "--init": init or None}
-    ingest_log(session, "meds", log, how, seed, out, accept_guesses=accept_guesses, overwrite=overwrite)
+    flags.ingest(ctx, "meds", log)
 
 
 @ingest.command()
+@expanded
 def omop(
     ctx: typer.Context,
+    flags: LogFlags,
     database: Annotated[
         Path, typer.Argument(metavar="FOLDER|FILE", help="OMOP tables, 5.3 or 5.4: CSV, Parquet, or a DuckDB file")
     ],
-    signals: SignalsOpt = None,
-    like: LikeOpt = None,
-    init: InitFlag = False,
-    accept_guesses: AcceptFlag = False,
-    seed: options.SeedOpt = None,
-    out: options.OutOpt = None,
-    overwrite: options.OverwriteFlag = False,
-    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
-    json: options.JsonFlag = False,
-    quiet: options.QuietFlag = False,
 ) -> None:
     """Read an OMOP database as a file of signals says; `--init` writes one to start from."""
-    session = open_session(ctx, {}, workspace=workspace, json=json, quiet=quiet)
-    how = {"--signals": signals, "--like": like, "--init": init or None}
-    ingest_log(session, "omop", database, how, seed, out, accept_guesses=accept_guesses, overwrite=overwrite)
-
-
-def ingest_log(
-    session: Session,
-    form: str,
-    path: Path,
-    how: Mapping[str, object],
-    seed: int | None,
-    out: Path | None,
-    *,
-    accept_guesses: bool,
-    overwrite: bool,
-) -> None:
-    """Make a data set of a log of events in a format of `costar_cli/data/events/log.py`, as one flag of `how` says."""
-    said = [flag for flag, value in how.items() if value is not None]
-    if len(said) != 1:
-        fix = f"`costar ingest {form} {quote(str(path))} --init` writes signals to start from"
-        problem = f"{' and '.join(said)}: choose one of them" if said else "no signals given"
-        raise UsageError(problem, where="--signals", fix=f"{fix}; `--like MODEL` reads new subjects without")
-    _check_seed(seed)
-    if seed is not None and said != ["--signals"]:
-        raise UsageError(f"`{said[0]}` splits nothing", where="--seed", fix="omit --seed")
-    signals, like = how["--signals"], how["--like"]
-    if isinstance(signals, Path):
-        from costar_cli.data.events import read_signals
-
-        schema = read_signals(signals, accept_guesses=accept_guesses)
-        session.tell_read("signals", signals, kind="toml")
-        _ingest_events(session, form, path, schema, seed, out, overwrite=overwrite)
-    elif isinstance(like, Path):
-        _ingest_new_events(session, form, path, like, out, overwrite=overwrite)
-    else:
-        _propose(session, form, path, out or SIGNALS, overwrite=overwrite)
+    flags.ingest(ctx, "omop", database)
 
 
 def _ingest_events(
