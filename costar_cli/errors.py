@@ -199,8 +199,8 @@ class SignalHandler:
         """Do what another one asks for."""
 
 
-class OutOfTimeError(CostarError):
-    """Work did not end within `Termination.time_limit`; who set that says what follows."""
+class OutOfTimeError(Exception):
+    """Work did not end within `Termination.time_limit`, which whoever set it handles: it ends no run."""
 
 
 class Termination(SignalHandler):

@@ -22,7 +22,7 @@ def settings(
         str,
         typer.Argument(
             help="Section such as pretrain.encoder, or setting; `all` of them; `schema`: keys of a table's schema",
-            show_default="the sections",
+            show_default=False,
         ),
     ] = "",
     json: JsonFlag = False,

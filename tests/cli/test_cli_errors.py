@@ -257,7 +257,7 @@ def test_a_full_disk_under_stdout_exits_8(trained: Path, tmp_path: Path) -> None
 
 
 def test_a_reader_that_leaves_early_is_no_error(trained: Path, tmp_path: Path) -> None:
-    with start_process("inspect", trained / "data.h5", "--show", "all", "--arrays", cwd=tmp_path) as process:
+    with start_process("inspect", trained / "data.h5", "--show", "all", "--arrays", "--quiet", cwd=tmp_path) as process:
         process.stdout.close()
         err = process.stderr.read()
         assert (process.wait(), err) == (0, "")

@@ -137,7 +137,7 @@ def test_older_codes_of_nlmixr2_are_doses_and_infusions_that_end(table) -> None:
     assert rows(frame, "TIME", "DV", "AMT") == [(0, 8, 60), (6, None, 5), (9, 3, 0)]
     told = refused(table, "ID,TIME,AMT,DV,EVID\n1,0,20,.,10101\n1,0,0,8,0\n1,3,-10,.,10101\n1,6,5,.,7\n")
     assert "never ends" in told
-    assert "no start" in told
+    assert "without a start" in told
     assert "other than 0 to 4" in told
 
 

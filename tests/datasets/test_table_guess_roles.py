@@ -40,7 +40,7 @@ def test_what_a_first_row_lacks_is_no_static_but_asked_about(tmp_path: Path):
     late = (pl.col("patient") != "p07") | (pl.col("day") > 0)
     guess = guess_schema([save(ward().with_columns(sex=pl.when(late).then("sex")), tmp_path / "ward.csv")])
     assert guessed_roles(guess.text)["sex"] == "covariate?"
-    assert "sex: 1 subject without it in the first row, where a static stands" in guess.doubts
+    assert "sex: 1 subject without it in the first row, which holds statics" in guess.doubts
 
 
 def test_a_file_of_statics_is_read_for_the_guess(tmp_path: Path):

@@ -217,7 +217,7 @@ def test_splits_by_time_begin_with_a_period(tmp_path: Path):
 
 
 def test_quarters_stand_with_their_years_alone():
-    with pytest.raises(UsageError, match="with its year"):
+    with pytest.raises(UsageError, match="needs its year"):
         make_schema(time={"step": "3mo", "format": "%Y-%m Q%q"})
 
 

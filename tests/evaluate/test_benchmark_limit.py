@@ -80,7 +80,7 @@ def test_every_form_has_the_bound_and_says_what_it_is(made, capsys, tmp_path):
     rows = list(csv.DictReader(io.StringIO(results_csv(made))))
     (bound,) = (row for row in rows if row["basis"] == "limit")
     assert (bound["method"], float(bound["avg"]), float(bound["ratio_to_limit"])) == (BOUND, 0.5, 1.0)
-    assert "which is a bound on average over subjects, and no method" in to_markdown(made)
+    assert "which is a lower bound on average over subjects, not a method" in to_markdown(made)
     assert r"\emph{bound}" in to_latex(made)
     assert "& Avg & Ensemble & Ratio &" in to_latex(made)
     show_report(Output("benchmark"), made)

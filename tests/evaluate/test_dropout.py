@@ -128,7 +128,7 @@ def test_weights_reach_the_natural_course_and_probabilities(tumours: tuple[Datas
 def test_data_without_losses_have_no_weights(tumours: tuple[Dataset, Dataset]) -> None:
     cut, _ = tumours
     fitted = fit_method(cut, "mean", None, FinetuneConfig())
-    with pytest.raises(UsageError, match="of which the data set keeps nothing"):
+    with pytest.raises(UsageError, match="which the data set does not record"):
         hazards_of_losses(cut.schema.model_copy(update={"ends": cut.schema.ends[:2]}), [Candidate(model_of(fitted))])
     without = model_of(replace(fitted, meta={**fitted.meta, "survival": None}))
     with pytest.raises(UsageError, match="none of the models has them"):

@@ -134,7 +134,7 @@ def test_groups_together_have_all_answers(report):
 def test_the_terminal_says_how_bands_keep_their_levels(report, capsys):
     show_bands(Output("evaluate"), report)
     out = capsys.readouterr().out
-    assert "Coverage of calibrated bands in percent of answers, each subject counting once" in out
+    assert "Coverage of calibrated bands in percent of answers, weighted equally per subject" in out
     lines = [line for line in out.splitlines() if "Ridge regression" in line]
     assert [line.split()[:2] for line in lines] == [
         ["zero-shot", "counterfactual"], ["zero-shot", "factual"],

@@ -92,7 +92,7 @@ def test_the_row_has_its_own_standard_error_over_subjects_and_others_have_none(r
         assert row.se.average == pytest.approx(unit * np.sqrt((moved_NH.mean(axis=1) ** 2).sum()))
         assert flat["avg_se"] == told["se"]["average"] == row.se.average
         assert f"{row.se.average:.3g} ({row.setup})" in report.about_ratio
-    assert "which is a bound on average over subjects, and no method" in report.about_ratio
+    assert "which is a lower bound on average over subjects, not a method" in report.about_ratio
     frame = report.to_frame()
     assert set(frame.loc[frame["se"].notna(), "model"]) == {LABEL}
 

@@ -83,7 +83,7 @@ def test_predictions_are_probabilities_that_a_file_keeps(data: Dataset) -> None:
     assert model.record.facts["logistic"] == [True]
     p_Q = model.rollout(data.panels[TEST], replace(queries, outcomes=None, scored=None))[0, :, 0, 0]
     assert 0 < p_Q.min() < 0.1 < 0.5 < p_Q.max() < 1  # noqa: PLR0133 - the ends of what probabilities reach
-    with pytest.raises(ValueError, match="whether its trees are of a probability"):
+    with pytest.raises(ValueError, match="whether its trees predict a probability"):
         replace(model, record=replace(model.record, facts={**model.record.facts, "logistic": [1]}))._require_whole()
 
 

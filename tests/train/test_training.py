@@ -77,14 +77,15 @@ class Returning:
 @pytest.mark.parametrize(
     ("params", "problem", "fix"),
     [
-        ({}, "the fit of forest returned no parameters", "return at least one tensor that leads with the member axis"),
+        ({}, "the fit of forest returned no parameters", "return at least one array that leads with the member axis"),
         (
             {"a": torch.zeros(1, 2), "b": torch.zeros(3, 1)},
-            "the fit of forest returned a tensor of shape [3, 1]",
+            "the fit of forest returned an array of shape [3, 1]",
             "[1,",
         ),
-        ({"a": torch.tensor(3.0)}, "the fit of forest returned a tensor of shape []", "return a tensor [1,...]"),
-        ({"a": np.zeros((1, 2))}, "the fit of forest returned a parameter of type ndarray", "return a tensor [1,...]"),
+        ({"a": torch.tensor(3.0)}, "the fit of forest returned an array of shape []", "return an array [1,...]"),
+        ({"a": [[1.0, 2.0]]}, "the fit of forest returned a parameter of type list", "return an array [1,...]"),
+        ({"a": np.zeros((2, 2))}, "the fit of forest returned an array of shape [2, 2]", "return an array [1,...]"),
     ],
 )
 def test_a_fit_without_a_tensor_of_all_members_says_what_to_return(

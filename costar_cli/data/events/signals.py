@@ -153,7 +153,7 @@ def parse_signals(tables: Mapping[str, Any], *, where: str = "signals") -> Signa
     if table is not None:
         problems += _problems(table, signals, anchor)
     if problems:
-        fix = "docs/data-meds.md lists the keys of signals, `costar settings schema` all others"
+        fix = "`costar ingest meds FOLDER --init` shows the keys of signals, `costar settings schema` all others"
         raise UsageError.of(problems, f"the signals file has {len(problems)} problems", where=where, fix=fix)
     assert table is not None  # noqa: S101 - there would be a problem
     return SignalsSchema(signals, anchor, table, dict(tables))
