@@ -200,7 +200,7 @@ class SignalHandler:
 
 
 class OutOfTimeError(Exception):
-    """Work did not end within `Termination.time_limit`, which whoever set it handles: it ends no run."""
+    """Work did not end within `Termination.time_limit`; the code that set the limit handles it."""
 
 
 class Termination(SignalHandler):

@@ -53,7 +53,7 @@ def texts(said: str | Iterable[str], argument: str) -> tuple[str, ...]:
 
 
 def origin_of(origin: When | None) -> Any:  # noqa: ANN401 - a step or a text, or none
-    """Return an origin as the command line takes it: dates as text, of which a time of day means that time."""
+    """Return an origin as the command line takes it: dates as text, with their time of day where they have one."""
     if isinstance(origin, date):
         return origin.isoformat()
     if isinstance(origin, np.datetime64):

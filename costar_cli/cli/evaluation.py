@@ -129,7 +129,10 @@ class EvaluationInputs:
         from costar_cli.evaluation.foreign import read_predictions
         from costar_cli.evaluation.setups import Candidate
 
-        read = (read_predictions(path, self.dataset, trained=self._trained) for path, _ in self.foreign.values())
+        read = (
+            read_predictions(path, self.dataset, trained=self._trained, digest=digest)
+            for path, digest in self.foreign.values()
+        )
         return [Candidate(model, name=model.method) for model in read]
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import interp1d
 from scipy.special import ndtri
 
 from costar_cli.data import Dataset, Domain, Panel, Part, Queries, Scaler
@@ -22,7 +21,6 @@ from costar_cli.data.findings import counted, shown
 from costar_cli.data.record import ModelRecord
 from costar_cli.errors import DataError, first_of
 from costar_cli.evaluation.sums import LEVELS
-from costar_cli.files.digest import file_sha256
 from costar_cli.inference import Bands, Estimates, OutcomeFacts
 from costar_cli.methods.base import Forecast, PredictFn
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
@@ -128,13 +126,14 @@ def _bytes_of(panel: Panel, queries: Queries) -> NDArray[np.bytes_]:
     return np.ascontiguousarray(raw).view(f"S{raw.shape[1]}")[:, 0]
 
 
-def read_predictions(path: Path, dataset: Dataset, *, trained: Domain) -> ForeignModel:
+def read_predictions(path: Path, dataset: Dataset, *, trained: Domain, digest: str = "") -> ForeignModel:
     """Read the predictions of another program for the queries of a data set.
 
     Args:
         path: a table of any kind that `costar ingest table` reads.
         dataset: all parts, as queries are numbered through them.
-        trained: where the program was trained last, which says of which set-up its scores are.
+        trained: where the program was trained last, which decides the set-up of its scores.
+        digest: of the file, where it is known.
 
     Raises:
         DataError: a column is missing or holds no numbers, a query is unknown or answered twice or in part, or no test
@@ -163,7 +162,7 @@ def read_predictions(path: Path, dataset: Dataset, *, trained: Domain) -> Foreig
     return ForeignModel(
         method=path.stem, params={"none": np.zeros((1, 0))}, schema=schema, scaler=scaler, horizon=dataset.horizon,
         record=record, parents={"dataset": dataset.digest}, answers=answers, answered=answered,
-        digest=file_sha256(path),
+        digest=digest,
     )  # fmt: skip
 
 
@@ -217,6 +216,8 @@ def _rows(path: Path, outcomes: Sequence[str]) -> "tuple[pl.DataFrame, Floats | 
         mean_M1, sd_M1 = (frame[name].to_numpy()[:, None] for name in ("estimate", "sd"))
         tails_MK = mean_M1 + sd_M1 * ndtri(np.array(TAILS))
     elif len(spread) > 1:
+        from scipy.interpolate import interp1d  # noqa: PLC0415 - slow to import, needed here alone
+
         order = sorted(quantiles, key=quantiles.__getitem__)
         stated_MQ, levels = frame.select(order).to_numpy(), [quantiles[name] for name in order]
         if (np.diff(stated_MQ, axis=1) < 0).any():

@@ -1,4 +1,4 @@
-"""What the page of `costar explore` asks and is told: questions as `costar whatif` and `costar search` answer them."""
+"""What the page of `costar explore` sends and receives: questions that `costar whatif` and `search` answer."""
 
 import json
 import math
@@ -36,7 +36,7 @@ MOST_PLANS: Final = 4  # compared
 MOST_LISTED: Final = 50  # subjects that a search for them shows
 MOST_HISTORY: Final = 90  # steps before the origin that the page draws
 MOST_FROZEN: Final = 600  # plans of a subject in a page that stands alone
-MOST_SEARCHED: Final = 20_000  # plans all of which are looked at while somebody waits; of more, a beam finds some
+MOST_SEARCHED: Final = 20_000  # plans that are all scored while the page waits; beyond, a beam search
 BEAM: Final = 200
 WHEN: Final = ("at end", "mean", "maximum", "minimum")
 GOALS: Final = ("minimise", "maximise")

@@ -208,7 +208,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(error)
 
     def _admit(self, token: str) -> None:
-        """See that a request comes from the page, or from what was told its token.
+        """See that a request comes from the page, or from a program that has its token.
 
         Raises:
             RefusedError: it names another host (a name that an attacker points here), comes from another site or has

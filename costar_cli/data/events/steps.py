@@ -70,7 +70,7 @@ def table_of_events(
 ) -> tuple[TableInputs, TableSchema]:
     """Return the table that events become, with a row per subject and step, and the schema that reads it.
 
-    Counts per signal are told before anything is built. `new` subjects need not have events of each signal, or splits.
+    Counts per signal are reported first. `new` subjects need not have events of each signal, or splits.
 
     Raises:
         DataError: codes that no event has, units that differ, nobody with a series; all that is found at once.
