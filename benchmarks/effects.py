@@ -10,7 +10,7 @@ A repetition draws 1,000 subjects of a world of `tests/effect_worlds.py`, or of 
 `estimate_effects` for every plan by every estimator, and `benchmarks/effects_yardstick.py`, which knows the law of the
 world. FOLDER/WORLD.jsonl has a line per repetition; a run that is started again goes on after the last, one that asks
 for more adds to them. FOLDER/summary.json has errors, bias and coverage of each world, estimator and quantity at
-the last step, with machine, versions and commit; the table of docs/effects.md is made of it.
+the last step, with machine, versions and commit; the table of docs/measured.md is made of it.
 
 The sample data of pygformula are in its repository: `git clone https://github.com/CausalInference/pygformula`.
 """

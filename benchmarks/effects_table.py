@@ -1,4 +1,4 @@
-"""The tables of what `benchmarks.effects` measured, as docs/effects.md has them."""
+"""The tables of what `benchmarks.effects` measured, as docs/measured.md has them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final

@@ -67,7 +67,7 @@ files that `whatif` is told to write are replaced with `--overwrite` alone. Afte
 command continues, also with more `--epochs`; other settings exit 5 and list what differs, and `--fresh` starts over.
 One process at a time writes in a workspace. `evaluate` scores all models, `whatif` and `search` ask
 [one of them](concepts.md#which-model-answers). What `whatif --plan` reads is described under
-[plan files](concepts.md#plan-files).
+[plan files](plans.md#plan-files).
 
 ## Output
 

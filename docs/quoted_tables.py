@@ -35,10 +35,9 @@ PAGES = (
             "uncertainty",
             "support",
             "sensitivity",
-            "search",
             "data-m5",
             "scale",
-            "effects",
+            "measured",
         )
     ),
     ROOT / "docs" / "methods" / "costar.md",

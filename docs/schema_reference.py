@@ -1,4 +1,4 @@
-"""Write the keys of a table's schema into docs/data-own.md; `--check` says whether they are up to date.
+"""Write the keys of a table's schema into docs/schema.md; `--check` says whether they are up to date.
 
 python docs/schema_reference.py [--check]
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from costar_cli.data.table.schema_file import accepts, default_text, keys
 
-TARGET = Path(__file__).with_name("data-own.md")
+TARGET = Path(__file__).with_name("schema.md")
 SECTION = re.compile(r"(<!-- keys: .*? -->\n).*?(<!-- /keys -->)", re.DOTALL)
 
 

@@ -207,7 +207,7 @@ class Model(_Learned):
             A row per quantity (`outcome` or `difference`), group, plan, step and outcome: `estimate` with `lower`,
             `upper`, `level` and `interval_kind`, what they include, or why there are none; `estimator`: `model`, or
             `tmle` where the mean of a model without a posterior is corrected by those who followed the plan
-            (docs/cohorts.md), and `model_estimate`, what the model alone says; `moments` and `units`, how many
+            (docs/averages.md), and `model_estimate`, what the model alone says; `moments` and `units`, how many
             questions and subjects (or clusters) there are; `truth` where it was asked for.
 
         Raises:

@@ -119,7 +119,7 @@ def score_search(
     Returns:
         A row per part and policy, the models' and simple ones: `mean` regret with its standard `error`, `relative` to
         that of a plan drawn at random, the share `best` of subjects whose best plan is found, and `covered`, the share
-        whose true objective lies within the interval (docs/search.md).
+        whose true objective lies within the interval (docs/measured.md).
 
     Raises:
         UsageError: no simulator knows the truth, or the objective does not fit.

@@ -3,7 +3,7 @@
 Where subjects belong to larger units, such as the yearly series of one item, the units are resampled. A few of them
 carry most of an RMSE, so that percentiles of resampled RMSEs are too narrow. What is resampled here is the distance
 from the estimate in standard errors, and its absolute value decides both the interval and the p-value (Hall 1988,
-"On symmetric bootstrap confidence intervals"); how often that errs is in docs/benchmark.md.
+"On symmetric bootstrap confidence intervals"); how often that errs is in docs/benchmark-tables.md.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ INTERVAL_KIND = (
 Floats = NDArray[np.float64]
 
 ENOUGH_UNITS = 100  # from here on no caution is said
-# In how many percent of cases equal methods were called different at a nominal 5 %, by units (docs/benchmark.md).
+# In how many percent of cases equal methods were called different at 5 %, by units (docs/benchmark-tables.md).
 _CALLED_DIFFERENT = {FEWEST_UNITS: 12, 50: 10}
 _FEWEST_REPLICATES = 20  # below this, quantiles mean nothing
 _ROUNDING = 1e-9  # of the RMSEs that are compared: what is smaller is rounding

@@ -30,7 +30,7 @@ MOST_PLANS: Final = 1_000
 SEED: Final = 0
 
 # What shrinks the effects of a network shrinks those of every member alike. Their intervals of 90 % held the truth in 8
-# to 40 % of cases (docs/cohorts.md), also where subjects are resampled: the bias is in the middle, not in the width.
+# to 40 % of cases (docs/measured.md), also where subjects are resampled: the bias is in the middle, not in the width.
 NONE_OF_MEMBERS: Final = (
     "none (members of an ensemble learn from the same subjects and shrink effects alike, by how much their spread does "
     "not show)"

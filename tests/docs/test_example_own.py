@@ -52,7 +52,7 @@ def test_the_page_goes_from_a_table_of_new_subjects_to_an_answer(
     tmp_path: Path, repository: Path, script_path: str
 ) -> None:
     (tmp_path / "examples").symlink_to(repository / "examples")
-    (block,) = runnable_blocks(repository / "docs" / "data-own.md")
+    (block,) = runnable_blocks(repository / "docs" / "new-subjects.md")
     own = "examples/own-data"
     script = f"""set -eu
 costar ingest table {own}/small.csv --schema {own}/schema.toml
@@ -118,14 +118,14 @@ costar whatif --subjects all --plan {tmp_path}/plan.json --data {tmp_path}/new.h
     assert low < effect < high
 
 
-def test_the_keys_in_the_page_on_own_data_are_up_to_date(repository: Path) -> None:
+def test_the_keys_in_the_page_on_schemas_are_up_to_date(repository: Path) -> None:
     command = [sys.executable, repository / "docs" / "schema_reference.py", "--check"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_schema_in_the_page_is_the_examples(repository: Path) -> None:
-    page, _, _ = (repository / "docs" / "data-own.md").read_text("utf-8").partition("#### More rows than steps")
+    page = (repository / "docs" / "data-own.md").read_text("utf-8")
     schema = (repository / "examples" / "own-data" / "schema.toml").read_text("utf-8")
     shown, used = ([line.partition("#")[0].rstrip() for line in text.splitlines() if line.find(" = { role") > 0]
                    for text in (page, schema))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Every file of plans that docs/plans.md shows can be asked as it stands."""
+"""Every file of plans that docs/plans.md and docs/rules.md show can be asked as it stands."""
 
 import re
 from functools import partial
@@ -11,12 +11,12 @@ from tests.dose_worlds import linear_doses
 from tests.plans.test_dates import PANEL
 from tests.whatif.whatif_worlds import RETAIL, TUMOR
 
-PAGE = (REPOSITORY / "docs" / "plans.md").read_text("utf-8")
-SHOWN = re.findall(r"```(json|csv)\n(.*?)```", PAGE, re.DOTALL)
+PAGES = [(REPOSITORY / "docs" / name).read_text("utf-8") for name in ("plans.md", "rules.md")]
+SHOWN = [block for page in PAGES for block in re.findall(r"```(json|csv)\n(.*?)```", page, re.DOTALL)]
 
 
 @pytest.mark.parametrize(("kind", "text"), SHOWN)
-def test_a_file_of_plans_on_the_page_is_understood(kind: str, text: str):
+def test_a_file_of_plans_on_the_pages_is_understood(kind: str, text: str):
     schema, where = TUMOR, f"plans.{kind}"
     if "natural dose" in text:
         schema = linear_doses(60).schema
@@ -28,7 +28,7 @@ def test_a_file_of_plans_on_the_page_is_understood(kind: str, text: str):
     assert len(request.plans) + len(request.by_subject)
 
 
-def test_the_page_shows_every_form():
+def test_the_pages_show_every_form():
     assert [kind for kind, _ in SHOWN] == ["json", "json", "csv", *["json"] * 5]
     for form in (
         "repeat",

@@ -27,7 +27,10 @@ def test_every_page_stands_once_in_the_navigation() -> None:
     assert [name for name in outside if not (REPOSITORY / name).is_file()] == []
 
 
-MOST_WORDS = 60_000  # of prose and tables, with room for pages to come; the goal is 45,000: lower it with each page cut
+MOST_WORDS = 54_500  # of prose and tables, with room for pages to come; the goal is 45,000: lower it with each page cut
+HOW_TO = re.findall(
+    r"\S+\.md", (REPOSITORY / "mkdocs.yml").read_text("utf-8").split("- How to:")[1].split("- Understand:")[0]
+)
 
 
 def test_pages_stay_short() -> None:
@@ -36,8 +39,14 @@ def test_pages_stay_short() -> None:
     assert found["README.md"] <= 900
 
 
+def test_a_page_of_how_to_is_one_task_of_at_most_400_words() -> None:
+    found = counts()
+    assert len(HOW_TO) > 20
+    assert {page: found[f"docs/{page}"] for page in HOW_TO if found[f"docs/{page}"] > 400} == {}
+
+
 QUESTIONS = {  # of newcomers: where each is answered, and words that the answer has
-    "continuous doses?": ("data-own.md#doses", 'kind = "continuous"'),
+    "continuous doses?": ("doses.md", 'kind = "continuous"'),
     "is my data suitable?": ("suitable.md", "costar check"),
     "what does the band mean?": ("uncertainty.md", "90 % of new subjects"),
     "tuning?": ("tuning.md", "--method auto"),
