@@ -58,9 +58,9 @@ def test_learning_curves_of_members_that_stopped_early(tmp_path):
 @pytest.mark.parametrize(
     ("log_n", "expected"),
     [
-        (8.0, {"chance level": 8.0}),
-        ([7.0, 9.0], {"chance level": 8.0}),
-        ({"log N, training": 60.0}, {"chance level, training": 60.0}),
+        (8.0, {"random guessing": 8.0}),
+        ([7.0, 9.0], {"random guessing": 8.0}),
+        ({"log N, training": 60.0}, {"random guessing, training": 60.0}),
         ({"training": 8.0, "validation": 9.0}, {"training": 8.0, "validation": 9.0}),
     ],
 )

@@ -213,7 +213,7 @@ def test_a_legend_names_only_what_is_drawn(drawn, tmp_path):
     plan = PlanForecast(np.zeros((6, 2), dtype=np.int64), np.zeros(6))
     plot_trajectories([Example("subject 1", worlds.schema(), 9, np.zeros(10), (plan,))], tmp_path / "t.png")
     assert_readable(drawn.last)
-    names = ["observed history", "prediction", "origin, the last step known"]
+    names = ["observed history", "prediction", "forecast start"]
     assert [text.get_text() for text in drawn.last.legends[0].get_texts()] == names
     banded = replace(plan, limits=(np.full(6, -1.0), np.full(6, 1.0)))
     plot_trajectories([Example("subject 1", worlds.schema(), 9, np.zeros(10), (banded,), 0.9)], tmp_path / "t.png")

@@ -67,7 +67,7 @@ def test_shares_of_practice_are_percent_and_single_things_singular(known) -> Non
     one["meta"]["schema"]["statics"] = [{"name": "age"}]
     one["meta"]["schema"]["covariates"] = []
     text = read_alone(model_card(one, None, {})).text
-    for words in ("1.4 %", "25.0 %", "0 covariates and 1 static feature, and", "source/train: 1 subject"):
+    for words in ("1.4 %", "25.0 %", "0 covariates and 1 static feature", "source/train: 1 subject"):
         assert words in text, words
     assert "0.0139" not in text
     assert "1 subjects" not in text
@@ -77,8 +77,8 @@ def test_what_is_not_there_is_said_to_be_missing(known) -> None:
     content, _, _ = known
     meta = {key: value for key, value in content["meta"].items() if key not in ("calibration", "support", "practice")}
     text = read_alone(model_card({**content, "meta": meta}, None, {})).text
-    for words in ("not beside this file", "`costar evaluate` makes one", "shows no bands", "Not scored", "No bands",
-                  "is not known"):  # fmt: skip
+    for words in ("not in the folder of this file", "`costar evaluate` makes one", "shows no bands", "Not scored",
+                  "No bands", "does not record which treatments"):  # fmt: skip
         assert words in text, words
 
 

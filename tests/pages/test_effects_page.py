@@ -138,13 +138,13 @@ def test_the_figure_of_one_estimator_has_a_column_per_outcome_or_group(overlap: 
     assert len(groups.axes) == 6
     measured = draw_effects(report_on("overlap", 400, estimator="sdr", measure="mean"))
     assert [ax.get_ylabel() for ax in measured.axes] == ["mean of y"]
-    assert "bars: 90 % intervals of each step\n" in f"{measured.get_supxlabel()}\n"
+    assert "bars: 90 % intervals at each step\n" in f"{measured.get_supxlabel()}\n"
 
 
 def test_the_figure_says_what_bars_are_and_that_trees_have_none() -> None:
     ratios = draw_effects(report_on("binary", 200, estimator="sdr", measure="ratio"))
     assert ratios.axes[0].get_ylabel() == "ratio of y\nto never"
-    assert "bars: bands that hold at all steps at once with 90 %" in ratios.get_supxlabel()
+    assert "bars: 90 % bands, simultaneous over all steps" in ratios.get_supxlabel()
     trees = draw_effects(report_on("overlap", 200, estimator="gformula", learner="trees"))
     assert "no intervals" in trees.get_supxlabel()
     assert not any(ax.collections for ax in trees.axes)

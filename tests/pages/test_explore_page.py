@@ -270,12 +270,12 @@ def test_a_search_adds_its_plan_and_the_report_is_saved(screen: Screen) -> None:
     )
     assert "Best 1" in screen.text("#table")
     screen.click("#save")
-    screen.until(lambda: "Saved" in screen.text("#said"))
+    screen.until(lambda: "Saved" in screen.text("#message"))
     page = Path(screen.driver.downloads) / "whatif.html"
     screen.until(page.exists)
     assert "<h1>What if: subject 200</h1>" in page.read_text("utf-8")
     screen.click("#copy")
-    screen.until(lambda: screen.text("#said").startswith(("Copied", "Selected")))
+    screen.until(lambda: screen.text("#message").startswith(("Copied", "Selected")))
 
 
 @slow

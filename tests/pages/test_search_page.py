@@ -63,7 +63,7 @@ def test_the_page_says_what_was_searched_found_left_out_and_of_which_files(repor
     row = report.rows(report.answers[0])[0]
     for words in (row["plan"], f"{row['objective']:.2f}", f"{100 * row['probability_best']:.0f} %", *report.notes):
         assert str(words) in reader.text
-    assert f"{report.answers[0].best.considered} plans had their objective estimated" in reader.text
+    assert f"{report.answers[0].best.considered} plans were evaluated" in reader.text
     assert "d" * 64 in reader.text
     assert "a" * 64 in reader.text
     assert search_page(report, DIGESTS) == search_page(report, DIGESTS)
@@ -83,7 +83,7 @@ def test_lights_have_their_marks_explained_where_one_occurs(report: SearchReport
     assert "the prediction is too imprecise" in text
     blind = replace(report, answers=[replace(answer, best=amber)], judges_precision=False)
     text = read_alone(search_page(blind, DIGESTS)).text
-    assert "precision is not judged. Amber" in text
+    assert "prediction uncertainty is not rated. Amber" in text
     assert "imprecise" not in text
 
 

@@ -67,11 +67,11 @@ def test_lights_that_are_not_green_have_their_reason(report: WhatIfReport) -> No
 def test_lights_of_a_model_whose_precision_is_not_judged_do_not_speak_of_it(report: WhatIfReport) -> None:
     [model] = report.models
     text = read_alone(whatif_page(report, DIGESTS)).text
-    assert "precision is not judged. Amber" in text
-    assert "the model says how far" not in text
+    assert "prediction uncertainty is not rated. Amber" in text
+    assert "precise enough" not in text
     ratings = tuple(replace(one, precision=(("green",),) * 4) for one in model.plan_ratings)
     judged = replace(report, models=(lit(model, ratings),))
-    assert "Green: the model says how far it may be off" in read_alone(whatif_page(judged, DIGESTS)).text
+    assert "Green: the answer is precise enough, and similar" in read_alone(whatif_page(judged, DIGESTS)).text
 
 
 def test_what_bands_mean_is_said_once_and_marks_are_explained_where_they_occur(report: WhatIfReport) -> None:
@@ -94,7 +94,7 @@ def test_the_page_tells_what_a_rule_gave() -> None:
     report = report_of(request=request)
     text = read_alone(whatif_page(report, {})).text
     [gave] = report.rules_in_words(report.models[0]).values()
-    assert "What rules gave" in text
+    assert "Treatments under rules" in text
     assert gave in text
 
 
@@ -104,7 +104,7 @@ def test_a_model_without_bands_or_lights_says_so(report: WhatIfReport) -> None:
     plain = replace(report, models=(bare,))
     text = read_alone(whatif_page(plain, DIGESTS)).text
     assert "No band is shown: none (1)" in text
-    assert "do not know which treatments the data support" in text
+    assert "store no support information" in text
 
 
 def test_several_models_outcomes_and_the_truth_have_their_tables() -> None:

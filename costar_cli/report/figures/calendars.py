@@ -67,8 +67,8 @@ def calendar_key(encoding: TreatmentEncoding, shown: Sequence[int]) -> str:
     """Return what the letters in cells mean, or which treatments have a row, from the top."""
     names = [encoding.all_names[j] for j in shown]
     coded = [j < len(encoding.names) and len(encoding.levels[j]) == 2 for j in shown]
-    told = [f"{code} {name}" if of else name for code, name, of in zip(_codes(names), names, coded, strict=True)]
-    return ", ".join(told) or "no treatment is given"
+    shown_names = [f"{code} {name}" if of else name for code, name, of in zip(_codes(names), names, coded, strict=True)]
+    return ", ".join(shown_names) or "no treatment is given"
 
 
 def _codes(names: Sequence[str]) -> list[str]:

@@ -64,7 +64,7 @@ def draw_averages(found: Sequence[AverageEffects]) -> Figure:
         if kind.startswith("none"):
             about[f"{who}no intervals, {kind[6:-1]}"] = None
         else:
-            about[f"{who}bars: {100 * effects.levels[0]:g} % intervals of the mean, which include {kind}"] = None
+            about[f"{who}bars: {100 * effects.levels[0]:g} % intervals of the mean; they reflect {kind}"] = None
     absent = [np.isnan(effects.outcomes.half_LGPHY).all(axis=(0, 2, 3, 4)) for effects in found]
     few = any(absent_G.any() and not absent_G.all() for absent_G in absent)
     others = [i for i in range(len(plans)) if i != found[0].reference]
@@ -88,8 +88,8 @@ def draw_averages(found: Sequence[AverageEffects]) -> Figure:
             for i, plan in enumerate(plans)
         ]
         if found[0].outcomes.truth_GPHY is not None:
-            handles += [Line2D([], [], color=BLACK, ls=":", label="the simulator's mean")]
-            handles += [Line2D([], [], color=BLACK, ls="", marker="|", ms=9, mew=1.4, label="its effect")] * bool(
+            handles += [Line2D([], [], color=BLACK, ls=":", label="true mean (simulator)")]
+            handles += [Line2D([], [], color=BLACK, ls="", marker="|", ms=9, mew=1.4, label="true effect")] * bool(
                 others
             )
         caption(drawn, *about, *["groups of fewer than 20 units have no interval"] * few)
@@ -123,7 +123,7 @@ def _draw_average(ax: Axes, effects: AverageEffects, g: int, k: int) -> None:
             ax.plot(steps, effects.outcomes.truth_GPHY[g, i, : len(plan), k], color=BLACK, ls=":", lw=1.2)
     ax.set_title(f"{label_text(effects.groups[g], 40)} ({effects.moments_G[g]:,})")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set_xlabel(f"{steps_axis(effects.schema.step)} after the origin")
+    ax.set_xlabel(f"{steps_axis(effects.schema.step)} after the forecast start")
 
 
 def draw_steps(
@@ -227,8 +227,8 @@ def plot_average_sweep(found: Sequence[AverageEffects], sweep: Sweep, given: NDA
     titles = [f"{found[0].groups[g]} ({found[0].moments_G[g]:,})" for g in groups]
     steps = found[0].outcomes.mean_GPHY.shape[2]
     first, last = (f"after {steps_of(h, schema.step)}" for h in (1, steps))
-    legend = _legend(curves, first, last, f"{100 * found[0].levels[0]:g} % interval of the mean", ", for most")
-    return _plot(curves, labels, titles, sweep, given, legend, "Each dose from the origin on", path)
+    legend = _legend(curves, first, last, f"{100 * found[0].levels[0]:g} % interval of the mean", ", most answers")
+    return _plot(curves, labels, titles, sweep, given, legend, "Each dose from the forecast start on", path)
 
 
 def _plot(
@@ -283,16 +283,16 @@ def _legend(curves: Sequence[Sequence[Curve]], first: str, last: str, band: str,
         made.append(Patch(color=tint(colour, SHADE), lw=0, label=band))
     made.append(Line2D([], [], color=GREY, ls="--", label=f"estimate {first}"))
     if any(curve.truth is not None for curve in every):
-        made.append(Line2D([], [], color=BLACK, ls=":", label=f"the simulator's {last}"))
+        made.append(Line2D([], [], color=BLACK, ls=":", label=f"truth {last} (simulator)"))
     if any(curve.rating is not None for curve in every):
         made += [Line2D([], [], ls="", marker="o", mec=colour, mfc=face, label=f"{words}{whose}")
-                 for words, face in (("rare in practice", tint(colour, 0.4)), ("not supported", "white"))]  # fmt: skip
-    return [*made, Patch(color="0.95", label="range given in training"),
-            Line2D([], [], ls="", marker="|", color=BLACK, alpha=0.5, label="doses that were given")]  # fmt: skip
+                 for words, face in (("rare in the data", tint(colour, 0.4)), ("not supported", "white"))]  # fmt: skip
+    return [*made, Patch(color="0.95", label="range in the training data"),
+            Line2D([], [], ls="", marker="|", color=BLACK, alpha=0.5, label="doses in the data")]  # fmt: skip
 
 
-ABOUT_GAMMA: Final = "Gamma: an unrecorded variable multiplies or divides the odds of treatment by it, at every step"
-ALLOWED: Final = "what hidden confounding\nallows; marked where\nit reaches 0"
+ABOUT_GAMMA: Final = "Gamma: the factor by which an unrecorded variable may change the odds of treatment at every step"
+ALLOWED: Final = "range under hidden\nconfounding; the marker\nshows where it reaches 0"
 BAR: Final = 4.0  # width of bars, in points
 APART: Final = 1.015  # factor between the Gammas at which bars of two plans stand
 DRAWN: Final = 41  # Gammas between the smallest and the largest

@@ -120,7 +120,7 @@ def _legend(report: EvaluationReport, rows: Sequence[ReportRow], styles: Mapping
         handles.append(Line2D([], [], color=GREY, label="dotted: RMSE of the\nensemble's mean prediction", **_ENSEMBLE))
     if any(row.lower for row in rows):
         handles.append(
-            Patch(color=GREY, alpha=0.25, lw=0, label=f"shaded: {100 * report.level:g} % interval\nover subjects")
+            Patch(color=GREY, alpha=0.25, lw=0, label=f"shaded: {100 * report.level:g} % CI,\nresampled by subject")
         )
     return handles
 
@@ -162,8 +162,8 @@ def _draw_row(ax: Axes, row: ReportRow, style: Style, *, crowded: bool) -> None:
 
 
 PIT_BARS: Final = 20  # of a histogram: two bins of the PIT each
-_STATED: Any = {"color": BLACK, "lw": 0.8, "ls": (0, (7, 3))}  # coverage that is the nominal level
-NOT_KNOWN: Final = "Not known: some band is infinite, for too few calibration subjects."
+_NOMINAL: Any = {"color": BLACK, "lw": 0.8, "ls": (0, (7, 3))}  # coverage that is the nominal level
+NOT_KNOWN: Final = "Unknown: some band is infinite, because there are too few calibration subjects."
 Panels = dict[str, dict[str, Calibrated]]  # by title, then by the label of the model
 
 
@@ -176,13 +176,13 @@ def plot_reliability(report: EvaluationReport, path: Path) -> Path:
     panels, styles = _band_panels(report), model_styles(report.rows)
     drawn_labels = dict.fromkeys(label for models in panels.values() for label in models)
     handles = [Line2D([], [], label=label_lines(label, 26), **styles[label]) for label in drawn_labels]
-    handles.append(Line2D([], [], label="as stated", **_STATED))
+    handles.append(Line2D([], [], label="nominal", **_NOMINAL))
     columns = len(panels) if len(panels) < 4 else 2
     rows = -(-len(panels) // columns)
     with figure(2.4 + 2.7 * columns, 0.7 + 2.8 * rows) as drawn:
         axes = drawn.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
         for ax, (title, models) in zip(axes, panels.items(), strict=False):
-            ax.plot([0, 1], [0, 1], zorder=1, **_STATED)
+            ax.plot([0, 1], [0, 1], zorder=1, **_NOMINAL)
             for label, found in models.items():
                 known = [
                     (float(level), share) for level, share in found.details.reliability.items() if share is not None
@@ -221,7 +221,7 @@ def plot_pit(report: EvaluationReport, path: Path) -> Path:
                     continue
                 pit = models[label].details.pit
                 if not pit:
-                    ax.text(0.5, 0.5, "not known", transform=ax.transAxes, ha="center", va="center", color=GREY)
+                    ax.text(0.5, 0.5, "unknown", transform=ax.transAxes, ha="center", va="center", color=GREY)
                 shares = np.array(pit).reshape(-1, 2).sum(axis=1) if pit else np.zeros(PIT_BARS)
                 edges, colour = np.linspace(0, 1, PIT_BARS + 1)[:-1], styles[label]["color"]
                 ax.bar(edges, PIT_BARS * shares, width=1 / PIT_BARS, align="edge", color=colour, alpha=0.55, ec="white",
@@ -235,9 +235,9 @@ def plot_pit(report: EvaluationReport, path: Path) -> Path:
             lowest.tick_params(labelbottom=True)
         caption(
             drawn,
-            "Height: share of answers in a bin over that of bands that keep their levels (line).",
+            "Height: share of answers in a bin, relative to that of well-calibrated bands (line).",
             _about_answers(report),
-            "Heaps at both ends: bands are too narrow; in the middle: too wide; at one end: predictions are off.",
+            "Peaks at both ends: bands are too narrow; in the middle: too wide; at one end: predictions are biased.",
             *[NOT_KNOWN] * any(not found.details.pit for models in panels.values() for found in models.values()),
         )
         return save(drawn, path)
@@ -246,7 +246,7 @@ def plot_pit(report: EvaluationReport, path: Path) -> Path:
 def _about_answers(report: EvaluationReport) -> str:
     steps = min(report.horizon, AVERAGED_STEPS)
     over = f"steps 1 to {steps}" if steps > 1 else "step 1"
-    return f"Average over subjects and {over}, without answers where the outcome had died out."
+    return f"Average over subjects and {over}, where the outcome was not already zero at the forecast start."
 
 
 def _band_panels(report: EvaluationReport) -> Panels:
@@ -290,14 +290,14 @@ def plot_natural(report: EvaluationReport, path: Path) -> Path:
             axes[0].set_title(f"{setup}, {test}")
             shown = f" ({label_text(unit, 20)})" if unit else ""
             axes[0].set_ylabel(f"mean {label_text(outcome, 30)}{shown}")
-            axes[0].set_xlabel(f"{steps_axis(report.step)} since the origin")
+            axes[0].set_xlabel(f"{steps_axis(report.step)} after the forecast start")
             axes[1].set_xlabel(step_axis(report.step))
         handles = [Line2D([], [], color=BLACK, marker="o", label="observed")]
         handles += [Line2D([], [], label=label_lines(name, 26), **styles[name]) for name in labels]
         drawn.legend(handles=handles, loc="outside right center")
         bands = any(step.observed_lower is not None for course in report.natural for step in course.steps)
-        about = f"; band: {100 * report.level:g} % interval of what was observed, over subjects" if bands else ""
-        caption(drawn, f"Mean predictions under the treatments that were given{about}")
+        about = f"; shaded: {100 * report.level:g} % CI of the observed mean, resampled by subject" if bands else ""
+        caption(drawn, f"Mean predictions under the observed treatments{about}")
         return save(drawn, path)
 
 

@@ -18,7 +18,7 @@ from costar_cli.report.figures.style import BLACK, BLUE, ORANGE, figure, label_l
 
 _PANELS_PER_LINE = 4
 _TITLE_LETTERS = 40
-_CHANCE = "chance level"
+_CHANCE = "random guessing"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ MOST_OUTCOMES: Final = 4
 MOST_COLUMNS: Final = 25  # of histories, in a figure of balance
 MOST_BESIDE: Final = 4  # plans of such a figure
 BALANCED: Final = 0.1  # sds: smaller differences are usually thought not to matter
-ABOUT_FEW: Final = f"hollow, dashed: fewer than {FEW:g} effective followers, so that intervals may miss their level"
+ABOUT_FEW: Final = f"hollow, dashed: fewer than {FEW:g} effective followers, intervals may miss their nominal level"
 
 Row = Mapping[str, Any]
 
@@ -172,9 +172,9 @@ def _about(report: EffectReport, grid: Sequence[Sequence[_Panel | None]], *, cut
     panels = [panel for line in grid for panel in line if panel is not None]
     level = f"{100 * report.request.levels[0]:g} %"
     alone, together = (any(panel.compares is compares for panel in panels) for compares in (False, True))
-    bands = f"bands that hold at all steps at once with {level}"
+    bands = f"{level} bands, simultaneous over all steps"
     about = [
-        f"bars: {level} intervals of each step" + f"; of contrasts, {bands}" * together if alone else f"bars: {bands}"
+        f"bars: {level} intervals at each step" + f"; for contrasts, {bands}" * together if alone else f"bars: {bands}"
     ]
     if all(row["lower"] is None for panel in panels for row in panel.rows):
         about = ["no intervals"]
@@ -182,9 +182,9 @@ def _about(report: EffectReport, grid: Sequence[Sequence[_Panel | None]], *, cut
     if len(effects.groups) > 1 or len(effects.settings.estimators) == 1:
         about.insert(0, f"estimates: {ESTIMATORS[effects.settings.estimators[0]]}")
     about += [ABOUT_FEW] * any(not row["supported"] for panel in panels for row in panel.rows)
-    about += [f"triangles: the interval {CUT}"] * cut
+    about += [f"triangles: an interval that {CUT}"] * cut
     shown = {panel.outcome for panel in panels}
-    about += ["further outcomes are in the table"] * (len({row["outcome"] for row in report.rows} - shown) > 0)
+    about += ["the table lists further outcomes"] * (len({row["outcome"] for row in report.rows} - shown) > 0)
     return about
 
 
@@ -215,7 +215,7 @@ def draw_balance(rows: Sequence[Row]) -> Figure | None:
                 ax.axvline(edge, color=GREY, lw=0.8, ls=":")
             ax.set_ylim(-0.6, len(names) - 0.4)
             ax.set_title(label_text(plan, 34))
-            ax.set_xlabel("sds")
+            ax.set_xlabel("difference in sd")
             ax.set_yticks(range(len(names)), [label_text(name, 34) for name in names])
         handles = [Line2D([], [], color=GREY, marker="o", mfc="white", label="before weighting"),
                    Line2D([], [], color=BLUE, marker="o", label="after weighting")]  # fmt: skip

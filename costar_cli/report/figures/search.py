@@ -35,7 +35,7 @@ HEIGHT_INCH: Final = 2.8
 LINE_INCH: Final = 0.19  # of the legend
 SHADE: Final = 0.25  # of the colour in a band; opaque, as mixtures turn brown
 HISTORY: Final = 12  # steps before the origin
-HEADROOM: Final = 0.12  # of the height, for the word `origin`
+HEADROOM: Final = 0.12  # of the height, for the words `forecast start`
 BESIDE: Final = 0.06  # of a treatment, between plans of as many treatments
 MOST_POINTS: Final = 20_000  # of plans that are drawn
 LONGEST: Final = 100  # letters of an objective
@@ -131,9 +131,8 @@ def _draw_courses(axes: Axes, report: SearchReport, outcome: int, shown: list[in
         axes.set_yscale("log")
         axes.set_ylim(*log_limits(lines, limits))
     place = axes.get_xaxis_transform()
-    axes.text(
-        answer.origin, 1.0, "origin ", transform=place, ha="right", va="top", fontsize=LEGEND_POINTS - 0.5, color=GREY
-    )
+    small = LEGEND_POINTS - 0.5
+    axes.text(answer.origin, 1.0, "forecast start ", transform=place, ha="right", va="top", fontsize=small, color=GREY)
     axes.set_ylabel(label_text(labelled(variable.name, variable.unit)))
     axes.set_xlabel(f"{label_text(step_axis(report.schema.step))} of outcome")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -160,7 +159,7 @@ def _draw_plans(axes: Axes, report: SearchReport, shown: list[int]) -> None:
                 place, low, high, color=GREY if ranged else colour, linewidth=1.2, linestyle=":" if ranged else "-"
             )
         axes.plot([place], [best.estimate_M[row]], color=colour, marker=marker, zorder=5)
-    axes.set_xlabel("treatments given (grey: all plans that were scored)")
+    axes.set_xlabel("number of treatments in the plan (grey: all plans that were scored)")
     axes.set_xlim(min(best.treated_P.min(), *places) - 0.5, max(best.treated_P.max(), *places) + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(label_text(labelled("objective", objective.unit)))

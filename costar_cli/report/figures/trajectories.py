@@ -183,11 +183,11 @@ def plot_trajectories(examples: Sequence[Example], path: Path) -> Path:
         levels = [example.level for example in examples if example.level is not None]
         if levels:
             handles.append(Patch(color=tint(BLUE, SHADE), lw=0, label=f"{100 * levels[0]:g} % band"))
-        handles.append(Line2D([], [], color=GREY, lw=0.9, ls=(0, (1, 2)), label="origin, the last step known"))
+        handles.append(Line2D([], [], color=GREY, lw=0.9, ls=(0, (1, 2)), label="forecast start"))
         if cut:
             handles.append(Line2D([], [], color=BLACK, marker="^", ms=4.5, ls="", label=CUT))
         legend_below(drawn, handles)
-        words = f"below each panel, when its plan gives {calendar_key(schema.treatments, given)}"
+        words = f"below each panel, its plan: {calendar_key(schema.treatments, given)}"
         drawn.suptitle(label_lines(words, TITLE_LETTERS * columns, most=3), x=0.01, ha="left", fontsize=9)
         return save(drawn, path)
 

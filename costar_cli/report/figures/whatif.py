@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from costar_cli.data.schema import labelled, step_axis
+from costar_cli.data.schema import labelled, step_axis, step_word
 from costar_cli.questions.answers import Band, ModelAnswers
 from costar_cli.questions.report import WhatIfReport
 from costar_cli.report.figures.style import (
@@ -190,7 +190,7 @@ def _draw_model(column: NDArray[np.object_], shared: _Shared, m: int, strips: Se
         axes.set_xlabel(f"{label_text(step_axis(report.schema.step))} of {of}")
         axes.tick_params(axis="x", labelbottom=True)
     place = {"transform": column[0].get_xaxis_transform(), "ha": "right", "va": "top"}
-    column[0].text(report.history.origin, 1.0, "origin ", **place, fontsize=LEGEND_POINTS - 0.5, color=GREY)
+    column[0].text(report.history.origin, 1.0, "forecast start ", **place, fontsize=LEGEND_POINTS - 0.5, color=GREY)
     dates, axis = report.history.dates, column[-1].xaxis
     axis.set_major_locator(MaxNLocator(DATED_TICKS if dates else "auto", integer=True))
     if dates:
@@ -231,7 +231,7 @@ def _draw_outcome(axes: Axes, shared: _Shared, m: int, outcome: int) -> None:
 
 def _about_subject(report: WhatIfReport) -> str:
     history = report.history
-    return f"subject {history.name} ({history.part}), origin {history.origin}"
+    return f"subject {history.name} ({history.part}), from {step_word(report.schema.step)} {history.origin}"
 
 
 def _wrapped(text: str, width_inch: float) -> list[str]:

@@ -217,12 +217,12 @@ def light_handles(report: WhatIfReport) -> list[Line2D]:
     if "amber" in lit:
         marker, colour, size = SIGNS["amber"]
         handles.append(
-            Line2D([], [], color=colour, marker=marker, markersize=size, linestyle="none", label="amber: rare")
+            Line2D([], [], color=colour, marker=marker, markersize=size, linestyle="none", label="rare in the data")
         )
     if "red" in lit:
         marker, colour, size = SIGNS["red"]
         line = Line2D([], [], color=GREY, linestyle=RED_DASHES, marker="o", markerfacecolor="none", markersize=4,
-                      label="not supported by the data")  # fmt: skip
-        about = "red: very rare"
+                      label="estimate that the data do not support")  # fmt: skip
+        about = "very rare in the data"
         handles += [Line2D([], [], color=colour, marker=marker, markersize=size, linestyle="none", label=about), line]
     return handles

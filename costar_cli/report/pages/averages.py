@@ -17,8 +17,8 @@ from costar_cli.report.pages.whatif import lineage
 
 MOSTLY: Final = 0.5  # of answers, from which the page begins with their lack of support
 ABOUT: Final = (
-    "Means are over all subjects who are asked about, each under every plan; differences compare each subject with "
-    "itself. In brackets: the {level} interval of the mean."
+    "Means are over all selected subjects, each under every plan; differences compare each subject with itself. In "
+    "brackets: the {level} interval of the mean."
 )
 ABOUT_SUPPORT: Final = (
     "How many answers the data support at every step of the plan (green), hardly support at some step (amber), or do "
@@ -51,7 +51,7 @@ def averages_page(
     about = ABOUT.format(level=f"{100 * first.levels[0]:g} %")
     plans = ReportTable(
         "",
-        f"Steps count from the origin, which is {step_axis(first.schema.step)} 0.",
+        f"Steps count from the forecast start, which is {step_axis(first.schema.step)} 0.",
         ("plan", "in words"),
         tuple(words),
     )
@@ -81,7 +81,7 @@ def _ends(effects: AverageEffects) -> list[Row]:
 
 
 def _answer(effects: AverageEffects, *, several: bool) -> Iterator[str]:
-    """Yield what most answers lack, then means and differences of everybody at the end of plans, in sentences."""
+    """Yield that most answers lack support, where they do, then overall means and differences at the end of plans."""
     by, reference = f", by {effects.label}" * several, effects.plans[effects.reference].name
     if effects.ratings_GPL is not None:
         share_P = effects.ratings_GPL[0, :, 2] / max(int(effects.moments_G[0]), 1)
@@ -128,7 +128,7 @@ def _tables(effects: AverageEffects) -> Iterator[ReportTable]:
                     line += [row and number_text(row["truth"], decimals) for _ in truth]
                 lines.append(tuple(line))
             heads = [head for name in ("mean", f"difference from {reference}") for head in (name, *truth)]
-            headers = (*["group"] * grouped, "plan", *[f"{axis} after the origin"] * folded, *heads)
+            headers = (*["group"] * grouped, "plan", *[f"{axis} after the forecast start"] * folded, *heads)
             title = (
                 f"mean {labelled(outcome.name, outcome.unit)}, by {effects.label}"
                 + ", corrected" * effects.is_corrected
@@ -137,7 +137,7 @@ def _tables(effects: AverageEffects) -> Iterator[ReportTable]:
 
 
 def _support(effects: AverageEffects, *, several: bool) -> ReportTable | None:
-    """Return how many answers have which light, by plan and group; None where the model has no lights."""
+    """Return how many answers have which support rating, by plan and group; None where the model rates none."""
     if effects.ratings_GPL is None:
         return None
     grouped = len(effects.groups) > 1

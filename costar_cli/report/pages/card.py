@@ -1,4 +1,4 @@
-"""The card of a model: what it is, on which data, how well it does, and what it must not be used for."""
+"""The card of a model: what it is, its data, its scores, and what it must not be used for."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 SHOWN_OF_DATA: Final = ("Subjects and lengths", "Shift from source to target")
 MOST_SHIFTS: Final = 10
 UNKNOWN: Final = "unknown"
-NOT_SCORED: Final = "No evaluation of this model is beside this file: `costar evaluate` makes one."
+NOT_SCORED: Final = "There is no evaluation of this model in its folder: `costar evaluate` makes one."
 ABOUT_LEARNT: Final = ("outcome", "what", "typical", "90 % of subjects", "carry-over")
 USE: Final = """\
-To estimate what the outcomes of subjects like those of the training data would be over the next {horizon} steps of \
-one {step} under treatment plans that such subjects were given, with bands, and to compare such plans: as one input \
-among others to people who know the subject.
+To estimate, with bands, the outcomes of subjects like those of the training data over the next {horizon} steps of one \
+{step}, under treatment plans that such subjects received, and to compare such plans: as one input among others to \
+people who know the subject.
 Its estimates are causal only if everything that drives both treatment and outcome is in the data. `costar whatif \
---sensitivity` says how strong something hidden would have to be to change a ranking.\
+--sensitivity` says how strong a hidden confounder would have to be to change a ranking.\
 """
 MISUSE: Final = """\
-Choosing a treatment without a person who answers for it.
-Plans that the data do not support (red lights), subjects unlike those of the training data, more than {horizon} steps.
-Reading a band as a promise for one subject: it covers its share of new subjects on average, under the treatments that \
-they were given.
+Choosing a treatment without a person who is responsible for it.
+Plans that the data do not support (rated red), subjects unlike those of the training data, more than {horizon} steps.
+Reading a band as a guarantee for one subject: it covers its share of new subjects on average, under the treatments \
+that they received.
 Comparing its errors with those on other data, or of another protocol.\
 """
 
@@ -71,7 +71,7 @@ def model_card(content: Mapping[str, Any], data: DataReport | None, evaluations:
         _data(data),
         _training(record),
         _support(record, schema),
-        Section("What it learnt", tables=[ReportTable("", "", ABOUT_LEARNT, learnt)]),
+        Section("Learned effects", tables=[ReportTable("", "", ABOUT_LEARNT, learnt)]),
         lineage(parents, [*(("evaluation", one) for one in evaluations), *versions]),
     ]
     subtitle = f"{method} on {record.dataset_name}, fitted to the {record.domain} domain, {digest[:12]}"
@@ -91,11 +91,11 @@ def _answer(rows: Sequence[tuple[EvaluationReport, ReportRow]]) -> Iterator[str]
         ]  # fmt: skip
         scores = row.calibration.get(f"{report.level:g}")
         share = None if scores is None else scores.coverage.average
-        told = f"an RMSE of {row.mean.average:.3g} {report.unit.label}".strip()
-        told += f", against {listed(others)}" * bool(
+        score = f"an RMSE of {row.mean.average:.3g} {report.unit.label}".strip()
+        score += f", against {listed(others)}" * bool(
             others
         ) + f"; its {100 * report.level:g} % bands cover {percent(share)}" * (share is not None)
-        yield f"{row.setup.capitalize()}, {row.truth} outcomes: {told}."
+        yield f"{row.setup.capitalize()}, {row.truth} outcomes: {score}."
 
 
 def _pictures(evaluations: Mapping[str, EvaluationReport]) -> "list[Markup]":
@@ -120,7 +120,8 @@ def _facts(record: ModelRecord, schema: PanelSchema, method: str) -> Iterator[tu
     yield "predicts up to", steps_of(record.horizon or 1, schema.step)
     yield "treatments", ", ".join(schema.treatments.all_names)
     covariates, statics = len(schema.covariates), len(schema.statics)
-    yield "reads", f"{counted(covariates, 'covariate')} and {counted(statics, 'static feature')}, and the past"
+    others = f"{counted(covariates, 'covariate')} and {counted(statics, 'static feature')}"
+    yield "reads", f"past treatments and outcomes, {others}"
     yield "members", record.members
     yield "starts from", record.init
     counts = {"trained": record.trained_on, "selected": record.selected_on, "calibrated": record.calibrated_on}
@@ -131,7 +132,7 @@ def _facts(record: ModelRecord, schema: PanelSchema, method: str) -> Iterator[tu
 
 def _data(data: DataReport | None) -> Section:
     if data is None:
-        return Section("Data", texts=["The data set that the model was trained on is not beside this file."])
+        return Section("Data", texts=["The data set of the training is not in the folder of this file."])
     tables = [table for table in report_tables(data) if table.title in SHOWN_OF_DATA]
     about = f"The {MOST_SHIFTS} largest differences are shown; `costar inspect --report` of the data set has them all."
     shown = [ReportTable(t.title, t.note, t.headers, t.rows[:MOST_SHIFTS]) for t in tables]
@@ -175,8 +176,8 @@ def _score_table(report: EvaluationReport, digest: str) -> ReportTable:
     headers = ("set-up", "questions", "model", "average", f"{report.level:.0%} interval", *steps)
     unit = report.unit.label or "outcome units"
     note = (
-        f"RMSE in {unit}, lower is better, mean over members; the interval is over test subjects and excludes what "
-        "another training run would change."
+        f"RMSE in {unit}, lower is better, mean over members; the interval is resampled by test subject and leaves out "
+        "the variation between training runs."
     )
     cells = []
     for row in rows:
@@ -206,7 +207,7 @@ def _calibration(calibration: Mapping[str, Any] | None, rows: Sequence[tuple[Eva
     headers = ("set-up", "questions", "band", "covered", "mean width")
     note = "Measured on the test subjects of the evaluations above, averaged over steps."
     if any(covered == UNKNOWN for *_, covered, _ in measured):
-        note += f" {UNKNOWN.capitalize()}: too few calibration subjects for such a band, or nothing to score."
+        note += f" {UNKNOWN.capitalize()}: too few calibration subjects for such a band, or no predictions to score."
     return Section("Calibration", texts=[about], tables=[ReportTable("", note, headers, measured)])
 
 
@@ -223,8 +224,8 @@ def _support(record: ModelRecord, schema: PanelSchema) -> Section:
         for row in reliability
         if isinstance(row, Mapping)
     )
-    note = "How often held-out subjects were expected to be treated, and were: the model of practice behind the lights."
-    texts = [] if items or rows else ["Not recorded: which treatments the data support is not known."]
+    note = "Expected and observed shares of treated decisions of held-out subjects: calibration of the propensities."
+    texts = [] if items or rows else ["The file does not record which treatments the data support."]
     return Section("Support", texts=texts, tables=[ReportTable("", note, names, rows)], items=items)
 
 
@@ -234,7 +235,7 @@ def _limits(
     data: DataReport | None,
     schema: PanelSchema,
 ) -> Iterator[Item]:
-    """Yield what speaks against the model, as far as its file and its evaluations tell."""
+    """Yield the limits that the file of a model and its evaluations show."""
     for warning in record.warnings:
         yield Item(warning, "warning")
     for report in {id(report): report for report, _ in rows}.values():
@@ -249,14 +250,14 @@ def _limits(
     suspicions = [str(suspect.diagnostic()) for suspect in record.indication]
     yield from (Item(suspicion, "warning") for suspicion in suspicions)
     if stopped := record.stopped_by_budget:
-        yield Item(f"Training ended at its budget, not by patience, in {', '.join(stopped)}", "note")
+        yield Item(f"Training stopped at its limit while validation still improved: {', '.join(stopped)}", "note")
     if record.calibration is None:
-        yield Item("No bands: how far single estimates may be off is not known", "warning")
+        yield Item("No bands: the error of single estimates is unknown", "warning")
     if not rows:
-        yield Item("Not scored in any evaluation beside its file", "warning")
+        yield Item("Not scored in any evaluation in its folder", "warning")
     if record.unlabelled_target_subjects:
-        yield Item("Its encoder learned from histories of the target, also where it is called zero-shot", "note")
+        yield Item("Its encoder learned from target histories, also in the zero-shot set-up", "note")
     for finding in data.findings if data else ():
         if finding.severity != "note" and finding.text not in suspicions:
             yield Item(f"Data: {finding.text}", "warning")
-    yield Item("It cannot know of confounders that are not in the data", "note")
+    yield Item("It cannot adjust for confounders that are not in the data", "note")

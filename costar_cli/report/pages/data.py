@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from costar_cli.data.findings import counted, percent
 from costar_cli.data.report import DataReport, LevelUse, OutcomeSummary
 from costar_cli.data.schema import labelled, steps_axis, steps_of
-from costar_cli.report.pages.page import MOST_TOLD, Item, Page, ReportTable, Section, listed, render, svg
+from costar_cli.report.pages.page import MOST_NAMED, Item, Page, ReportTable, Section, listed, render, svg
 
 if TYPE_CHECKING:
     from costar_cli.inference.overlap import Overlap
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 LARGE = 0.25  # standardised differences beyond are usually thought to matter
 MOST_ROWS = 40
 ABOUT_FINDINGS = (
-    "Findings of the check before training, on the training parts. Weak overlap means that a level is hardly ever "
-    "given in some range of the outcome: estimates there are extrapolations."
+    "Findings of the check before training, on the training splits. Weak overlap means that a level is very rare in "
+    "some range of the outcome: estimates there are extrapolations."
 )
 MOMENTS = ("mean", "sd", "minimum", "5 %", "25 %", "median", "75 %", "95 %", "maximum")
 
 
 def report_tables(report: DataReport, overlap: "Overlap | None" = None) -> list[ReportTable]:
     """Return the tables that have rows, in the order of a reader's questions."""
-    doses = "Treatments that are numbers, at the decisions that give one: a share of all."
+    doses = "Numeric treatments, over the decisions with a dose; `given` is their share of all decisions."
     outcomes = (
-        "Over the steps where the outcome was observed; other steps are used neither for training nor for scoring."
+        "Over the steps at which the outcome was observed; other steps are used neither for training nor for scoring."
     )
     made = [
         _parts(report),
@@ -56,14 +56,14 @@ def _parts(report: DataReport) -> ReportTable:
 
 def _missing(report: DataReport) -> ReportTable:
     parts = list(dict.fromkeys(part for missing in report.missing for part in missing.by_part))
-    headers = ("variable", "missing", "from the past", "from source-train", *parts)
+    headers = ("variable", "missing", "carried forward", "source-train mean", *parts)
     rows = tuple(
         (m.variable, percent(m.share), m.carried, m.learned, *(percent(m.by_part.get(part)) for part in parts))
         for m in report.missing
     )
     note = (
-        "Values that were missing and were filled in: with the subject's last value, else with source-train's mean. "
-        "Filled-in outcomes are not used as targets."
+        "Missing values that were imputed: with the subject's last value, else with the mean of source-train. "
+        "Imputed outcomes are not used as targets."
     )
     return ReportTable("Missing values", note, headers, rows)
 
@@ -82,16 +82,16 @@ def _treatments(report: DataReport) -> ReportTable:
 
 
 def _overlap(overlap: "Overlap") -> ReportTable:
-    """Return the weights with which a marginal structural model would undo the policy, and what is said of them."""
+    """Return the weights with which a marginal structural model would undo the policy, and the warnings on them."""
     rows = tuple(
         (domain, h, step["mean"], step["largest"], percent(step["effective_share"]))
         for domain, steps in overlap.weights.items()
         for h, step in enumerate(steps, start=1)
     )
     note = (
-        "Inverse probability weights of the treatments in the training parts, by predicted step: a mean far from 1 or "
-        "large weights mean that some histories all but settle the treatment; the effective sample is the share of "
-        "equally weighted decisions that the clipped ones are worth."
+        "Inverse probability weights of the treatments in the training splits, by predicted step. A mean far from 1 or "
+        "large weights mean that some histories almost determine the treatment. The effective sample is that of the "
+        "clipped weights, as a share of all decisions."
     )
     never = [f"Never given in {domain}: {', '.join(what)}." for domain, what in overlap.never.items() if what]
     warned = [f"In {domain}: {words}." for domain, lines in overlap.warnings.items() for words in lines]
@@ -100,7 +100,7 @@ def _overlap(overlap: "Overlap") -> ReportTable:
 
 
 def _indications(report: DataReport) -> ReportTable:
-    headers = ("treatment", "outcome", "begun by", "outcome before", "estimated effect", "the pattern")
+    headers = ("treatment", "outcome", "started by", "outcome before", "estimated effect", "suspicious")
     rows = tuple(
         (
             i.treatment,
@@ -113,9 +113,9 @@ def _indications(report: DataReport) -> ReportTable:
         for i in report.indications
     )
     note = (
-        "By how much an outcome was higher where a treatment was begun than where it was not, before that, and by how "
-        "much on the next step given the history (linear regression); 99 % intervals, clustered. Where both have the "
-        "same sign, that is the pattern of confounding by indication, not a proof of it (see `costar whatif "
+        "Outcome before: how much higher the outcome was just before a treatment started than where none started. "
+        "Estimated effect: on the next step, given the history (linear regression). Intervals: 99 %, clustered. The "
+        "same sign in both suggests confounding by indication, but does not prove it (see `costar whatif "
         "--sensitivity`)."
     )
     return ReportTable("Treatments and the outcome before them", note, headers, rows)
@@ -165,6 +165,6 @@ def _answer(report: DataReport) -> Iterator[str]:
     """Yield whether the data can be learned from: how many findings of which kind, and those that matter."""
     severe = [finding for finding in report.findings if finding.severity != "note"]
     counts = Counter(finding.severity for finding in report.findings)
-    told = [counted(counts[kind], kind) for kind in ("error", "warning", "note") if counts[kind]]
-    yield f"The check before training found {listed(told)}." if told else "The check before training found nothing."
-    yield from (f"{text[:1].upper()}{text[1:]}." for text in (str(replace(one, fix="")) for one in severe[:MOST_TOLD]))
+    shown = [counted(counts[kind], kind) for kind in ("error", "warning", "note") if counts[kind]]
+    yield f"The check before training found {listed(shown) if shown else 'nothing'}."
+    yield from (f"{text[:1].upper()}{text[1:]}." for text in (str(replace(one, fix="")) for one in severe[:MOST_NAMED]))

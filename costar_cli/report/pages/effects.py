@@ -1,4 +1,4 @@
-"""The page of effects in a population: the answer, who stands behind it, the trial that it emulates (TARGET 2025)."""
+"""The page of effects in a population: the answer, its followers, the trial that it emulates (TARGET 2025)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -10,7 +10,7 @@ from costar_cli.effects.diagnostics import UNLIKELY, balance, baseline, follower
 from costar_cli.questions.effect_tables import MAIN, end_tables, followers_table, steps_table
 from costar_cli.questions.tables import decimals_of, estimate_text
 from costar_cli.report.pages.page import (
-    MOST_TOLD,
+    MOST_NAMED,
     Item,
     Page,
     ReportTable,
@@ -24,45 +24,46 @@ from costar_cli.report.pages.page import (
 from costar_cli.report.pages.whatif import lineage
 
 ABOUT_ANSWER: Final = (
-    "Means are those of everybody who entered, had all of them followed the plan. In brackets: {level} intervals, from "
-    "influence curves. Followers: how many follow the plan until then, and in brackets how many of equal weight know "
-    "as much; ? where these are fewer than {few:g}, so that intervals may miss their level."
+    "Means are over all trials, had all of them followed the plan. In brackets: {level} intervals, from influence "
+    "curves. Followers: how many follow the plan until then, and in brackets their effective number; ? where that is "
+    "below {few:g}, and intervals may miss their nominal level."
 )
 ABOUT_FOLLOWERS: Final = (
-    "Who follows each plan up to a step, of those still in follow-up, and how much they weigh to stand for everybody. "
-    "The mean weight should be near the number of trials over that of followers, else the model of practice is wrong. "
-    "Cut: at the {cut:g} quantile of each step."
+    "How many follow each plan up to a step, of those still in follow-up, and the weights with which they represent "
+    "all trials. The mean weight should be near the number of trials divided by that of followers; otherwise the "
+    "propensity model is wrong. Cut: at the {cut:g} quantile of each step."
 )
 ABOUT_BALANCE: Final = (
-    "How those who follow a plan at a step differ from those who could have (who followed until then), in standard "
-    "deviations, before and after weighting. Less than 0.1 (dotted) is usually thought not to matter (Austin 2009). "
-    "The figure has the step where it is largest, and a line from least to most over steps; steps with fewer than "
-    "{few:g} effective followers, where differences are chance, are in the table alone."
+    "How the followers of a plan at a step differ from all who followed it until then, in standard deviations, before "
+    "and after weighting. Less than 0.1 (dotted) is usually considered balanced (Austin 2009). Markers show the step "
+    "with the largest difference, lines the range over steps; steps with fewer than {few:g} effective followers, where "
+    "differences are due to chance, are only in the table."
 )
 ABOUT_NATURAL: Final = (
-    "What was observed, and what the same models say of practice itself: the mean weighted for loss to follow-up, and "
-    "g-computation with treatments {treatments}. Where they part from the observed course, a model is wrong, or those "
-    "who were lost differ from those who stayed."
+    "The observed course, and the estimate of it by the same models: the mean weighted for loss to follow-up, and "
+    "g-computation with treatments {treatments}. A gap to the observed course means that a model is wrong, or that "
+    "subjects lost to follow-up differ from those who stayed."
 )
 ABOUT_POSITIVITY: Final = (
-    "How likely practice was to give what a plan gives, in those who followed it until then: near 0 nobody can stand "
-    "for them. Plans that read the natural treatment have no such probability: the ratio of plan to practice tells."
+    "The probability of the treatment that a plan gives, among those who followed it until then: where it is near 0, "
+    "the data hold no comparable subjects. Plans that depend on the natural treatment have no such probability; their "
+    "ratio to the propensity is shown instead."
 )
 ABOUT_TARGET: Final = (
     "The randomised trial that would answer the question, and how these data emulate it, in the order of the TARGET "
     "statement (Cashin et al. 2025, JAMA, doi 10.1001/jama.2025.13350). Title, background, sources of the data, "
-    "ethics, registration, funding and access to data are for you to write."
+    "ethics, registration, funding and access to data are yours to add."
 )
 ABOUT_BASELINE: Final = (
-    "Mean (standard deviation) or share at time zero, of all who entered and of those who follow the first step of "
-    "each plan. SMD: their difference from all in standard deviations, and in brackets what weighting leaves of it."
+    "Mean (standard deviation) or share at time zero, of all trials and of those that follow the first step of each "
+    "plan. SMD: standardised mean difference from all trials, and in brackets after weighting."
 )
 ASSUMPTIONS: Final = (
-    "Exchangeability: given {given}, who is treated at a step does not depend on what would have followed. Positivity: "
-    "whoever can follow a plan has some chance to. Consistency: a treatment is what the data call it, however it came. "
-    "No interference between {unit}s. No errors of measurement that matter."
+    "Exchangeability: given {given}, treatment at a step does not depend on potential outcomes. Positivity: every "
+    "subject has some chance of following each plan. Consistency: the recorded treatment is the treatment of the plan. "
+    "No interference between {unit}s. No relevant errors of measurement."
 )
-LOSS: Final = " Who is lost to follow-up is like those who stay, given the same."
+LOSS: Final = " Loss to follow-up does not depend on potential outcomes, given the same."
 
 
 def effects_page(report: EffectReport, parents: Mapping[str, str], figure_name: str = "effects") -> str:
@@ -82,7 +83,7 @@ def effects_page(report: EffectReport, parents: Mapping[str, str], figure_name: 
     effects, flow = report.effects, report.flow
     schema, shown = effects.trials.schema, [*balance(effects)]
     course, love = [*natural_course(effects)], draw_balance(shown)
-    modelled = "as they were given" if schema.treatments.doses else "drawn from the model of practice"
+    modelled = "as they were given" if schema.treatments.doses else "drawn from the propensity model"
     answer = ABOUT_ANSWER.format(level=f"{100 * report.request.levels[0]:g} %", few=FEW)
     sections = [
         Section(
@@ -126,14 +127,14 @@ def _answer(report: EffectReport) -> Iterator[str]:
         texts = [
             estimate_text({name: row[name] for name in ("estimate", "lower", "upper")}, decimals) or "" for row in of
         ]
-        ratio, begin = quantity.endswith("ratio"), "The" if compared else "If everybody followed the plan, the"
+        ratio, begin = quantity.endswith("ratio"), "The" if compared else "If all followed the plan, the"
         what = f"{begin} {quantity} of {labelled(outcome, '')}" + f" {'to' if ratio else 'from'} {reference}" * compared
         limits = f"{100 * report.request.levels[0]:g} % interval" * any(row["lower"] is not None for row in of)
         values = dict(zip((row["plan"] for row in of), texts, strict=True))
         yield under_plans(what, values, "" if ratio else units.get(outcome, ""), limits)
     if few := list(dict.fromkeys(row["plan"] for row in mine if not row["supported"])):
-        whose = listed(few) if len(few) <= MOST_TOLD else f"{len(few)} plans"
-        yield f"Fewer than {FEW:g} effective followers stand behind {whose}: these intervals may be too narrow."
+        whose = listed(few) if len(few) <= MOST_NAMED else f"{len(few)} plans"
+        yield f"Fewer than {FEW:g} effective followers support {whose}: these intervals may be too narrow."
 
 
 def _unit(report: EffectReport) -> str:
@@ -152,7 +153,7 @@ def _question(report: EffectReport) -> str:
     how = " and ".join(ESTIMATORS[name] for name in report.effects.settings.estimators)
     counted_from = " Steps of plans count from time zero." * (report.request.when is not None)
     return (
-        f"What would {what} be on average over {steps} after time zero, if everybody followed each of these plans? "
+        f"What would {what} be on average over {steps} after time zero, if all followed each of these plans? "
         f"Estimates: {how}. Contrasts are with plan {plans[report.effects.reference].name}.{counted_from}"
     )
 
@@ -313,7 +314,7 @@ def _analysis(report: EffectReport) -> str:
 def _flow(report: EffectReport) -> Iterator[tuple[str, int]]:
     """Yield how many were asked about, entered, and followed each plan."""
     effects, flow = report.effects, report.flow
-    yield "Subjects asked about", flow.subjects
+    yield "Subjects selected", flow.subjects
     yield "Their steps at which a decision could be made", flow.rows
     yield "Eligible at time zero", flow.eligible
     yield "of these, early enough for every step of the plans", flow.followed
@@ -361,15 +362,15 @@ def _results(report: EffectReport) -> Iterator[str]:
 
 
 def _limitations(report: EffectReport) -> Iterator[str]:
-    """Yield what a reader should hold against the results."""
-    yield "Limitation: what drives both treatment and outcome and is not recorded biases every number here."
+    """Yield the limitations of the results."""
+    yield "Limitation: unrecorded variables that drive both treatment and outcome bias every number here."
     if any(not row["supported"] for row in report.rows):
         yield (
             f"Limitation: some plans have fewer than {FEW:g} effective followers at some step (marked ?): there "
-            "intervals may miss their level, and g-computation extrapolates."
+            "intervals may miss their nominal level, and g-computation extrapolates."
         )
     if any(one.code == "effect-positivity" for one in report.diagnostics):
-        yield "Limitation: practice hardly ever does what some plan does; see Positivity."
+        yield "Limitation: what some plan does is very rare in the data; see Positivity."
     if any(one.code == "effect-lost" for one in report.diagnostics):
-        yield "Limitation: some were lost to follow-up, and others stand for them."
-    yield "Effects are those in this population under its practice of everything that plans leave alone."
+        yield "Limitation: some were lost to follow-up; others with the same history represent them."
+    yield "Effects hold for this population, with everything that plans leave open as observed in it."

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LONG: Final = 48  # letters of a cell that may be broken into lines
-MOST_TOLD: Final = 4  # plans of a sentence
+MOST_NAMED: Final = 4  # plans of a sentence
 Tag = Literal["", "error", "warning", "note", "red", "amber", "green"]
 
 
-def lights_mean(what: str, *, precision: bool) -> str:
-    """Return what the lights of `what` mean, where precision is judged and where practice alone decides."""
-    often = "subjects like this one received such treatment often enough"
-    green, or_imprecise = f"{often}; precision is not judged", ""
+def ratings_mean(what: str, *, precision: bool) -> str:
+    """Return what the support ratings of `what` mean; without `precision`, treatment overlap alone decides."""
+    often = "similar subjects received such treatment often enough"
+    green, or_imprecise = f"{often}; prediction uncertainty is not rated", ""
     if precision:
-        green, or_imprecise = f"the model says how far it may be off, and {often}", ", or the answer imprecise"
+        green, or_imprecise = f"the answer is precise enough, and {often}", ", or the answer is imprecise"
     return f"Green: {green}. Amber: such treatment is rare{or_imprecise}. Red: the data do not support the {what}."
 
 
@@ -53,7 +53,7 @@ class ReportTable:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A line of a list: what it is about (a severity or a light), its text, and what else to say."""
+    """A line of a list: what it is about (a severity or a rating), its text, and what else to say."""
 
     text: str
     tag: Tag = ""
@@ -105,7 +105,7 @@ def under_plans(what: str, values: Mapping[str, str], unit: str, interval: str) 
         unit: of the values, nothing where they have none.
         interval: what stands in their brackets, such as `90 % band`; nothing where there are none.
     """
-    shown = [f"{value} under {plan}" for plan, value in list(values.items())[:MOST_TOLD]]
+    shown = [f"{value} under {plan}" for plan, value in list(values.items())[:MOST_NAMED]]
     left = len(values) - len(shown)
     about = ", ".join(filter(None, (unit, f"{interval} in brackets" * bool(interval))))
     more = f"; the tables have {counted(left, 'more plan')}" if left else ""

@@ -13,7 +13,7 @@ from costar_cli.plans.plan import in_words
 from costar_cli.questions.search import SearchReport
 from costar_cli.questions.search.report import SHOWN
 from costar_cli.questions.tables import decimals_of, estimate_text
-from costar_cli.report.pages.page import Page, ReportTable, Section, lights_mean, render, svg, warnings_and_notes
+from costar_cli.report.pages.page import Page, ReportTable, Section, ratings_mean, render, svg, warnings_and_notes
 from costar_cli.report.pages.whatif import SIGNS, lineage, support_in_words
 
 NOTABLE: Final = 0.1  # probability of being best from which a plan is named that the table does not show
@@ -23,12 +23,12 @@ BY = {
     "lower": "Plans are ranked by the lower limit of their interval.",
 }
 ABOUT_CHANCES = (
-    "The probability of being best is among the plans that were compared, from joint draws: in each, the subject has "
-    "the same parameters and the same chance under all plans. It says nothing of plans that were not compared."
+    "The probability of being best is among the compared plans, from joint draws: each draw has the same parameters "
+    "and the same noise under all plans. It does not cover plans that were not compared."
 )
 ABOUT_LUCK = (
-    "A plan that is best of many is partly best by luck, so that its estimate is rather too good. Estimates hold only "
-    "if everything that drives both treatment and outcome is in the data. This is not a guarantee for any one subject."
+    "The best of many plans is partly best by chance, so its estimate is optimistic. Estimates hold only if everything "
+    "that drives both treatment and outcome is in the data. This is not a guarantee for a single subject."
 )
 
 
@@ -44,17 +44,17 @@ def search_page(report: SearchReport, parents: Mapping[str, str], figure_name: s
 
     answer, word = report.answers[0], step_word(report.schema.step)
     part = f"{answer.part}, " if answer.part else ""
-    subtitle = f"{report.dataset}, {part}known up to {word} {answer.when} of {answer.length - 1}, by {report.label}"
+    subtitle = f"{report.dataset}, {part}forecast from {word} {answer.when}, by {report.label}"
     sure = [f"{text[:1].upper()}{text[1:]}." for text in how_sure(report)]
     if answer.best.found and isfinite(answer.best.probability_P[0]):
         sure.append(ABOUT_CHANCES)
     if (answer.best.rating_M >= 0).any():
-        sure.append(lights_mean("plan", precision=report.judges_precision))
+        sure.append(ratings_mean("plan", precision=report.judges_precision))
     sections = [
         Section("Best plans", pictures=[svg(draw_search(report), figure_name)], tables=[_ranked(report)]),
         Section("Question", texts=list(_question(report))),
-        Section("How sure is it?", texts=[*sure, ABOUT_LUCK]),
-        Section("What was left out, and why", texts=list(_left_out(report))),
+        Section("Uncertainty", texts=[*sure, ABOUT_LUCK]),
+        Section("Plans left out, and why", texts=list(_left_out(report))),
         warnings_and_notes(report.diagnostics),
         lineage(parents),
     ]
@@ -62,7 +62,7 @@ def search_page(report: SearchReport, parents: Mapping[str, str], figure_name: s
 
 
 def _answer(report: SearchReport) -> Iterator[str]:
-    """Yield the best plan in sentences: what it gives, what it comes to, how sure it is the best, and its support."""
+    """Yield the best plan in sentences: its treatments, objective, probability of being best, and support."""
     [answer] = report.answers
     if not answer.best.found:
         yield f"No plan: {answer.best.why}."
@@ -76,7 +76,7 @@ def _answer(report: SearchReport) -> Iterator[str]:
     )
     chance, sure = first["probability_best"], ""
     if isinstance(chance, float):
-        sure = f"; it is the best with probability {100 * chance:.0f} %"
+        sure = f"; its probability of being best is {100 * chance:.0f} %"
     yield f"The best of {counted(answer.best.considered, 'plan')}: {first['plan']}."
     yield (
         f"Its objective ({question.objective.text}) is estimated at {best}{unit}, against {other}{unit} of "
@@ -111,7 +111,7 @@ def rank_table(report: SearchReport) -> tuple[list[str], list[list[object]]]:
 
 
 def how_sure(report: SearchReport) -> Iterator[str]:
-    """Yield margin, expected regret, and how many plans cannot be told from the best."""
+    """Yield margin, expected regret, and how many plans do not differ clearly from the best."""
     best, decimals = report.answers[0].best, _decimals(report)
     if not best.found:
         yield f"{best.why}: add --unsupported to see the others"
@@ -176,23 +176,23 @@ def _ranked(report: SearchReport) -> ReportTable:
         limits = f"{limits} In brackets{of}: the {RANGE}, which has no level.".strip()
     signs = [meaning for rating, meaning in SIGNS.items() if rating in ratings]
     note = " ".join([unit, limits, f"Differences are from {report.reference}.", *signs]).strip()
-    lit = tuple((*row, rating) for row, rating in zip(rows, ratings, strict=True))
-    return ReportTable("", note, ("rank", *headers[1:], "light"), lit)
+    rated = tuple((*row, rating) for row, rating in zip(rows, ratings, strict=True))
+    return ReportTable("", note, ("rank", *headers[1:], "support"), rated)
 
 
 def _left_out(report: SearchReport) -> Iterator[str]:
     """Yield how many plans were looked at, and what kept the others out; the report's own notes say it."""
     answer, question = report.answers[0], report.question
-    yield f"{counted(answer.best.considered, 'plan')} had their objective estimated for this subject."
+    yield f"{counted(answer.best.considered, 'plan')} were evaluated for this subject."
     if question.unsupported:
-        yield "Plans that the data do not support were considered, too (--unsupported)."
+        yield "Plans that the data do not support were also considered (--unsupported)."
     elif question.candidates.constraints.only is None:
-        yield "Treatments that no training subject received are not among the choices."
+        yield "Treatments that no training subject received were not considered."
     if answer.best.left_out and not question.unsupported:
         left = counted(answer.best.left_out, "plan")
         why = "the prediction is too imprecise, or " * report.judges_precision
-        why += "a step of them is one that practice hardly ever takes"
+        why += "one of their steps is very rare in the data"
         are = "is" if answer.best.left_out == 1 else "are"
         yield f"{left} with a better estimate {are} left out, since the data do not support them: {why}."
     compared = counted(answer.best.found, "plan")
-    yield f"Of what was left, the best {compared} were compared closely, and the table shows the first of them."
+    yield f"The best {compared} of the rest were compared in detail; the table shows the first of them."

@@ -21,13 +21,13 @@ from costar_cli.questions.tables import (
 )
 from costar_cli.report.figures.whatif import draw_whatif
 from costar_cli.report.pages.page import (
-    MOST_TOLD,
+    MOST_NAMED,
     Item,
     Page,
     ReportTable,
     Section,
-    lights_mean,
     listed,
+    ratings_mean,
     render,
     svg,
     under_plans,
@@ -36,24 +36,24 @@ from costar_cli.report.pages.page import (
 
 MOST_HISTORY: Final = 20  # steps before the origin that the page lists
 COVERS: Final = (
-    "A band of {level} covers {level} of new subjects on average, at each step, for subjects like those on whom it was "
-    "calibrated, under the treatments that such subjects were given. It is not a guarantee for any one subject, "
-    "and unreliable just before an absorbing event or without history."
+    "A {level} band covers {level} of new subjects on average, at each step, for subjects like those of its "
+    "calibration, under the treatments that such subjects received. It is not a guarantee for a single subject, and it "
+    "is unreliable just before an absorbing event or without history."
 )
 BEYOND: Final = (
-    "For plans that nobody would have followed, for another population, and where something that is not in the data "
-    "drives both treatment and outcome, there is no such guarantee. Differences between plans compare one subject with "
-    "itself, at the same time."
+    "The guarantee does not extend to plans that no such subject would have followed, to other populations, or to data "
+    "in which an unrecorded variable drives both treatment and outcome. Differences between plans compare one subject "
+    "with itself, at the same time."
 )
 NO_BANDS: Final = (
-    "No band is shown: {why}. How far the estimates may be off is not known from this page.",
+    "No band is shown: {why}. This page does not quantify the error of the estimates.",
     "Estimates hold only if everything that drives both treatment and outcome is in the data.",
 )
 ABOUT_SURVIVAL: Final = (
-    "How likely the series is to go on through each step, from mean hazards over possible courses. Outcomes are those "
-    "of a subject whose series goes on: read the two together."
+    "The probability that the series continues through each step, from mean hazards over possible courses. Outcomes "
+    "are those of a subject whose series continues: read the two together."
 )
-OF_TREATMENT: Final = "Columns are the {step}s of treatment, which show in the outcome from the next {step} on."
+OF_TREATMENT: Final = "Columns are the {step}s of treatment, which affect the outcome from the next {step} on."
 SIGNS: Final = {
     "amber": "? behind a number: hardly supported by the data.",
     "red": "! behind a number: not supported by the data.",
@@ -76,13 +76,17 @@ def whatif_page(
     """
     history, word = report.history, step_word(report.schema.step)
     origin = history.when(history.origin)
-    subtitle = f"{report.dataset}, {history.part}, known up to {word} {origin} of {history.length - 1}"
+    subtitle = f"{report.dataset}, {history.part}, forecast from {word} {origin}, recorded to {history.length - 1}"
     sections = [
         *_about(report, figure_name),
         *_hidden(report, bounds),
         _diagnostics([report]),
         _bands(report),
-        Section("History", texts=[f"What the models know: the last {MOST_HISTORY} steps."], tables=[_history(report)]),
+        Section(
+            "History",
+            texts=[f"The last {MOST_HISTORY} steps before the forecast, as the models read them."],
+            tables=[_history(report)],
+        ),
         lineage(parents),
     ]
     return render(Page(f"What if: subject {history.name}", subtitle, sections, list(answer_in_words(report))))
@@ -104,11 +108,11 @@ def answer_in_words(report: WhatIfReport) -> Iterator[str]:
                         if row["model"] == model.label and row["step"] == ends[str(row["plan"])]]  # fmt: skip
                 limits = ["lower", "upper"] * (not (differences and model.difference_kind == RANGE))  # without a level
                 decimals = decimals_of(row["estimate"] for row in last)
-                told = {
+                texts = {
                     str(row["plan"]): estimate_text({name: row[name] for name in ("estimate", *limits)}, decimals)
                     for row in last
                 }
-                known = {plan: text for plan, text in told.items() if text is not None}
+                known = {plan: text for plan, text in texts.items() if text is not None}
                 unit = "%" if is_probability(report, outcome.name) else outcome.unit
                 what = f"{when}{by}, {labelled(outcome.name, '')}"
                 if differences:
@@ -124,11 +128,12 @@ def answer_in_words(report: WhatIfReport) -> Iterator[str]:
 
 
 def support_in_words(ratings: Mapping[str, str], by: str = "") -> str:
-    """Return which plans the data support, from the worst light of each; `by` says which model judges it."""
+    """Return which plans the data support, from the worst rating of each; `by` says which model judges it."""
     verbs = dict(zip(SUPPORT_LEVELS, ("support", "hardly support", "do not support"), strict=True))
     plans = {verb: [plan for plan, rating in ratings.items() if rating == level] for level, verb in verbs.items()}
-    told = [f"{verb} {listed(of) if len(of) <= MOST_TOLD else f'{len(of)} plans'}" for verb, of in plans.items() if of]
-    return f"The data {listed(told)}{by}."
+    few = {verb: listed(of) if len(of) <= MOST_NAMED else f"{len(of)} plans" for verb, of in plans.items() if of}
+    parts = [f"{verb} {of}" for verb, of in few.items()]
+    return f"The data {listed(parts)}{by}."
 
 
 def subjects_page(reports: Sequence[WhatIfReport], bounds: Sequence[Sequence[Sensitivity]] = ()) -> str:
@@ -143,9 +148,9 @@ def subjects_page(reports: Sequence[WhatIfReport], bounds: Sequence[Sequence[Sen
         sections += [replace(part, title=f"{whose}: {part.title.lower()}") for part in parts]
     first = reports[0]
     sections += [_diagnostics(reports), _bands(first), lineage(first.parents)]
-    told = [f"Subject {one.history.name}. {next(answer_in_words(one), '')}" for one in reports[:MOST_TOLD]]
-    told += [f"{len(reports) - MOST_TOLD} more subjects are below."] * (len(reports) > MOST_TOLD)
-    return render(Page(f"What if: {len(reports)} subjects", first.dataset, sections, told))
+    texts = [f"Subject {one.history.name}. {next(answer_in_words(one), '')}" for one in reports[:MOST_NAMED]]
+    texts += [f"{len(reports) - MOST_NAMED} more subjects are below."] * (len(reports) > MOST_NAMED)
+    return render(Page(f"What if: {len(reports)} subjects", first.dataset, sections, texts))
 
 
 def _hidden(report: WhatIfReport, bounds: Sequence[Sensitivity]) -> Iterator[Section]:
@@ -167,22 +172,22 @@ def _about(report: WhatIfReport, figure_name: str) -> list[Section]:
     """Return the answer about a subject, what was asked, and whether the data support it."""
     outcomes = ", ".join(labelled(outcome.name, outcome.unit) for outcome in report.schema.outcomes)
     steps = steps_of(max(len(plan) for plan in report.plans), report.schema.step)
-    asked = f"What would {outcomes} of this subject be over the next {steps} under each of these plans?"
+    question = f"What would {outcomes} of this subject be over the next {steps} under each of these plans?"
     compared = f"Differences are from plan {report.reference}." if len(report.plans) > 1 else ""
     plans = [ReportTable("", "", ("plan", "in words"), tuple(report.plans_in_words().items()))]
-    for model in report.models:  # what rules gave on the courses of each
+    for model in report.models:  # what rules choose on the courses of each
         by = f", by {model.label}" if len(report.models) > 1 else ""
         given = tuple(report.rules_in_words(model).items())
-        plans.append(ReportTable(f"What rules gave{by}" if given else "", "", ("rule", "gives"), given))
+        plans.append(ReportTable(f"Treatments under rules{by}" if given else "", "", ("rule", "treatments"), given))
     return [
         Section("Answer", pictures=[svg(draw_whatif(report), figure_name)], tables=list(_answers(report))),
-        Section("Question", texts=[f"{asked} {compared}".strip()], tables=plans),
+        Section("Question", texts=[f"{question} {compared}".strip()], tables=plans),
         _support(report),
     ]
 
 
 def lineage(parents: Mapping[str, str], rows: Sequence[tuple[str, str]] = ()) -> Section:
-    """Return the section that says of which files a page tells."""
+    """Return the section that lists the files that a page shows."""
     own = (*parents.items(), *rows, ("costar", VERSION))
     about = "Digests of the files that this page shows: `costar verify FILE` and `costar inspect FILE` print them."
     return Section("Lineage", texts=[about], tables=[ReportTable("", "", ("what", "digest or version"), tuple(own))])
@@ -190,7 +195,7 @@ def lineage(parents: Mapping[str, str], rows: Sequence[tuple[str, str]] = ()) ->
 
 def _answers(report: WhatIfReport) -> Iterator[ReportTable]:
     """Yield estimates, then differences, of each model and outcome, and survival."""
-    truth = " Beside each estimate stands the simulator's truth." if report.truth is not None else ""
+    truth = " Next to each estimate: the simulator's truth." if report.truth is not None else ""
     for model in report.models:
         for outcome in report.schema.outcomes:
             what = f"{labelled(outcome.name, outcome.unit)}, by {model.heading}"
@@ -214,11 +219,11 @@ def _support(report: WhatIfReport) -> Section:
     """Return whether the data support the plans, and why not."""
     title = "Do the data support the plans?"
     if not any(model.plan_ratings for model in report.models):
-        return Section(title, texts=["These models do not know which treatments the data support: fit them again."])
+        return Section(title, texts=["These models store no support information: fit them again."])
     precision = any(ratings.judges_precision for model in report.models for ratings in model.plan_ratings or ())
     horizon, origin = max(len(plan) for plan in report.plans), report.history.origin
     word, tables = step_word(report.schema.step), []
-    headers = ("plan", "steps like practice", *(f"{word} {origin + h}" for h in range(horizon)))
+    headers = ("plan", "treatment overlap", *(f"{word} {origin + h}" for h in range(horizon)))
     for model in report.models:
         if model.plan_ratings:
             rows = tuple(
@@ -234,7 +239,7 @@ def _support(report: WhatIfReport) -> Section:
     reasons = [line for model in report.models for line in rating_reasons(report, model)]
     return Section(
         title,
-        texts=[lights_mean("answer, which is an extrapolation", precision=precision), OF_TREATMENT.format(step=word)],
+        texts=[ratings_mean("answer, which is an extrapolation", precision=precision), OF_TREATMENT.format(step=word)],
         tables=tables,
         items=[Item(line, "red" if f", {SUPPORT_LEVELS[2]} from " in line else "amber") for line in reasons],
     )
@@ -271,7 +276,7 @@ def _history(report: WhatIfReport) -> ReportTable:
     headers = (
         step_axis(report.schema.step),
         *(labelled(outcome.name, outcome.unit) for outcome in report.schema.outcomes),
-        "treatment given",
+        "treatment",
     )
     rows = tuple(
         (

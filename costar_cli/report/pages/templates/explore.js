@@ -33,7 +33,7 @@
 
   // ---- questions ----
   class Refusal extends Error {
-    constructor(said) { super(said.problem); this.said = said; }
+    constructor(report) { super(report.problem); this.report = report; }
   }
   async function ask(name, question, kind = "json") {
     let reply;
@@ -42,15 +42,15 @@
         method: "POST", headers: { "Content-Type": "application/json", "X-Costar-Token": token }, body: JSON.stringify(question),
       });
     } catch {
-      throw new Refusal({ problem: "costar no longer answers", fix: "start `costar explore` again, and open the address that it prints" });
+      throw new Refusal({ problem: "costar has stopped", fix: "start `costar explore` again and open the address that it prints" });
     }
     if (!reply.ok) throw new Refusal(await reply.json().catch(() => ({ problem: `the server answers ${reply.status}` })));
     return reply[kind]();
   }
   function refuse(error) {
-    const said = error.said || { problem: String(error.message || error) };
-    const more = [...(said.details || []), said.fix].filter(Boolean);
-    fill($("problem"), `${said.problem[0].toUpperCase()}${said.problem.slice(1)}.`, ...more.map((text) => make("small", {}, text)));
+    const shown = error.report || { problem: String(error.message || error) };
+    const more = [...(shown.details || []), shown.fix].filter(Boolean);
+    fill($("problem"), `${shown.problem[0].toUpperCase()}${shown.problem.slice(1)}.`, ...more.map((text) => make("small", {}, text)));
     $("problem").hidden = false;
     $("shown").classList.add("stale");
   }
@@ -116,10 +116,10 @@
   const at = (plan, step) => step - state.answer.origin - 1 < plan.outcomes[state.outcome].estimate.length ? step - state.answer.origin - 1 : null;
   const RATINGS = { green: "Well supported", amber: "Rare in the data", red: "Not supported by the data" };
   function verdict({ support }) {
-    if (!support) return { text: "Support is not known: fit the model again", tone: "quiet" };
+    if (!support) return { text: "Support is unknown: fit the model again", tone: "quiet" };
     return { text: `${SIGNS[support.worst]} ${RATINGS[support.worst]} ${support.when}`.trim(), tone: `${support.worst}-text`, reason: support.reason };
   }
-  // Limits of a difference: those without a level are not said like those that have one.
+  // Limits of a difference: those without a level are not worded like those that have one.
   const isRange = () => state.answer.difference_kinds[state.outcome].startsWith("range");
   const SIGNS = { green: "●", amber: "○", red: "✕" };
 
@@ -172,13 +172,13 @@
         const gap = Math.abs(scaled(difference)), way = difference < 0 ? "lower" : "higher";
         if (Number(gap.toFixed(digits())) === 0) parts.push(`, the same as under ${other}`);
         else parts.push(": ", strong(`${number(gap)}${end} ${way}`), ` than under ${other}`);
-        if (range(low, high)) parts.push(` (${range(low, high, true)}${low < 0 && high > 0 ? ", so perhaps no different" : ""})`);
+        if (range(low, high)) parts.push(` (${range(low, high, true)}${low < 0 && high > 0 ? "; this includes no difference" : ""})`);
       }
       parts.push(".");
     }
     fill($("headline"), ...parts);
-    const said = verdict(plan);
-    fill($("verdict"), make("span", { className: said.tone }, said.text), said.reason ? `: ${said.reason}.` : ".");
+    const rating = verdict(plan);
+    fill($("verdict"), make("span", { className: rating.tone }, rating.text), rating.reason ? `: ${rating.reason}.` : ".");
   }
 
   // ---- the chart ----
@@ -278,12 +278,12 @@
     box.setAttribute("aria-valuetext", when(state.step));
     $("chart-title").textContent = `${outcomeOf().label}${unit() ? ` (${unit()})` : ""} of subject ${given.subject}, by ${given.model}`;
     const ratings = new Set(given.plans.flatMap((plan) => [...(plan.outcomes[y0].support || "")]));
-    const entries = [make("li", {}, "— known"), make("li", {}, limitsText())];
+    const entries = [make("li", {}, "— recorded"), make("li", {}, limitsText())];
     if (given.given.slice(from - given.first).some((what) => what !== null)) entries.push(make("li", {}, "▲ treated"));
     if (ratings.has("g")) entries.push(make("li", {}, "● supported"));
     if (ratings.has("a")) entries.push(make("li", {}, "○ rare in the data"));
     if (ratings.has("r")) entries.push(make("li", {}, "✕ not supported"));
-    if (given.plans.some((plan) => plan.outcomes[y0].observed)) entries.push(make("li", {}, "ring: what was recorded"));
+    if (given.plans.some((plan) => plan.outcomes[y0].observed)) entries.push(make("li", {}, "ring: recorded under this plan"));
     fill($("legend"), ...given.plans.map((plan, i) => make("li", { className: `p${i}` }, make("span", { className: "swatch" }), make("b", {}, LETTERS[i]), ` ${plan.name}`)), ...entries);
   }
   function limitsText() {
@@ -315,18 +315,18 @@
     }
     const head = make("tr", {}, ...["Plan", name, ...(several ? [apart + kind, ""] : []), ...(given.ends ? [`No ${given.ends} so far`] : []), "Support"].map((text) => make("th", { scope: "col" }, text)));
     const body = given.plans.map((plan, i) => {
-      const o = plan.outcomes[y0], h = at(plan, state.step), said = verdict(plan);
+      const o = plan.outcomes[y0], h = at(plan, state.step), rating = verdict(plan);
       const cells = [make("td", {}, make("span", { className: "swatch" }), make("b", {}, LETTERS[i]), ` ${plan.name}`)];
       const value = h === null || o.estimate[h] === null ? ["no estimate"] : [make("b", {}, number(scaled(o.estimate[h]))), range(o.lower[h], o.upper[h]) ? ` (${range(o.lower[h], o.upper[h])})` : ""];
       cells.push(make("td", { className: "number", "data-label": name }, ...value));
       if (several) {
         const d = o.difference && h !== null ? o.difference[h] : null;
         const has = d !== null && d !== undefined, limits = has ? range(o.difference_lower[h], o.difference_upper[h], true) : "";
-        cells.push(has ? make("td", { className: "number", "data-label": apart + kind }, make("b", {}, number(scaled(d), true)), limits ? ` (${limits})` : "") : make("td", { className: "quiet" }, i ? "" : "compared with"));
+        cells.push(has ? make("td", { className: "number", "data-label": apart + kind }, make("b", {}, number(scaled(d), true)), limits ? ` (${limits})` : "") : make("td", { className: "quiet" }, i ? "" : "reference"));
         cells.push(make("td", {}, has ? forest(scaled(d), ...(isRange() ? [null, null] : [scaled(o.difference_lower[h]), scaled(o.difference_upper[h])]), reach) : null));
       }
       if (given.ends) cells.push(make("td", { "data-label": `No ${given.ends} so far` }, h === null || !plan.survival ? "" : `${(100 * plan.survival[h]).toFixed(1)}\u00a0%`));
-      cells.push(make("td", { className: said.tone, "data-label": "Support", title: said.reason || "" }, said.text));
+      cells.push(make("td", { className: rating.tone, "data-label": "Support", title: rating.reason || "" }, rating.text));
       return make("tr", { className: `p${i}` }, ...cells);
     });
     fill($("table"), make("thead", {}, head), make("tbody", {}, ...body));
@@ -402,7 +402,7 @@
     const tools = [
       button("Copy", "Copy", () => { addPlan(plan.values.map((row) => [...row])); $("cards").lastChild.querySelector("input").focus(); }, { className: "copy" }),
       button("Clear", "Clear", () => change(i, none(steps)), { disabled: fixed(i) }),
-      frozen ? null : button("As recorded", "Take what was recorded into", () => {
+      frozen ? null : button("As recorded", "Copy the recorded treatments into", () => {
         const values = none(steps);
         (state.answer.recorded || []).forEach((row, h) => { values[h] = [...row]; });
         change(i, values);
@@ -488,10 +488,10 @@
         make("span", { className: plan.support ? `${plan.support}-text` : "quiet" }, plan.support ? `${SIGNS[plan.support]} ${RATINGS[plan.support].toLowerCase()}` : ""),
         make("button", { type: "button", onclick: () => addPlan(plan.given.map(valuesOf), `Best ${plan.rank}`) }, "Compare this plan")));
       fill($("found"), make("ol", {}, ...items), make("p", { className: "quiet" }, `Compared with ${text(found.reference.objective)}${end}: ${found.reference.plan}.`), ...found.sure.map((line) => make("p", { className: "quiet" }, `${line[0].toUpperCase()}${line.slice(1)}.`)),
-        make("pre", { tabIndex: 0, "aria-label": "The command that searches the same" }, found.command));
+        make("pre", { tabIndex: 0, "aria-label": "Command of this search" }, found.command));
     } catch (error) {
-      const said = error.said || { problem: String(error) };
-      fill($("found"), make("p", { className: "problem" }, said.problem, said.fix ? make("small", {}, said.fix) : null));
+      const shown = error.report || { problem: String(error) };
+      fill($("found"), make("p", { className: "problem" }, shown.problem, shown.fix ? make("small", {}, shown.fix) : null));
     }
     $("search-go").disabled = false;
     document.body.dataset.searches = Number(document.body.dataset.searches || 0) + 1;
@@ -502,21 +502,21 @@
   async function copy() {
     try {
       await navigator.clipboard.writeText(state.command);
-      $("said").textContent = "Copied: paste it into a shell.";
+      $("message").textContent = "Copied: paste it into a shell.";
     } catch {
       getSelection().selectAllChildren($("command"));
-      $("said").textContent = "Selected: copy it with Ctrl-C.";
+      $("message").textContent = "Selected: copy it with Ctrl-C.";
     }
   }
   async function save() {
-    $("said").textContent = "Writing the report …";
+    $("message").textContent = "Writing the report …";
     try {
       const page = await ask("report", question(), "blob"), link = make("a", { href: URL.createObjectURL(page), download: "whatif.html" });
       link.click();
       URL.revokeObjectURL(link.href);
-      $("said").textContent = "Saved as whatif.html, a page that stands alone.";
+      $("message").textContent = "Saved as whatif.html, a self-contained page.";
     } catch (error) {
-      $("said").textContent = error.message;
+      $("message").textContent = error.message;
     }
   }
 
@@ -526,9 +526,9 @@
     $("about").textContent = frozen ? `${about.dataset}: ${Object.keys(frozen).length} of ${counts.toLocaleString("en")} subjects, saved answers`
       : `${about.dataset}: ${counts.toLocaleString("en")} subjects, ${about.models.length} model${about.models.length > 1 ? "s" : ""}`;
     $("version").textContent = `costar ${about.version}`;
-    $("plans-help").textContent = frozen ? "Click to give a treatment. Plans that were not saved cannot be chosen."
-      : "Click to give a treatment, or type a dose. Others are compared with the first plan.";
-    $("origin-label").textContent = `Known up to ${about.step}`;
+    $("plans-help").textContent = frozen ? "Click a cell to give a treatment. Only saved plans can be chosen."
+      : "Click a cell to give a treatment, or type a dose. Plans are compared with the first one.";
+    $("origin-label").textContent = `Forecast from ${about.step}`;
     document.title = `costar explore: ${about.dataset}`;
     fill($("model"), ...about.models.map((one) => make("option", { value: one.label }, one.label)));
     fill($("outcome"), ...about.outcomes.map((one, i) => make("option", { value: String(i) }, one.label)));
@@ -539,7 +539,7 @@
     fill($("goal-when"), ...about.when.map((one) => make("option", { value: one }, one)));
     $("subject").value = state.subject;
     const steps = frozen ? frozen[state.subject].plans[0].values.length : about.models[0].horizon;
-    fill($("limits"), ...about.treatments.filter((one) => !(one.idle > 0)).map((one) => make("label", {}, `${one.name}, steps at most`,
+    fill($("limits"), ...about.treatments.filter((one) => !(one.idle > 0)).map((one) => make("label", {}, `${one.name}: most steps`,
       make("input", { type: "number", min: 0, max: steps, step: 1, placeholder: "any", "data-name": one.key || one.name }))));
     state.plans = [{ name: "No treatment", values: none(steps) }, { name: "Plan B", values: none(steps) }];
     if (frozen) {
