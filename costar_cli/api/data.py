@@ -11,7 +11,7 @@ from costar_cli.api.calls import PathLikeText, Progress, one_of, reporting, reso
 from costar_cli.config.choices import PresetName
 from costar_cli.config.models import Config
 from costar_cli.data.base import called
-from costar_cli.data.dataset import Dataset
+from costar_cli.data.dataset import LIKE, Dataset
 from costar_cli.data.registry import sources
 from costar_cli.data.store import made_from
 from costar_cli.data.store import read_dataset as read_stored
@@ -61,6 +61,7 @@ def ingest(
     name: str,
     path: PathLikeText,
     *,
+    like: "Model | Dataset | PathLikeText | None" = None,
     preset: PresetName | None = None,
     config: PathLikeText | None = None,
     progress: Progress = False,
@@ -71,6 +72,8 @@ def ingest(
     Args:
         name: one that `costar ingest` lists, other than `table`.
         path: MIMIC-Extract's `all_hourly_data.h5`, the folder of Kaggle's M5 files, or a file of NONMEM's layout.
+        like: of `nonmem` a model, the data set that it was trained on, or the file of either, in place of settings: the
+            subjects are new to it, and their records are read as its were.
         preset: `quick`, `default` or `paper`.
         config: a TOML file of settings; arguments overrule it.
         progress: True for progress on stderr, or a `Reporter`.
@@ -78,9 +81,19 @@ def ingest(
 
     Raises:
         UsageError: no such data set, an unknown setting, or a value that is not valid.
+        MismatchError: the model or data set was not made of such a file.
         DataError: the files are missing, or are not what they should be.
     """
     one_of(name, sources("ingest"), "name", "data set")
+    if like is not None:
+        kind = sources("ingest")[name].input
+        if kind is None or kind.like is None or settings:
+            problem = f"`like` and {' and '.join(settings) or f'`{name}`'} do not go together"
+            raise UsageError(problem, where="like=", fix="leave one out")
+        how, parents = preprocessing_of(like)
+        parents |= digests_of(kind.inputs(Path(path)), kind.expected)
+        with reporting(progress) as reporter:
+            return made_from(called(kind.like)(Path(path), how, reporter), config={LIKE: how.digest}, parents=parents)
     return _made(sources("ingest")[name], path, settings, preset, config, progress)
 
 
@@ -194,7 +207,6 @@ def read_new_subjects(
         MismatchError: the model or data set does not hold how its table was read.
         DataError: whatever differs from what the model was trained on, all at once.
     """
-    from costar_cli.data.dataset import LIKE
     from costar_cli.data.table.new_subjects import ingest_new
 
     inputs = _inputs(tables, statics, None)

@@ -15,6 +15,8 @@ QUICK_MINUTES: Final = "2"
 if TYPE_CHECKING:
     from costar_cli.data import Dataset
     from costar_cli.data.base import DataSource
+    from costar_cli.data.table.preprocessing import Preprocessing
+    from costar_cli.files import Artifact
 
 
 def read_inputs(
@@ -93,6 +95,38 @@ def make_dataset(
     session.out.done(result, status="up_to_date" if current else "done")
 
 
+def read_like(session: Session, like: Path) -> tuple["Preprocessing", "Artifact"]:
+    """Return how the data of a model, or a data set, were read, and the header of its file; say that it is read."""
+    from costar_cli.data.table.preprocessing import preprocessing_at
+
+    preprocessing, header = preprocessing_at(like)
+    what = "data set" if header.kind == "dataset" else header.kind
+    session.tell_read("like", like, header.digest, header.kind, what=what)
+    return preprocessing, header
+
+
+def make_new(
+    session: Session,
+    out: Path | None,
+    build: "Callable[[], Dataset]",
+    *,
+    like: Path,
+    read: tuple["Preprocessing", "Artifact"],
+    parents: Mapping[str, str],
+    overwrite: bool,
+    check: Callable[[], None] | None = None,
+) -> None:
+    """Make a data set of subjects that are new to a model as `make_dataset` does; `read` is from `read_like`."""
+    from costar_cli.data.dataset import LIKE
+
+    preprocessing, header = read
+    path, model = out or session.workspace.new, like if header.kind == "model" else None
+    asked = ("--subjects", "all", "--origin", "last", "--plan", "plan.json")  # plan.json may say a later origin
+    then = next_command(session.given, "whatif", *asked, data=path, model=model)
+    config, parents = {LIKE: preprocessing.digest}, {**parents, "like": header.digest}
+    make_dataset(session, path, build, config=config, overwrite=overwrite, parents=parents, then=then, check=check)
+
+
 def make_source(
     session: Session,
     source: "DataSource",
@@ -101,6 +135,7 @@ def make_source(
     overwrite: bool,
     file: Path | None = None,
     export: Path | None = None,
+    like: Path | None = None,
 ) -> None:
     """Make a data set of the registry as `make_dataset` does, simulated or of a file.
 
@@ -111,11 +146,19 @@ def make_source(
         overwrite: replace files made from something else.
         file: what to make it of, where not all is simulated.
         export: where to write the simulated world first, in the form of the real one.
+        like: the model, or its data set, to whose subjects those of the file are new.
     """
     from costar_cli.api.data import plan_data
     from costar_cli.data.base import called
 
     settings, reporter = session.settings[source.settings], session.reporter
+    if like is not None and file is not None and source.input is not None and source.input.like is not None:
+        read = read_like(session, like)
+        kind = source.input
+        parents = read_inputs(session, kind.inputs(file), form=kind.form, expected=kind.expected)
+        new = partial(called(source.input.like), file, read[0], reporter)
+        make_new(session, out, new, like=like, read=read, parents=parents, overwrite=overwrite)
+        return
     plan, parents = plan_data(source, settings, file, reporter), {}
     build = plan.build
     if file is not None and source.input is not None:

@@ -9,7 +9,7 @@ import typer
 
 from costar_cli.api.outputs import check_outputs
 from costar_cli.cli import options
-from costar_cli.cli.dataset import make_dataset, read_inputs
+from costar_cli.cli.dataset import make_dataset, make_new, read_inputs, read_like
 from costar_cli.cli.hints import next_command
 from costar_cli.cli.options import FILES, expanded
 from costar_cli.cli.session import Session, open_session
@@ -32,12 +32,6 @@ SignalsOpt = Annotated[
     Path | None,
     typer.Option(
         "--signals", help="TOML file that says which events make which signal, per step", rich_help_panel=FILES
-    ),
-]
-LikeOpt = Annotated[
-    Path | None,
-    typer.Option(
-        "--like", help="Model or data set: read new subjects as its data were, without a schema", rich_help_panel=FILES
     ),
 ]
 InitFlag = Annotated[
@@ -67,7 +61,7 @@ def table(
     schema: Annotated[
         Path | None, typer.Option("--schema", help="TOML file that describes each column", rich_help_panel=FILES)
     ] = None,
-    like: LikeOpt = None,
+    like: options.LikeOpt = None,
     statics: Annotated[
         Path | None, typer.Option("--statics", help="Table with a row per subject", rich_help_panel=FILES)
     ] = None,
@@ -123,7 +117,7 @@ class LogFlags:
     """The flags of every verb that reads a log of events."""
 
     signals: SignalsOpt = None
-    like: LikeOpt = None
+    like: options.LikeOpt = None
     init: InitFlag = False
     accept_guesses: AcceptFlag = False
     seed: options.SeedOpt = None
@@ -206,21 +200,12 @@ def _ingest_new_events(
     session: Session, form: str, path: Path, like: Path, out: Path | None, *, overwrite: bool
 ) -> None:
     from costar_cli.api.events import LogCall
-    from costar_cli.data.dataset import LIKE
-    from costar_cli.data.table.preprocessing import preprocessing_at
 
-    preprocessing, header = preprocessing_at(like)
-    session.tell_read("like", like, header.digest, header.kind, what="data set" * (header.kind == "dataset"))
+    read = read_like(session, like)
     log = LogCall(form, path, session.reporter)
     session.tell_read("events", path, kind=form)
-    new, model = out or session.workspace.new, like if header.kind == "model" else None
-    asked = ("--subjects", "all", "--origin", "last", "--plan", "plan.json")
-    then = next_command(session.given, "whatif", *asked, data=new, model=model)
-    parents = {"events": log.digest, "like": header.digest}
-    config = {LIKE: preprocessing.digest}
-    make_dataset(
-        session, new, lambda: log.new(preprocessing), config=config, overwrite=overwrite, parents=parents, then=then
-    )
+    parents = {"events": log.digest}
+    make_new(session, out, lambda: log.new(read[0]), like=like, read=read, parents=parents, overwrite=overwrite)
 
 
 def _propose(session: Session, form: str, path: Path, out: Path, *, overwrite: bool) -> None:
@@ -269,29 +254,20 @@ def _ingest(
 
 
 def _ingest_new(session: Session, inputs: "TableInputs", like: Path, out: Path | None, *, overwrite: bool) -> None:
-    from costar_cli.data.dataset import LIKE
-    from costar_cli.data.table.preprocessing import preprocessing_at
-
-    preprocessing, header = preprocessing_at(like)
-    what = "data set" if header.kind == "dataset" else header.kind
-    session.tell_read("like", like, header.digest, header.kind, what=what)
-    parents = _digests(session, inputs) | {"like": header.digest}
+    read = read_like(session, like)
+    parents = _digests(session, inputs)
 
     def build() -> "Dataset":
         from costar_cli.data.table.new_subjects import ingest_new
 
-        return ingest_new(inputs, preprocessing, session.reporter)
+        return ingest_new(inputs, read[0], session.reporter)
 
     def check() -> None:
         from costar_cli.data.table.new_subjects import check_new
 
-        check_new(inputs, preprocessing)
+        check_new(inputs, read[0])
 
-    path, model = out or session.workspace.new, like if header.kind == "model" else None
-    asked = ("--subjects", "all", "--origin", "last", "--plan", "plan.json")  # plan.json may say a later origin
-    then = next_command(session.given, "whatif", *asked, data=path, model=model)
-    config = {LIKE: preprocessing.digest}
-    make_dataset(session, path, build, config=config, overwrite=overwrite, parents=parents, then=then, check=check)
+    make_new(session, out, build, like=like, read=read, parents=parents, overwrite=overwrite, check=check)
 
 
 def _digests(session: Session, inputs: "TableInputs") -> dict[str, str]:

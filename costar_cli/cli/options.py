@@ -118,6 +118,12 @@ WorkspaceOpt = Annotated[
 DataOpt = Annotated[
     Path | None, typer.Option("--data", help="Data set (default: the workspace's)", rich_help_panel=FILES)
 ]
+LikeOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--like", help="Model or data set: read new subjects as its data were, without a schema", rich_help_panel=FILES
+    ),
+]
 OutOpt = Annotated[
     Path | None, typer.Option("--out", "-o", help="Output file (default: in the workspace)", rich_help_panel=FILES)
 ]

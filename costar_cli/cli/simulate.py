@@ -88,7 +88,12 @@ def command_of(source: "DataSource") -> Callable[..., None]:
             if idle := [_flag(name) for name in of_simulation if given.get(name) is not None]:
                 problem = f"{idle[0]} is about {source.input.stands_for}"
                 raise UsageError(problem, where=_flag(source.input.name), fix="leave one out")
-        make_source(session, source, given["out"], overwrite=given["overwrite"], file=file, export=export)
+        like = given.get("like")
+        if like is not None and (others := [_flag(name) for name, value in settings.items() if value is not None]):
+            problem = f"`--like` reads the file as the data of the model were, so {' and '.join(others)} say nothing"
+            raise UsageError(problem, where="--like", fix="leave one out")
+        made = {"overwrite": given["overwrite"], "file": file, "export": export, "like": like}
+        make_source(session, source, given["out"], **made)
 
     mixed = [name for name, field in source.settings.model_fields.items() if _kind(field.annotation)[1]]
     parameters = list(_parameters(source))
@@ -120,6 +125,8 @@ def _parameters(source: "DataSource") -> Iterator[inspect.Parameter]:
         if files:
             option = typer.Option(_flag(files.name), help=files.help, rich_help_panel=FILES)
             yield _parameter(files.name, Annotated[Path | None, option], None)
+    if source.input and source.input.like:
+        yield _parameter("like", options.LikeOpt, None)
     for name, (annotation, default) in OF_EVERY_VERB.items():
         yield _parameter(name, annotation, default)
 

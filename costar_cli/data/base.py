@@ -67,6 +67,7 @@ class InputFile:
         name: of the option, or of the argument of a data set that can only be read.
         help: what it is.
         make: `(settings, path, reporter) -> Dataset`.
+        like: `(path, preprocessing, reporter) -> Dataset` of subjects that are new to a model, if it can be read so.
         role: what it is among the data set's parents; by default its name.
         metavar: what stands for it in the help.
         files: `(path) -> {role: file}` for a folder; by default the file itself.
@@ -79,6 +80,7 @@ class InputFile:
     name: str
     help: str
     make: str | Callable[..., "Dataset"]
+    like: str | Callable[..., "Dataset"] | None = None
     role: str = ""
     metavar: str | None = None
     files: str | Callable[["Path"], Mapping[str, "Path"]] | None = None

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 from cli_world import Run
 
@@ -47,6 +48,11 @@ def test_a_database_becomes_answers_with_the_known_effect_and_takes_new_patients
     assert run.code == 0, run.err
     read = costar.read_dataset(tmp_path / "new.h5")
     assert sorted(who for panel in read.panels.values() for who in panel.subject_id.tolist()) == [7, 8]
+    asked = ("whatif", "--subjects", "all", "--origin", "last", "--plan", plan, "-w", tmp_path)
+    assert call(*asked, "--data", tmp_path / "new.h5", "--csv", tmp_path / "answers.csv").code == 0
+    first = pl.read_csv(tmp_path / "answers.csv").filter(step=1, subject=8)
+    (ace, none) = (first.filter(plan=plan)["estimate"].item() for plan in ("ace", "none"))
+    assert ace - none == pytest.approx(EFFECT, abs=0.4)
 
 
 def test_signals_are_proposed_and_python_reads_the_same(cdm: Path, tmp_path: Path, call: Call) -> None:

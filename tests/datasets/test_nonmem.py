@@ -7,10 +7,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli import ingest
+from costar_cli import ingest, simulate
+from costar_cli.data import Dataset
 from costar_cli.data.nonmem.settings import NonmemConfig, pairs
 from costar_cli.data.nonmem.table import carried, delivered, nonmem_table
-from costar_cli.errors import DataError, UsageError
+from costar_cli.errors import DataError, MismatchError, UsageError
 from costar_cli.reporting import NullReporter
 
 
@@ -396,3 +397,103 @@ def test_the_python_api_ingests_records_and_the_schema_can_be_overruled(tmp_path
     assert ingest("nonmem", path, step=4.0, horizon=2, target="WT >= 70").panel("target", "test").n_subjects
     with pytest.raises(UsageError, match="rle"):
         ingest("nonmem", path, table='columns.DV.rle = "outcome"')
+
+
+def read(path: Path, **options: object) -> Dataset:
+    """Ingest records without a warning raised."""
+    return ingest("nonmem", path, progress=NullReporter(), **options)
+
+
+def test_new_subjects_are_read_as_the_records_of_a_model_were(tmp_path: Path) -> None:
+    whole = read(trial(tmp_path / "trial.csv"), horizon=2)
+    header, *lines = (tmp_path / "trial.csv").read_text().splitlines()
+    mine = [line for line in lines if line.startswith("7,")]
+    # Other names of columns in another order and case, another column of doses, and nothing of the outcome's code
+    new = tmp_path / "patient.csv"
+    new.write_text("\n".join([f"{header.lower()},rate", *(f"{line}," for line in mine)]))
+    made = read(new, like=whole).panel("source", "test")
+    known, row = next((panel, panel.names.index("7")) for panel in whole.panels.values() if "7" in panel.names)
+    length = int(known.length[row])
+    assert made.names == ["7"]
+    for name in ("outcomes", "treatments", "covariates"):
+        assert (getattr(made, name)[0, :length] == getattr(known, name)[row, :length]).all(), name
+    assert (made.statics[0] == known.statics[row]).all()
+    whole.save(tmp_path / "data.h5")
+    assert read(new, like=tmp_path / "data.h5").panel("source", "test").n_subjects == 1
+
+
+SEVERAL = """
+    id,time,amt,dv,dvid,cmt,sex,crcl
+    1,0,100,.,.,1,f,90
+    1,0,.,0.5,cp,2,f,90
+    1,0,.,90,pca,3,f,90
+    1,4,.,6.5,cp,2,f,80
+    1,6,5,.,.,4,f,80
+    1,8,.,40,pca,3,f,80
+"""
+
+
+def several(tmp_path: Path, **settings: object):
+    lines = dedent(SEVERAL).strip().splitlines()
+    draw = np.random.default_rng(1)
+    rows_of = []
+    for subject in range(1, 21):
+        for line in lines[1:]:
+            cells = line.split(",")
+            cells[0], cells[7] = str(subject), str(int(draw.integers(50, 99)))
+            cells[2] = cells[2] if cells[2] == "." else str(int(draw.integers(1, 99)))
+            cells[3] = cells[3] if cells[3] == "." else f"{draw.normal(50, 9):.2f}"
+            cells[6] = "fm"[subject % 2]
+            rows_of.append(",".join(cells))
+    path = tmp_path / "several.csv"
+    path.write_text("\n".join([lines[0], *rows_of]))
+    return read(path, horizon=1, **settings)
+
+
+def test_new_subjects_need_not_have_all_that_is_measured_and_given(tmp_path: Path) -> None:
+    whole = several(tmp_path)
+    assert [variable.name for variable in whole.schema.outcomes] == ["cp", "pca"]
+    new = tmp_path / "new.csv"
+    new.write_text("id,time,amt,dv,dvid,cmt,sex,crcl\nX,0,.,3,cp,2,m,70\nX,5,.,4,cp,2,m,70\n")
+    panel = read(new, like=whole).panel("source", "test")
+    assert panel.outcomes[0, :2, 0].tolist() == [3, 4]
+    assert not panel.observed_outcomes[0, :, 1].any()
+    assert [dose.name for dose in whole.schema.treatments.doses if dose.elapsed is None] == ["amt_1", "amt_4"]
+    assert not whole.schema.treatments.decode(panel.treatments)[0, 0, :2].any()
+    assert whole.schema.covariates[0].name == "crcl"  # which never changes here
+    assert panel.covariates[0, :2, 0].tolist() == [70, 70]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("id,time,amt,dv,dvid,cmt,sex,crcl\nX,0,.,3,kp,2,m,70\n", "outcomes with the code 'kp', unknown to the model"),
+        ("id,time,amt,dv,dvid,cmt,sex,crcl\nX,0,.,3,cp,2,m,70\nX,1,9,.,.,7,m,70\n", "the code '7', unknown to the"),
+        ("id,time,amt,dv,sex,crcl\nX,0,.,3,m,70\n", "no column says which of 'cp', 'pca' it is"),
+        ("id,time,amt,dv,dvid,cmt,sex\nX,0,.,3,cp,2,m\n", "no column 'crcl', a covariate of the model"),
+        ("id,time,amt,dv,dvid,cmt,sex,crcl\nX,0,.,3,cp,2,m,low\n", "column 'crcl': 1 value not numeric"),
+        ("id,time,amt,dv,dvid,cmt,sex,crcl\nX,0,9,.,.,1,m,70\n", "no record is an observation"),
+    ],
+)
+def test_what_does_not_fit_the_records_of_a_model_is_named(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "new.csv").write_text(text)
+    with pytest.raises(DataError) as error:
+        read(tmp_path / "new.csv", like=several(tmp_path))
+    assert problem in "\n".join([str(error.value), *error.value.details])
+
+
+def test_chosen_outcomes_and_settings_hold_for_new_subjects(tmp_path: Path) -> None:
+    whole = several(tmp_path, outcomes="conc=cp", step=4.0, baseline="conc=0")
+    new = tmp_path / "new.csv"
+    new.write_text("id,time,amt,dv,dvid,cmt,sex,crcl\nX,0,7,.,.,1,m,70\nX,5,.,9,pca,3,m,70\nX,9,.,4,cp,2,m,70\n")
+    panel = read(new, like=whole).panel("source", "test")
+    assert panel.outcomes[0, : panel.length[0], 0].tolist()[::2] == [0, 4]
+    with pytest.raises(UsageError, match="`like` and step do not go together"):
+        read(new, like=whole, step=2.0)
+
+
+def test_a_model_of_other_data_is_no_model_of_records(tmp_path: Path) -> None:
+    with pytest.raises(MismatchError, match="was not made of NONMEM's records"):
+        read(trial(tmp_path / "t.csv"), like=simulate("linear", preset="quick", train=20, seed=1))
+    with pytest.raises(UsageError, match="do not go together"):
+        ingest("m5", tmp_path, like=several(tmp_path))

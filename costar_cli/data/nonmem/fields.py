@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.data.findings import counted, invalid, shown
-from costar_cli.data.nonmem.settings import NonmemConfig, pairs
+from costar_cli.data.nonmem.settings import NonmemConfig, RecordsRead, pairs
 from costar_cli.data.table.parse import UNREADABLE, Reading, Rows, as_read, wrong_values
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.reporting import Reporter
@@ -178,20 +178,38 @@ def read_limits(
 
 
 def named(
-    what: str, said: str, codes: pl.Series | None, used_R: Mask, default: str, rows: Rows
-) -> tuple[list[str], Ints, list[Diagnostic]]:
-    """Return the names of outcomes or doses, and the number of that of each record, -1 where it has none.
+    what: str,
+    said: str,
+    codes: pl.Series | None,
+    used_R: Mask,
+    default: str,
+    rows: Rows,
+    like: Mapping[str, str | None] | None = None,
+) -> tuple[dict[str, str | None], Ints, list[Diagnostic]]:
+    """Return the outcomes or doses with their codes, and the number of that of each record, -1 where it has none.
 
-    Names are those that `said` has for codes; by default the codes, behind `default` where they are numbers.
+    Names are those that `said` has for codes; by default the codes, behind `default` where they are numbers. Those of
+    new subjects are `like` a model's, of which they need not have all.
     """
-    wanted, number_R = pairs(said), np.full(rows.height, -1, dtype=np.int64)
+    wanted: dict[str, str | None] = {**(pairs(said) if like is None else like)}
+    number_R = np.full(rows.height, -1, dtype=np.int64)
     known = [] if codes is None else codes.filter(pl.Series(used_R)).drop_nulls().unique(maintain_order=True).to_list()
-    if not wanted and len(known) < 2:
+    if like is None and not wanted and len(known) < 2:
         number_R[used_R] = 0
-        return [default], number_R, []
+        return {default: None}, number_R, []
     found = []
+    if like is not None:
+        if len(like) == 1 and (None in like.values() or codes is None) and len(known) < 2:
+            number_R[used_R] = 0
+            return wanted, number_R, []
+        if strange := [code for code in known if code not in like.values()] if not said else []:
+            fix = f"the data of the model have {shown([code or name for name, code in like.items()], 8)}"
+            found.append(invalid(f"{what} with the code {shown(strange, 8)}, unknown to the model", default, fix))
+        if codes is None and used_R.any():
+            found.append(invalid(f"no column says which of {shown(like, 8)} it is", default, "add DVID or CMT"))
+        known = [code for code in like.values() if code]
     for name, code in wanted.items():
-        if code not in known:
+        if code and code not in known:
             hint = did_you_mean(code, known, quoted=True) or f"there is {shown(known, 8)}" * bool(known)
             column = "column" if codes is None else "code"
             fix = hint or f"leave `--{what}` out"
@@ -203,7 +221,27 @@ def named(
         found += wrong_in(codes.name, codes.is_null() & pl.Series(used_R), f"missing, of {what}", rows, "say which")
         for number, code in enumerate(wanted.values()):
             number_R[(codes == code).fill_null(value=False).to_numpy() & used_R] = number
-    return list(wanted), number_R, found
+    return wanted, number_R, found
+
+
+def covariates_like(
+    others: Mapping[str, Reading], rows: Rows, like: RecordsRead
+) -> tuple[dict[str, pl.Series], list[Diagnostic]]:
+    """Return the covariates of a model's data, called as they are there."""
+    lower = {name.casefold(): name for name in others}
+    kept: dict[str, pl.Series] = {}
+    found: list[Diagnostic] = []
+    for name, is_text in like.covariates.items():
+        if name.casefold() not in lower:
+            near = did_you_mean(name, others, quoted=True) or "add it, empty where it is not known"
+            found.append(invalid(f"there is no column '{name}', a covariate of the model", "the header", near))
+            continue
+        column = rows.series(others[lower[name.casefold()]])
+        number = column.cast(pl.Float64, strict=False)
+        kept[name] = column if is_text else number
+        if not is_text:
+            found += wrong_in(name, column.is_not_null() & number.is_null(), "not numeric", rows, "correct them")
+    return kept, found
 
 
 def read_covariates(

@@ -24,6 +24,7 @@ from costar_cli.data.nonmem.fields import (
     Ints,
     Mask,
     codes_of,
+    covariates_like,
     named,
     read_covariates,
     read_doses,
@@ -31,7 +32,7 @@ from costar_cli.data.nonmem.fields import (
     read_times,
     wrong_in,
 )
-from costar_cli.data.nonmem.settings import ITEMS, NonmemConfig, pairs
+from costar_cli.data.nonmem.settings import ITEMS, NonmemConfig, RecordsRead, pairs
 from costar_cli.data.table.files import SEPARATORS, TableFile, check_path, collected, frame_as_file, open_files
 from costar_cli.data.table.packed import COMPRESSED
 from costar_cli.data.table.parse import Reading, Rows, read_rows, unreadable
@@ -51,8 +52,8 @@ class Records:
 
     Attributes:
         names: what the file calls the items that it has.
-        outcomes: names of what is measured.
-        drugs: names of what is given.
+        outcomes: what is measured, with its code where one chooses it.
+        drugs: what is given, likewise.
         subject_S: whose each series is. A subject has one more from each reset of its system on.
         series_S: what each series is called: 7, and 7:2 from the first reset on.
         series_R: its number.
@@ -70,8 +71,8 @@ class Records:
     """
 
     names: dict[str, str]
-    outcomes: list[str]
-    drugs: list[str]
+    outcomes: dict[str, str | None]
+    drugs: dict[str, str | None]
     subject_S: list[str]
     series_S: list[str]
     series_R: Ints
@@ -137,8 +138,8 @@ def open_records(path: Path, columns: str) -> TableFile:
     raise DataError(f"the header names {shown(twice)} more than once", where=str(path), fix="rename the columns")
 
 
-def read_records(path: Path, settings: NonmemConfig, reporter: Reporter) -> Records:
-    """Return the records of a file.
+def read_records(path: Path, settings: NonmemConfig, reporter: Reporter, like: RecordsRead | None = None) -> Records:
+    """Return the records of a file; those of subjects that are new to a model `like` those of its data.
 
     Raises:
         DataError: all that is wrong with its columns and rows.
@@ -182,12 +183,18 @@ def read_records(path: Path, settings: NonmemConfig, reporter: Reporter) -> Reco
     found += wrong
     seen_R &= ~np.isnan(dv_R)
     of = codes.get("dvid")
-    if of is None and "cmt" in codes and codes["cmt"].filter(pl.Series(seen_R)).n_unique() > 1:
+    if (of is None and "cmt" in codes) and (
+        (like and len(like.outcomes) > 1) or codes["cmt"].filter(pl.Series(seen_R)).n_unique() > 1
+    ):
         of = codes["cmt"]
-    outcomes, outcome_R, wrong = named("outcomes", settings.outcomes, of, seen_R, names["dv"], rows)
+    outcomes, outcome_R, wrong = named(
+        "outcomes", settings.outcomes, of, seen_R, names["dv"], rows, like.outcomes if like else None
+    )
     found += wrong
     given_R = doses["amount"] > 0
-    drugs, drug_R, wrong = named("doses", settings.doses, codes.get("cmt"), given_R, names["amt"], rows)
+    drugs, drug_R, wrong = named(
+        "doses", settings.doses, codes.get("cmt"), given_R, names["amt"], rows, like.doses if like else None
+    )
     found += wrong
     lacking = (
         (seen_R, "an observation", f"EVID 0 with a {names['dv']}"),
@@ -196,9 +203,11 @@ def read_records(path: Path, settings: NonmemConfig, reporter: Reporter) -> Reco
     found += [
         invalid(f"no record is {what}", path.name, f"give rows of {fix}")
         for mask, what, fix in lacking
-        if not mask.any()
+        if not mask.any() and not (like and mask is given_R)  # who is new may not have had a dose yet
     ]
-    covariates, wrong = read_covariates(plain, rows, settings, dv_R, given_R, reporter)
+    covariates, wrong = (
+        covariates_like(plain, rows, like) if like else read_covariates(plain, rows, settings, dv_R, given_R, reporter)
+    )
     raise_errors([*found, *wrong], what=path.name)
     if limited:
         reporter.say(Diagnostic.of("values-limited", values=counted(limited, "value"), became=BECAME[settings.below]))

@@ -104,6 +104,18 @@ class NonmemConfig(Config):
         return self
 
 
+class RecordsRead(Config):
+    """How the records of a model's data were read, so that those of new subjects become the same columns.
+
+    `outcomes` and `doses` have the code of each, None where no code chose it; `covariates` says whether one is a text.
+    """
+
+    settings: NonmemConfig
+    outcomes: dict[str, str | None]
+    doses: dict[str, str | None]
+    covariates: dict[str, bool]
+
+
 NONMEM_FILE: Final = DataSource(
     name="nonmem",
     label="doses and observations",
@@ -119,6 +131,7 @@ NONMEM_FILE: Final = DataSource(
         metavar="FILE",
         help="CSV, text or Parquet with columns such as ID, TIME, DV, AMT, EVID",
         make="costar_cli.data.nonmem.table:ingest_nonmem",
+        like="costar_cli.data.nonmem.table:ingest_new_nonmem",
         role="records",
         expected="give a file with a row per dose and observation",
     ),

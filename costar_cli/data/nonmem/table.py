@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -19,19 +19,22 @@ from costar_cli.data.dataset import Dataset
 from costar_cli.data.findings import counted, shown
 from costar_cli.data.nonmem.fields import OTHER, Floats, Ints
 from costar_cli.data.nonmem.records import Records, read_records
-from costar_cli.data.nonmem.settings import NonmemConfig, pairs
+from costar_cli.data.nonmem.settings import NonmemConfig, RecordsRead, pairs
 from costar_cli.data.registry import RESERVED_NAMES
 from costar_cli.data.table.files import frame_as_file
 from costar_cli.data.table.index import LONGEST
 from costar_cli.data.table.ingest import ingest_table
 from costar_cli.data.table.inputs import TableInputs
+from costar_cli.data.table.new_subjects import ingest_new
+from costar_cli.data.table.preprocessing import KEY, Preprocessing
 from costar_cli.data.table.schema import TableSchema
 from costar_cli.data.table.schema_file import parse_schema
 from costar_cli.diagnostics import Diagnostic
-from costar_cli.errors import DataError
+from costar_cli.errors import ArtifactError, DataError, MismatchError
 from costar_cli.reporting import Reporter
 
 MOST_DOSES: Final = 10_000_000  # that ADDL and SS may stand for
+RECORDS: Final = "records"  # of what says how a model's data were read
 
 
 def ingest_nonmem(settings: NonmemConfig, path: Path, reporter: Reporter) -> Dataset:
@@ -41,27 +44,67 @@ def ingest_nonmem(settings: NonmemConfig, path: Path, reporter: Reporter) -> Dat
         DataError: all that is wrong with its columns and rows, or with the table that they become.
         UsageError: keys of `table` that no schema has.
     """
-    frame, schema = nonmem_table(settings, path, reporter)
+    records = read_records(path, settings, reporter)
+    frame, schema = _table(records, settings, path, reporter)
     inputs = TableInputs([frame_as_file(frame, f"the steps of {path.name}")])
-    return ingest_table(inputs, schema, reporter, seed=settings.seed)
+    dataset = ingest_table(inputs, schema, reporter, seed=settings.seed)
+    kept: dict[str, Any] = {**dataset.config[KEY]}  # type: ignore[dict-item]
+    used = kept["schema"]["columns"]  # without covariates that never change
+    texts = {name: values.dtype == pl.String for name, values in records.covariates.items() if name in used}
+    read = RecordsRead(settings=settings, outcomes=records.outcomes, doses=records.drugs, covariates=texts)
+    kept[RECORDS] = read.model_dump(mode="json")
+    return replace(dataset, config={**dataset.config, KEY: kept})
+
+
+def ingest_new_nonmem(path: Path, like: Preprocessing, reporter: Reporter) -> Dataset:
+    """Make a data set of subjects that are new to a model, of a file that is read as its data were.
+
+    Raises:
+        MismatchError: the data of the model were no records.
+        DataError: whatever differs from them, all at once.
+    """
+    stored = (like.stored or {}).get(RECORDS)
+    if stored is None or like.schema is None:
+        fix = "give the new subjects in the form of its data, or as a table: `costar ingest table --like`"
+        raise MismatchError(f"`{like.name}` was not made of NONMEM's records", where="--like", fix=fix)
+    try:
+        read = RecordsRead.model_validate(stored)
+    except ValueError:
+        problem = "what it says of how its records were read is not as costar wrote it"
+        raise ArtifactError(problem, where="preprocessing", fix="ingest the file and train again") from None
+    records = read_records(path, read.settings, reporter, read)
+    called = {"id": like.schema.named("subject")[0], "time": like.schema.named("time")[0]}
+    records = replace(records, names=records.names | called)
+    changing = {name for name in records.covariates if like.schema.columns[name].role == "covariate"}
+    frame = _rows(records, read.settings, changing, reporter)
+    return ingest_new(TableInputs([frame_as_file(frame, f"the steps of {path.name}")]), like, reporter)
 
 
 def nonmem_table(settings: NonmemConfig, path: Path, reporter: Reporter) -> tuple[pl.DataFrame, TableSchema]:
     """Return the table of a file in NONMEM's layout, with a row per series and step or visit, and its schema."""
-    records = read_records(path, settings, reporter)
+    return _table(read_records(path, settings, reporter), settings, path, reporter)
+
+
+def _table(
+    records: Records, settings: NonmemConfig, path: Path, reporter: Reporter
+) -> tuple[pl.DataFrame, TableSchema]:
     number = (
         pl.DataFrame({"series": records.series_R, **records.covariates})
         .group_by("series")
         .agg(pl.col(name).drop_nulls().n_unique() for name in records.covariates)
     )
     changing = {name for name in records.covariates if (number[name] > 1).any()}
+    frame = _rows(records, settings, changing, reporter)
+    return frame, _schema(records, settings, changing, frame, path)
+
+
+def _rows(records: Records, settings: NonmemConfig, changing: set[str], reporter: Reporter) -> pl.DataFrame:
     lay = _Layout(records, settings, changing)
     bounds = np.append(np.flatnonzero(np.diff(records.series_R, prepend=-1)), len(records.series_R))
     frames = [lay.series(number, slice(a, b)) for number, (a, b) in enumerate(pairwise(bounds))]
     made = [frame for frame in frames if frame is not None]
     lay.tell(reporter, empty=len(frames) - len(made))
-    frame = pl.concat(made, how="vertical_relaxed")
-    return frame, _schema(records, settings, changing, frame, path)
+    return pl.concat(made, how="vertical_relaxed")
 
 
 @dataclass(eq=False)
@@ -234,11 +277,14 @@ def _schema(
         column = {"role": "covariate" if name in changing else "static", "kind": kind, "missing": "fill"}
         columns[name] = column | ({"unseen": "other"} if kind == "categorical" else {})
     plain = re.sub(r"[^A-Za-z0-9 _.-]", "-", settings.name or path.stem).strip("-. ")[:64] or "records"
-    unit = settings.time_unit
-    if settings.step is None:
+    unit, step = settings.time_unit, settings.step
+    if step is None:
+        apart = frame.select(pl.col(names["time"]).diff().over(names["id"])).to_series().drop_nulls().unique()
+        step = float(apart[0]) if len(apart) == 1 else None  # visits that are all as far apart are steps
+    if step is None:
         time: dict[str, Any] = {"step": 1, "gaps": "elapsed", "unit": unit}
     else:
-        time = {"step": settings.step, "unit": unit if settings.step == 1 else f"{settings.step:g} {unit}s"}
+        time = {"step": step, "unit": unit if step == 1 else f"{step:g} {unit}s"}
     tables: dict[str, Any] = {
         "name": f"{plain} data" if plain.casefold() in RESERVED_NAMES else plain, "horizon": settings.horizon,
         "columns": columns, "time": time,
