@@ -141,3 +141,5 @@ def test_the_changelog_keeps_its_form() -> None:
     assert headings[:2] == ["# Changelog", "## [Unreleased]"]
     kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "Artifact schema"}
     assert {heading.removeprefix("### ") for heading in headings if heading.startswith("### ")} <= kinds
+    for release in "\n".join(lines).split("\n## [")[2:]:  # what is not released is merged when it is
+        assert len(re.findall(r"^- ", release, re.MULTILINE)) <= 10, release[:8]
