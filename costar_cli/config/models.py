@@ -40,7 +40,7 @@ TOKEN_SETTINGS = ("pool", "blocks", "feature_encoding")  # of COSTAR's own encod
 class Config(BaseModel):
     """The base of every configuration: immutable, unknown keys are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class WithAdditions(BaseModel):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.fields import FieldInfo
@@ -68,17 +68,22 @@ class Key:
         return adapter.validate_python(value, strict=True)
 
 
+VERBS: Final[Mapping[str, type[Config]]] = {  # settings of verbs and all methods, which are imported here
+    "pretrain": PretrainConfig,
+    "finetune": FinetuneConfig,
+    "evaluate": EvaluateConfig,
+    "refute": RefuteConfig,
+    "benchmark": BenchmarkConfig,
+    "runtime": RuntimeConfig,
+}
+
+
 @cache
 def all_sections() -> Mapping[str, type[Config]]:
     """Return the settings of every data set, verb and method, those of installed packages included, by section."""
     return {
         **{source.section: source.settings for source in all_sources()},
-        "pretrain": PretrainConfig,
-        "finetune": FinetuneConfig,
-        "evaluate": EvaluateConfig,
-        "refute": RefuteConfig,
-        "benchmark": BenchmarkConfig,
-        "runtime": RuntimeConfig,
+        **VERBS,
         **{method.section: method.settings_class for method in METHODS.values() if method.settings_class},
     }
 
@@ -86,12 +91,30 @@ def all_sections() -> Mapping[str, type[Config]]:
 @cache
 def all_keys() -> Mapping[str, Key]:
     """Return every setting by its full name, in the order of the models."""
-    return {str(key): key for section, model in all_sections().items() for key in _leaves(section, model, ())}
+    return {name: key for section in all_sections() for name, key in keys_of(section).items()}
+
+
+@cache
+def keys_of(section: str) -> Mapping[str, Key]:
+    """Return the settings of a section by their full names."""
+    return {str(key): key for key in _leaves(section, model_of(section), ())}
+
+
+def model_of(section: str) -> type[Config]:
+    """Return the configuration model of a section; those of methods are imported only where one is asked for."""
+    return VERBS[section] if section in VERBS else all_sections()[section]
+
+
+def key_of(name: str) -> Key:
+    """Return the setting of a full name, which there must be."""
+    section = name.partition(".")[0]
+    return (keys_of(section) if section in VERBS else all_keys())[name]
 
 
 def section_of(model: type[Config]) -> str:
     """Return the section that a configuration model stands for."""
-    return next(section for section, known in all_sections().items() if known is model)
+    sections = VERBS if model in VERBS.values() else all_sections()
+    return next(section for section, known in sections.items() if known is model)
 
 
 def _leaves(section: str, model: type[Config], path: tuple[str, ...]) -> Iterator[Key]:

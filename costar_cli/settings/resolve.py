@@ -19,7 +19,7 @@ from costar_cli.data.registry import installed
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import MOST_DETAILS, UsageError, complaint, cut
 from costar_cli.methods.registry import METHODS
-from costar_cli.settings.keys import all_keys, all_sections, section_of
+from costar_cli.settings.keys import VERBS, all_keys, all_sections, key_of, keys_of, model_of, section_of
 from costar_cli.settings.presets import DEFAULT_PRESET, preset_settings
 
 LONGEST = 200  # of a key that a message repeats
@@ -44,7 +44,8 @@ def from_flags(flags: Mapping[type[Config], Mapping[str, object]]) -> Source:
     for model, values in flags.items():
         for name, value in values.items():
             if value is not None:
-                key = all_keys()[f"{section_of(model)}.{name}"]
+                section = section_of(model)
+                key = keys_of(section)[f"{section}.{name}"]
                 source.values[str(key)] = (value, key.flag)
     return source
 
@@ -73,10 +74,13 @@ def from_arguments(arguments: Mapping[str, object], sections: Sequence[str]) -> 
 def from_environment(environ: Mapping[str, str]) -> Source:
     """Return what `COSTAR_<SECTION>_<KEY>` variables set; an empty variable counts as unset."""
     source = Source(text=True)
+    chosen = {name: value for name, value in sorted(environ.items()) if name.startswith("COSTAR_") and value.strip()}
+    if chosen.keys() <= set(RESERVED):  # all settings, those of methods among them, take 40 ms to import
+        return source
     known = {key.env: str(key) for key in all_keys().values()}
     prefixes = sorted(("COSTAR_" + section.upper().replace(".", "_") + "_" for section in all_sections()), key=len)
-    for name, value in sorted(environ.items()):
-        if not name.startswith("COSTAR_") or name in RESERVED or not value.strip():
+    for name, value in chosen.items():
+        if name in RESERVED:
             continue
         if name in known:
             source.values[known[name]] = (value, name)
@@ -180,7 +184,7 @@ class Sections(Mapping[str, Config]):
 
     def __getitem__(self, section: str) -> Config:
         if section not in self._built:
-            self._built[section] = all_sections()[section].model_validate(_of_section(section, self._values))
+            self._built[section] = model_of(section).model_validate(_of_section(section, self._values))
         return self._built[section]
 
     def __iter__(self) -> Iterator[str]:
@@ -192,7 +196,7 @@ class Sections(Mapping[str, Config]):
 
 @dataclass(frozen=True)
 class Settings:
-    """Resolved settings: `settings[PretrainConfig]` is valid, `settings.origins` says who set each key.
+    """Resolved settings: `settings[PretrainConfig]` is valid, `settings.origins` says who set a key that is no default.
 
     `set_aside` are a preset's `updates` by section where somebody chose `epochs` instead.
     """
@@ -211,7 +215,7 @@ class Settings:
 
     def is_chosen(self, name: str) -> bool:
         """Return whether somebody set a key by flag, environment or file, rather than a preset or the default."""
-        origin = self.origins[name]
+        origin = self.origins.get(name, "default")
         return origin != "default" and not origin.startswith("preset ")
 
     def any_chosen(self, prefix: str) -> bool:
@@ -223,12 +227,11 @@ class Settings:
         described: dict[str, dict[str, object]] = {}
         for section in map(section_of, models):
             values = self.configs[section].model_dump(mode="json")
-            for name, key in all_keys().items():
-                if key.section == section:
-                    value: Any = values
-                    for part in key.path:  # the default of one that is left out where it is off
-                        value = None if value is None else value.get(part, key.default)
-                    described[name] = {"value": value, "origin": self.origins[name]}
+            for name, key in keys_of(section).items():
+                value: Any = values
+                for part in key.path:  # the default of one that is left out where it is off
+                    value = None if value is None else value.get(part, key.default)
+                described[name] = {"value": value, "origin": self.origins.get(name, "default")}
         return described
 
 
@@ -258,11 +261,12 @@ def resolve(
     given = flags if isinstance(flags, Source) else from_flags(flags)
     sources = [Source(preset_settings(name, dataset)), read, from_environment(environ or {}), given]
     problems = [problem for source in sources for problem in source.problems]
-    values: dict[str, object] = {}
-    origins = dict.fromkeys(all_keys(), "default")
-    for source in sources:
+    of_preset, *chosen = sources  # presets are valid, so that their methods need not be imported
+    origins = {name: origin for name, (_, origin) in of_preset.values.items()}
+    values = {name: value for name, (value, _) in of_preset.values.items()}
+    for source in chosen:
         for full_name, (value, origin) in source.values.items():
-            key = all_keys()[full_name]
+            key = key_of(full_name)
             try:
                 values[full_name] = key.check(value, text=source.text)
                 origins[full_name] = origin
@@ -327,7 +331,7 @@ def _let_epochs_count(values: dict[str, object], origins: dict[str, str]) -> dic
     """
     dropped: dict[str, int] = {}
     for section in ("pretrain", "finetune"):
-        epochs, updates = (origins[f"{section}.{name}"] for name in ("epochs", "updates"))
+        epochs, updates = (origins.get(f"{section}.{name}", "default") for name in ("epochs", "updates"))
         if updates.startswith("preset ") and epochs != "default" and not epochs.startswith("preset "):
             if isinstance(updates_of_preset := values.pop(f"{section}.updates"), int):
                 dropped[section] = updates_of_preset
@@ -337,21 +341,20 @@ def _let_epochs_count(values: dict[str, object], origins: dict[str, str]) -> dic
 
 def _build(values: Mapping[str, object], origins: Mapping[str, str], problems: list[str]) -> dict[str, Config]:
     """Validate the sections in which somebody set a key; what presets say together is valid."""
-    chosen = {all_keys()[name].section for name in values if not origins[name].startswith("preset ")}
+    chosen = {key_of(name).section for name in values if not origins[name].startswith("preset ")}
     built: dict[str, Config] = {}
-    for section, model in all_sections().items():
+    for section in VERBS if chosen <= VERBS.keys() else all_sections():
         if section in chosen:
             try:
-                built[section] = model.model_validate(_of_section(section, values))
+                built[section] = model_of(section).model_validate(_of_section(section, values))
             except ValidationError as error:  # of settings that are valid one by one but not together
                 for item in error.errors():
                     table = ".".join((section, *map(str, item["loc"])))
-                    given = {who for name, who in origins.items() if name.startswith(table) and who != "default"}
+                    given = {who for name, who in origins.items() if name.startswith(table)}
                     problems.append(f"[{table}] ({', '.join(sorted(given)) or 'default'}): {complaint(item)}")
     return built
 
 
 def _of_section(section: str, values: Mapping[str, object]) -> dict[str, Any]:
     """Return the values of a section as its model takes them."""
-    keys = all_keys()
-    return nested({".".join(keys[name].path): v for name, v in values.items() if keys[name].section == section})
+    return nested({".".join(key.path): values[name] for name, key in keys_of(section).items() if name in values})

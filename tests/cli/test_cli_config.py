@@ -45,7 +45,7 @@ def test_flags_win_over_environment_over_file_over_preset_over_default(tmp_path:
     assert settings.origins["pretrain.members"] == "COSTAR_PRETRAIN_MEMBERS"
     assert settings.origins["pretrain.patience"] == str(file)
     assert settings.origins["finetune.epochs"] == "preset quick"
-    assert settings.origins["pretrain.learning_rate"] == "default"
+    assert "pretrain.learning_rate" not in settings.origins
 
 
 @pytest.mark.parametrize(
