@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
-from scipy.stats import norm, t
+from scipy.special import ndtri, stdtr, stdtrit
 
 from costar_cli.config.choices import LearnerName
 from costar_cli.effects.estimators import (
@@ -252,7 +252,7 @@ class _Contrasts:
             }
             for i, (level, wide) in enumerate(zip(levels, widest, strict=True)):
                 further = f"_{level:g}" * (i > 0)
-                single, normal = float(t.ppf(0.5 + level / 2, freedom)), float(norm.ppf(0.5 + level / 2))
+                single, normal = float(stdtrit(freedom, 0.5 + level / 2)), float(ndtri(0.5 + level / 2))
                 for end, times in (("", single), ("_simultaneous", wide * single / normal)):
                     for side, sign in (("lower", -1), ("upper", 1)):
                         limit = back(value + sign * times * se_H[h]) if known else None
@@ -260,7 +260,7 @@ class _Contrasts:
                 if not i:
                     row["level"] = level if known else None
             if against:
-                row["p"] = float(2 * t.sf(abs(value) / se_H[h], freedom)) if known else None
+                row["p"] = float(2 * stdtr(freedom, -abs(value) / se_H[h])) if known else None
             yield row | {
                 "effective": float(effective_H[h]),
                 "followers": int(followers_H[h]),
@@ -294,7 +294,7 @@ def _largest(moved_UH: Floats, se_H: Floats, levels: Sequence[float], seed: int)
     value_H, vector_HH = np.linalg.eigh(scaled_UH.T @ scaled_UH)
     root_HH = vector_HH * np.sqrt(np.maximum(value_H, 0.0))  # sums over units have the same law as draws of H normals
     most = np.abs(np.random.default_rng(seed).standard_normal((DRAWS, len(value_H))) @ root_HH.T).max(axis=1)
-    return [max(float(np.quantile(most, level)), float(norm.ppf(0.5 + level / 2))) for level in levels]
+    return [max(float(np.quantile(most, level)), float(ndtri(0.5 + level / 2))) for level in levels]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -6,8 +6,7 @@ from typing import Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
-from scipy.stats import t as student
+from scipy.special import gammaincinv, stdtrit
 
 from costar_cli.config.models import RefuteConfig
 from costar_cli.data import Dataset, Part
@@ -70,7 +69,7 @@ class Finding:
         if len(values) < 2:
             return cls.without(test, quantity, "fewer than two refits", expected=expected, margin=margin, unit=unit)
         found, sd = float(np.mean(values)), float(np.std(values, ddof=1))
-        half = float(student.ppf((1 + LEVEL) / 2, len(values) - 1)) * sd / len(values) ** 0.5
+        half = float(stdtrit(len(values) - 1, (1 + LEVEL) / 2)) * sd / len(values) ** 0.5
         lower, upper = found - half, found + half
         verdict = verdict_of(lower - expected, upper - expected, margin)
         return cls(test, quantity, unit, expected, found, lower, upper, sd, margin, verdict, tuple(map(float, values)))
@@ -83,7 +82,7 @@ class Finding:
         if self.sd is None or self.sd <= self.margin:
             return self
         freedom = len(self.values) - 1
-        clearly = self.sd * float(freedom / chi2.ppf((1 + LEVEL) / 2, freedom)) ** 0.5 > self.margin
+        clearly = self.sd * float(freedom / (2 * gammaincinv(freedom / 2, (1 + LEVEL) / 2))) ** 0.5 > self.margin
         note = f"single refits scatter by {self.sd:.2g} {self.unit}, the margin is {self.margin:.2g}"
         verdict: Verdict = "fail" if clearly or self.verdict == "fail" else "inconclusive"
         return replace(self, verdict=verdict, note=note)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from costar_cli.data import Values
 from costar_cli.data.findings import counted
@@ -246,7 +246,7 @@ class Correction:
             units = int(self.units_G[g])
             moved_U = np.bincount(self.trials.unit_M, weights=np.asarray(moved_M)) / self.in_GM[g].sum()
             se = np.sqrt((moved_U**2).sum() * units / (units - 1))
-            half[:, g, p, h, y] = t.ppf(0.5 + np.asarray(levels) / 2, min(units, few) - 1) * se
+            half[:, g, p, h, y] = stdtrit(min(units, few) - 1, 0.5 + np.asarray(levels) / 2) * se
             count = least.followers_GHY[g, h, y]
             kind[g, p, h, y] = f"influence curve ({count:,} follow through step {h + 1}, as many as {few:,.0f})"
         return Corrected(mean, half, kind)

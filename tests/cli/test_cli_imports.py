@@ -1,4 +1,4 @@
-"""What verbs import: closed forms answer without torch, which costs seconds before the first number."""
+"""What verbs import: closed forms answer without torch, plotting and statistics, which cost a second or more."""
 
 import json
 import os
@@ -11,41 +11,59 @@ from pathlib import Path
 from tests.contract.outputs import PLANS, SEARCH, WORLD
 
 MIXED, RIDGE = "--model model-mixed.h5", "--model model-ridge.h5"
-COMMANDS = (
+QUESTIONS = (
     f"whatif -s 45 --plan chemo.json {MIXED} {RIDGE} --csv one.csv",
     f"whatif --subjects source/test --skip-unknown --plan chemo.json --average {MIXED}",
     f"whatif --subjects source/test --skip-unknown --plan chemo.json --average {RIDGE}",
     f"whatif -s 45 --origin 6 --plan rules.json {MIXED}",
     f"search -s 45 --origin 6 {MIXED} {SEARCH}",
+)
+COMMANDS = (
+    *QUESTIONS,
     f"evaluate {MIXED} {RIDGE} --no-plots --out scores.h5",
     "inspect data.h5",
     "inspect model-mixed.h5",
     "verify model-mixed.h5",
     "simulate tumor --train 12 --val 4 --test 4 --steps 10 --horizon 3 -o d.h5",
 )
+HEAVY = ("torch", "matplotlib", "pandas", "sklearn", "scipy.stats", "scipy.optimize", "rich.markdown")
 RUN = """
 import json, shlex, sys
 from costar_cli.cli.app import main
 for command in json.loads(sys.argv[1]):
     code = main([*shlex.split(command), "--quiet"])
-    print(json.dumps([command, code, "torch" in sys.modules]), file=sys.stderr)
+    heavy = [name for name in json.loads(sys.argv[2]) if name in sys.modules]
+    print(json.dumps([command, code, heavy]), file=sys.stderr)
 """
 
 
-def called(commands: Sequence[str], folder: Path) -> list[tuple[str, int, bool]]:
-    """Run commands in one new process; return each with its exit code, and whether torch was imported by then."""
+def called(commands: Sequence[str], folder: Path, modules: Sequence[str] = HEAVY) -> list[tuple[str, int, list[str]]]:
+    """Run commands in one new process; return each with its exit code, and which modules were imported by then."""
     shutil.copytree(WORLD / "tumor", place := folder / "tumor")
     for name, content in PLANS.items():
         (place / name).write_text(json.dumps(content))
     environment = {**os.environ, "COSTAR_WORKSPACE": "."}
-    words = [sys.executable, "-c", RUN, json.dumps(commands)]
+    words = [sys.executable, "-c", RUN, json.dumps(commands), json.dumps(modules)]
     run = subprocess.run(words, capture_output=True, text=True, cwd=place, env=environment, check=True, timeout=300)
     return [tuple(json.loads(line)) for line in run.stderr.splitlines() if line.startswith("[")]
 
 
 def test_closed_forms_answer_without_torch(tmp_path: Path) -> None:
-    assert called(COMMANDS, tmp_path) == [(command, 0, False) for command in COMMANDS]
+    ended = called(COMMANDS, tmp_path)
+    assert [(command, code) for command, code, _ in ended] == [(command, 0) for command in COMMANDS]
+    assert [command for command, _, heavy in ended if "torch" in heavy] == []
+
+
+def test_questions_to_closed_forms_import_nothing_heavy(tmp_path: Path) -> None:
+    assert called(QUESTIONS, tmp_path) == [(command, 0, []) for command in QUESTIONS]
 
 
 def test_networks_are_answered_by_torch(tmp_path: Path) -> None:
-    assert called([ask := "whatif -s 45 --plan chemo.json --model model.h5"], tmp_path) == [(ask, 0, True)]
+    ((_, code, heavy),) = called(["whatif -s 45 --plan chemo.json --model model.h5"], tmp_path)
+    assert (code, "torch" in heavy) == (0, True)
+
+
+def test_a_verb_imports_no_other_verb_and_no_settings_of_methods_without_need(tmp_path: Path) -> None:
+    ask = f"whatif -s 45 --plan chemo.json {MIXED}"
+    others = ["costar_cli.cli.finetune", "costar_cli.cli.evaluate", "costar_cli.methods.recurrent.settings"]
+    assert called([ask], tmp_path, others) == [(ask, 0, [])]

@@ -19,7 +19,6 @@ from costar_cli.questions.tables import (
     rows_of,
     survival_table,
 )
-from costar_cli.report.figures.whatif import draw_whatif
 from costar_cli.report.pages.page import (
     MOST_NAMED,
     Item,
@@ -170,6 +169,8 @@ def _hidden(report: WhatIfReport, bounds: Sequence[Sensitivity]) -> Iterator[Sec
 
 def _about(report: WhatIfReport, figure_name: str) -> list[Section]:
     """Return the answer about a subject, what was asked, and whether the data support it."""
+    from costar_cli.report.figures.whatif import draw_whatif  # noqa: PLC0415 - words of pages need no matplotlib
+
     outcomes = ", ".join(labelled(outcome.name, outcome.unit) for outcome in report.schema.outcomes)
     steps = steps_of(max(len(plan) for plan in report.plans), report.schema.step)
     question = f"What would {outcomes} of this subject be over the next {steps} under each of these plans?"
