@@ -59,6 +59,28 @@ class DropsConfounder(WithAdditions, Config):
     )
 
 
+class CohortConfig(Config):
+    """Settings of a simulator of cohorts whose series have one length, with queries from random origins."""
+
+    gamma: float = Field(1.0, ge=0, le=10, description="Confounding strength of the source domain's policy")
+    target_gamma: float = Field(0.0, ge=0, le=10, description="Confounding strength of the target domain's policy")
+    train: int = Field(1_000, ge=1, le=1_000_000, description="Source subjects for training")
+    val: int = Field(300, ge=1, le=1_000_000, description="Source subjects for validation")
+    test: int = Field(300, ge=1, le=1_000_000, description="Source subjects for testing")
+    target_train: int = Field(50, ge=1, le=1_000_000, description="Target subjects for few-shot training")
+    target_val: int = Field(300, ge=1, le=1_000_000, description="Target subjects for few-shot validation")
+    target_test: int = Field(300, ge=1, le=1_000_000, description="Target subjects for testing")
+    steps: int = Field(30, ge=3, le=1_000, description="Steps simulated per subject")
+    horizon: int = Field(6, ge=2, le=100, description="Steps predicted from an origin")
+    origins: int = Field(
+        6, ge=1, le=1_000, description="Origins with counterfactual queries per test subject", json_schema_extra=EXPERT
+    )
+    random_plans: int = Field(
+        2, ge=0, le=100, description="Plans per origin with random treatment at each step", json_schema_extra=EXPERT
+    )
+    seed: int = Field(10, ge=0, lt=2**63, description="Seed of the simulation")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFile:
     """A file or folder of which a data set is made, in place of what would be simulated.

@@ -4,36 +4,19 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from costar_cli.data.base import EXPERT, DataSource, DropsConfounder, Limit
+from costar_cli.data.base import CohortConfig, DataSource, DropsConfounder, Limit
 
 
-class LinearGaussianConfig(DropsConfounder):
+class LinearGaussianConfig(CohortConfig, DropsConfounder):
     """A linear system under time-varying confounding, whose effects are known in closed form."""
 
     additions: ClassVar[tuple[str, ...]] = (*DropsConfounder.additions, "doses")
-    gamma: float = Field(1.0, ge=0, le=10, description="Confounding strength of the source domain's policy")
-    target_gamma: float = Field(0.0, ge=0, le=10, description="Confounding strength of the target domain's policy")
     treatment_effect: float = Field(-1.0, ge=-10, le=10, description="Direct effect on the next outcome")
     doses: bool = Field(
         False,
         description="Give doses that grow with the need for them, instead of a treatment that is on or off",
         json_schema_extra={"flag": "--doses"},
     )
-    train: int = Field(1_000, ge=1, le=1_000_000, description="Source subjects for training")
-    val: int = Field(300, ge=1, le=1_000_000, description="Source subjects for validation")
-    test: int = Field(300, ge=1, le=1_000_000, description="Source subjects for testing")
-    target_train: int = Field(50, ge=1, le=1_000_000, description="Target subjects for few-shot training")
-    target_val: int = Field(300, ge=1, le=1_000_000, description="Target subjects for few-shot validation")
-    target_test: int = Field(300, ge=1, le=1_000_000, description="Target subjects for testing")
-    steps: int = Field(30, ge=3, le=1_000, description="Steps simulated per subject")
-    horizon: int = Field(6, ge=2, le=100, description="Steps predicted from an origin")
-    origins: int = Field(
-        6, ge=1, le=1_000, description="Origins with counterfactual queries per test subject", json_schema_extra=EXPERT
-    )
-    random_plans: int = Field(
-        2, ge=0, le=100, description="Plans per origin with random treatment at each step", json_schema_extra=EXPERT
-    )
-    seed: int = Field(10, ge=0, lt=2**63, description="Seed of the simulation")
 
 
 LINEAR: Final = DataSource(

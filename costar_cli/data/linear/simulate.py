@@ -11,18 +11,18 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import ValidationError
 
 from costar_cli.data.base import HIDDEN
+from costar_cli.data.cohort import cohort_panel, cohort_parts, random_origins, require_few_answers
 from costar_cli.data.dataset import AskedPlans, Dataset, Part, simulated_truth
 from costar_cli.data.dose import Dose
 from costar_cli.data.linear.settings import LinearGaussianConfig
 from costar_cli.data.panel import Panel
 from costar_cli.data.queries import Queries
 from costar_cli.data.schema import PanelSchema, TreatmentEncoding, Variable
-from costar_cli.errors import DataError, UsageError, complaints
+from costar_cli.errors import DataError, complaints
 from costar_cli.reporting import Reporter
-from simulators.linear_gaussian import LinearGaussian, LinearGaussianPanel, simulate_linear_gaussian
+from simulators.linear_gaussian import LinearGaussian, simulate_linear_gaussian
 
 NAME = "linear-gaussian"
-MOST_ANSWERS = 200_000_000  # query steps
 
 LARGEST_DOSE = 3.0  # of the plans that are asked about
 LINEAR_GAUSSIAN_SCHEMA = PanelSchema(
@@ -42,37 +42,31 @@ def simulate_linear(config: LinearGaussianConfig, reporter: Reporter) -> Dataset
     Raises:
         UsageError: sizes that would make more answers than memory holds.
     """
-    sizes = [config.train, config.val, config.test, config.target_train, config.target_val, config.target_test]
-    per_subject = min(config.origins, config.steps - 1) * (2 + (2 + config.random_plans) * config.horizon)
-    answers = (config.test + config.target_test) * per_subject
-    if answers > MOST_ANSWERS:
-        raise UsageError(
-            f"the test subjects would have {answers:,} counterfactual answers, more than {MOST_ANSWERS:,}",
-            where="[simulate.linear] test, target_test, origins, random_plans, horizon",
-            fix="simulate fewer test subjects, or fewer origins or shorter plans",
-        )
+    require_few_answers(config, "simulate.linear", fixed_plans=2)
     panels: dict[Part, Panel] = {}
     queries: dict[Part, dict[str, Queries]] = {}
     truth: dict[Part, dict[str, NDArray[np.generic]]] = {}
-    first_id, encoding = 0, LINEAR_GAUSSIAN_SCHEMA.treatments
-    with reporter.task("simulate a linear system", total=sum(sizes), unit="subject") as task:
-        for i, (part, n) in enumerate(zip(Part.all(), sizes, strict=True)):
-            panel_seed, queries_seed = np.random.SeedSequence(config.seed, spawn_key=(i,)).spawn(2)
-            law = _law(config, part)
-            simulated = simulate_linear_gaussian(law, n, config.steps, np.random.default_rng(panel_seed))
-            if config.doses and part == Part("source", "train"):
-                # The encoding of doses, as source-train was given them
-                dose = Dose.learn("treatment", simulated.treatments[:, :-1].ravel().astype(np.float64))
-                encoding = TreatmentEncoding(mode="multilabel", names=(), levels=(), doses=(dose,))
-            whole = _panel(simulated, first_id, encoding)
-            panels[part] = replace(whole, covariates=whole.covariates[..., int(config.drop_confounder) :])
-            probability_NT = law.probability(simulated.covariates, simulated.outcomes)
-            truth[part] = {"treatment_probability": probability_NT.astype(np.float32)}
-            truth[part] |= {HIDDEN: whole.covariates[..., 0]} if config.drop_confounder else {}
-            if part.split == "test":
-                queries[part] = _query_sets(whole, law, config, encoding, np.random.default_rng(queries_seed))
-            first_id += n
-            task.advance(n)
+    encoding = LINEAR_GAUSSIAN_SCHEMA.treatments
+    for part, n, first_id, panel_seed, queries_seed in cohort_parts(config, reporter, "simulate a linear system"):
+        law = _law(config, part)
+        simulated = simulate_linear_gaussian(law, n, config.steps, np.random.default_rng(panel_seed))
+        if config.doses and part == Part("source", "train"):
+            # The encoding of doses, as source-train was given them
+            dose = Dose.learn("treatment", simulated.treatments[:, :-1].ravel().astype(np.float64))
+            encoding = TreatmentEncoding(mode="multilabel", names=(), levels=(), doses=(dose,))
+        whole = cohort_panel(
+            encoding,
+            first_id,
+            covariates=simulated.covariates,
+            treatments=simulated.treatments[..., None],
+            outcome=simulated.outcomes,
+        )
+        panels[part] = replace(whole, covariates=whole.covariates[..., int(config.drop_confounder) :])
+        probability_NT = law.probability(simulated.covariates, simulated.outcomes)
+        truth[part] = {"treatment_probability": probability_NT.astype(np.float32)}
+        truth[part] |= {HIDDEN: whole.covariates[..., 0]} if config.drop_confounder else {}
+        if part.split == "test":
+            queries[part] = _query_sets(whole, law, config, encoding, np.random.default_rng(queries_seed))
     document = config.model_dump(mode="json")
     known = LINEAR_GAUSSIAN_SCHEMA.covariates[int(config.drop_confounder) :]
     schema = LINEAR_GAUSSIAN_SCHEMA.model_copy(update={"covariates": known, "treatments": encoding})
@@ -134,20 +128,6 @@ def _law(config: LinearGaussianConfig, part: Part) -> LinearGaussian:
     return LinearGaussian(confounding=strength, treatment_effect=config.treatment_effect, doses=config.doses)
 
 
-def _panel(simulated: LinearGaussianPanel, first_id: int, encoding: TreatmentEncoding) -> Panel:
-    n, steps = simulated.outcomes.shape
-    treatments = encoding.encode(simulated.treatments[..., None])
-    treatments[:, -1] = 0  # nothing is given on the last observed step
-    return Panel(
-        covariates=simulated.covariates.astype(np.float32),
-        treatments=treatments,
-        outcomes=simulated.outcomes[..., None].astype(np.float32),
-        statics=np.zeros((n, 0), dtype=np.float32),
-        length=np.full(n, steps, dtype=np.int64),
-        subject_id=np.arange(first_id, first_id + n, dtype=np.int64),
-    )
-
-
 def _query_sets(
     panel: Panel,
     law: LinearGaussian,
@@ -156,10 +136,7 @@ def _query_sets(
     rng: np.random.Generator,
 ) -> dict[str, Queries]:
     """Return both query sets, from the same random origins of every subject."""
-    n, steps = panel.n_subjects, panel.n_steps
-    n_origins = min(config.origins, steps - 1)
-    origin_NO = np.sort(rng.permuted(np.tile(np.arange(steps - 1), (n, 1)), axis=1)[:, :n_origins], axis=1)
-    subject_M, origin_M = np.repeat(np.arange(n), n_origins), origin_NO.ravel()
+    subject_M, origin_M = random_origins(panel.n_subjects, panel.n_steps, config.origins, rng)
     fixed = np.repeat([0, 1], config.horizon).reshape(2, config.horizon)
     size = (len(subject_M), config.random_plans, config.horizon)
     random = rng.uniform(0, LARGEST_DOSE, size).round(3) if law.doses else rng.integers(2, size=size)
