@@ -12,6 +12,7 @@ from costar_cli.testing import check_data_source
 SETTINGS = {
     "tumor": {"steps": 8, "horizon": 2, **dict.fromkeys(("train", "val", "test"), 3)},
     "linear": {"steps": 8, "horizon": 2, **dict.fromkeys(("train", "val", "test"), 3)},
+    **{name: {"steps": 8, "train": 6, "val": 3, "test": 3} for name in ("glucose", "hiv", "warfarin")},
     "mimic": {"stays": 300, "hours": 24, "horizon": 4, "plans_per_origin": 1, "few_shot": 0.5},
     "m5": {"scale": 0.001, **{f"{part}_items": 1 for part in ("train", "val", "test", "target_train")}},
 }

@@ -1,0 +1,1 @@
+"""Cohorts of published differential equations: glucose under insulin, HIV under two drugs, INR under warfarin."""
