@@ -1,4 +1,4 @@
-"""Worlds whose outcomes under every plan are known: tumours, HIV, glucose, INR, intensive care, retail, a linear system.
+"""Worlds whose outcomes under every plan are known: tumours, HIV, glucose, INR, ICU, retail, a linear system.
 
 The package stands alone on numpy and scipy and imports nothing of costar: each world can be used without it. Costar's
 data sets are made from these worlds (`costar_cli/data/`).
