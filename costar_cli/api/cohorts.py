@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from numpy.typing import NDArray
+
 from costar_cli.data.compatible import same_data
 from costar_cli.diagnostics import Diagnostic
-from costar_cli.errors import UsageError
+from costar_cli.errors import ArtifactError, UsageError
+from costar_cli.files import complete
+from costar_cli.files.parts import write_part
 from costar_cli.files.tables import QUESTION, SHARD, table_file
 from costar_cli.inference import calibration_of, interval_kind
 from costar_cli.questions import MOST_PLANS, AverageEffects, Question, Tally
@@ -18,6 +22,8 @@ from costar_cli.questions.rows import label_columns
 from costar_cli.reporting import NullReporter, Reporter
 
 if TYPE_CHECKING:
+    from costar_cli.files import Artifact
+    from costar_cli.questions.averages import Averager
     from costar_cli.questions.rows import Columns
 
 MOST_KEPT: Final = 2_000_000  # rows of an artifact, which are held in memory twice: some 1 GB
@@ -89,6 +95,8 @@ def answer_many(
     labels: Path | None = None,
     keep: bool = False,
     shard: str | None = None,
+    part_of: Path | None = None,
+    parts: "Sequence[Artifact]" = (),
     reporter: Reporter | None = None,
 ) -> CohortAnswers:
     """Answer a question about many subjects, a chunk at a time, so that memory stays bounded.
@@ -99,10 +107,13 @@ def answer_many(
         labels: the table of labels in the layout of MEDS to write; none where averages are asked for.
         keep: keep the rows in memory, too.
         shard: what the table says of its part, `1/8`.
+        part_of: the file that averages of all parts become, where those of the question's shard are to be kept for it.
+        parts: all of them, in order, from which averages are made instead.
         reporter: shows progress.
 
     Raises:
         UsageError: very many answers are to be kept; plans that cannot be averaged.
+        ArtifactError: parts are not what `part_of` leaves.
     """
     request, schema, reporter = question.request, question.schema, reporter or NullReporter()
     count = len(question.models) * len(question)
@@ -121,8 +132,10 @@ def answer_many(
         table_file(labels) if labels else nullcontext() as labelled,
         reporter.task("estimate", total=count, unit="answer") as task,
     ):
-        for label, tally in tallies.items():
-            for answers, truth in question.answers(label):
+        for i, (label, tally) in enumerate(tallies.items()):
+            for part in parts:
+                _take_part(part, i, tally, averagers[label])
+            for answers, truth in question.answers(label) if not parts else ():
                 tally.add(answers)
                 if averagers:
                     averagers[label].add(answers, truth)
@@ -134,5 +147,48 @@ def answer_many(
                     if keep:
                         tables.append(columns)
                 task.advance(len(answers))
+    for label, averager in averagers.items() if parts else ():
+        if len(averager) != len(question.cohort):
+            problem = f"the parts have answers of `{label}` about {len(averager):,} of {len(question.cohort):,} origins"
+            raise ArtifactError(problem, where=str(parts[0].path), fix="make all of them again with --overwrite")
+    if part_of is not None:
+        _write_part(question, part_of, tallies, averagers)
+        averagers = {}
     averages = [made.finish(label, question.models[label], request.levels) for label, made in averagers.items()]
     return CohortAnswers(question=question, shard=shard, tallies=tallies, averages=averages, tables=tables)
+
+
+def _write_part(
+    question: Question, whole: Path, tallies: Mapping[str, Tally], averagers: "Mapping[str, Averager]"
+) -> None:
+    """Write what a shard of a question about averages gathered: columns are numbered, since names may be any text."""
+    arrays, models = dict[str, NDArray[Any]](), list[dict[str, Any]]()
+    for i, (label, tally) in enumerate(tallies.items()):
+        facts: dict[str, Any] = {"answers": tally.answers, "interval_kind": tally.interval_kind}
+        for kind, columns in (("moments", averagers[label].columns), ("sums", tally.columns)):
+            arrays |= {f"model/{i}/{kind}/{n}": values for n, values in enumerate(columns.values())}
+            facts[kind] = list(columns)
+        models.append(facts)
+    write_part(whole, question.shard, question.fingerprint, arrays, {"models": models}, question.parents)
+
+
+def _take_part(part: "Artifact", model: int, tally: Tally, averager: "Averager") -> None:
+    """Add what a part gathered of a model.
+
+    Raises:
+        ArtifactError: it lacks something.
+    """
+    with complete(part):
+        facts = part.meta["models"][model]
+        moments, sums = (
+            {name: part.arrays[f"model/{model}/{kind}/{n}"] for n, name in enumerate(facts[kind])}
+            for kind in ("moments", "sums")
+        )
+        plans = [plan.name for plan in averager.plans]
+        if len({len(values) for values in moments.values()}) > 1 or any(
+            values.shape[1:2] != (len(plans),)
+            for values in [*moments.values(), *(sums_P[None] for sums_P in sums.values())]
+        ):
+            raise ValueError("its columns are not of the same moments and plans")
+        averager.take(moments)
+        tally.take(sums, plans, answers=int(facts["answers"]), interval_kind=str(facts["interval_kind"]))

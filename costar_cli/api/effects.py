@@ -13,6 +13,7 @@ from costar_cli.data.dataset import Dataset, Location
 from costar_cli.data.schema import PanelSchema, step_word
 from costar_cli.effects import ESTIMATORS, Assigned, EffectReport, Regime, Settings, enrol, estimate
 from costar_cli.effects.diagnostics import cautions
+from costar_cli.effects.effects import Source, made_here
 from costar_cli.effects.trials import ANY_EVENT
 from costar_cli.errors import UsageError
 from costar_cli.plans import AnyPlan, IndexTimes, Origin, PlanOdds, PlanRequest, TreatmentPlan, parse_origin
@@ -104,8 +105,11 @@ def effects_of(
     reporter: Reporter,
     *,
     where: str = "--plan",
+    source: Source = made_here,
 ) -> EffectReport:
     """Return the effects of plans on subjects of a data set; see `estimate_effects`.
+
+    `source` gives their curves, where these are made in parts.
 
     Raises:
         UsageError: see `estimate_effects`.
@@ -143,7 +147,7 @@ def effects_of(
     with reporter.task("estimate", total=total, unit="curve") as task:
         effects = estimate(
             trials, regimes, settings, reference=reference,
-            groups=groups, in_GM=in_GM, outcomes=request.outcome, tick=task.advance,
+            groups=groups, in_GM=in_GM, outcomes=request.outcome, tick=task.advance, source=source,
         )  # fmt: skip
     diagnostics = tuple(cautions(effects, flow))
     for one in diagnostics:

@@ -1,6 +1,7 @@
 """`costar effect`: mean outcomes under treatment plans in a population, and their contrasts, with intervals."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -9,13 +10,16 @@ import typer
 from costar_cli.api.outputs import Files, check_outputs, check_page
 from costar_cli.cli import options
 from costar_cli.cli.options import FILES, expanded
+from costar_cli.cli.parts import check_part, check_whole, end_part
 from costar_cli.cli.session import RunFlags
 from costar_cli.cli.whatif import check_plot
 from costar_cli.config.requests import EffectRequest
 from costar_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from costar_cli.data.dataset import Dataset, Location
     from costar_cli.effects import EffectReport
+    from costar_cli.files.shards import Shard
     from costar_cli.reporting.output import Output
 
 TEXTS: Final = frozenset({"quantity", "estimator", "group", "plan", "reference", "outcome", "unit"})
@@ -45,8 +49,10 @@ class OutputFiles:
     plot: options.PlotOpt = None
     report: options.ReportOpt = None
     overwrite: options.OverwriteFlag = False
+    shard: options.ShardOpt = None
+    merge: options.MergeFlag = False
 
-    def check(self, read: Files) -> None:
+    def check(self, read: Files, shard: "Shard | None") -> None:
         """See, before any work, that the answer can be written, and to nothing that is `read`.
 
         Raises:
@@ -57,7 +63,11 @@ class OutputFiles:
         from costar_cli.files.tables import check_table_name
 
         check_plot(self.plot)
-        written = [("--csv", self.csv), ("--plot", self.plot), ("--report", self.report)]
+        check_whole(shard, self.csv, [("--plot", self.plot), ("--report", self.report)], merge=self.merge)
+        if shard is not None and self.csv is not None:
+            check_part(shard, self.csv, read)
+        csv = self.csv if shard is None else None
+        written = [("--csv", csv), ("--plot", self.plot), ("--report", self.report)]
         check_outputs(written, read=read, overwrite=self.overwrite)
         check_page(self.report, flag="--report")
         if self.csv is not None:
@@ -76,6 +86,10 @@ def effect(
     """Estimate mean outcomes under treatment plans in a population, and their differences, from data in which treatment
     reacts to the course: no model is needed.
     """
+    from costar_cli.effects.effects import Source, made_here
+    from costar_cli.effects.parts import CurvesOfPart, CurvesOfParts
+    from costar_cli.files.parts import is_made, read_parts, write_part
+    from costar_cli.files.shards import Shard
     from costar_cli.files.tables import columns_of_rows, safe_cells, table_file
 
     session = run.open(ctx)
@@ -85,14 +99,28 @@ def effect(
     data = data or session.workspace.data
     read = [*session.read_by(), ("data set", data), ("plan", about.plan)]
     read += [("file of subjects", Path(about.subjects))] if about.subjects else []
-    files.check(read)
+    shard = None if files.shard is None else Shard.parse(files.shard)
+    files.check(read, shard)
     session.read("dataset", data)
     from costar_cli.api.effects import effects_of
     from costar_cli.questions import choose_subjects
 
     dataset = session.load_dataset(data, queries=False, truth=False)
     places = choose_subjects(dataset, about.subjects or "all", skip=about.skip_unknown, reporter=session.reporter)
-    report = effects_of(dataset, places, about.plan, request, session.reporter)
+    source: Source = made_here
+    question = ""
+    if files.csv is not None and (shard is not None or files.merge):
+        question = fingerprint_of(dataset, places, about.plan, request)
+        if shard is not None and is_made(files.csv, shard, question, overwrite=files.overwrite):
+            end_part(session, shard, files.csv, made=False)
+            return
+        source = CurvesOfParts(read_parts(files.csv, question)) if shard is None else CurvesOfPart(shard)
+    report = effects_of(dataset, places, about.plan, request, session.reporter, source=source)
+    if isinstance(source, CurvesOfPart):
+        assert shard is not None and files.csv is not None  # noqa: S101, PT018 - of a part
+        write_part(files.csv, shard, question, source.arrays, {}, report.parents)
+        end_part(session, shard, files.csv, made=True)
+        return
     if files.csv is not None:
         with safe_cells(files.csv_safe), table_file(files.csv) as table:
             table.write(columns_of_rows(report.rows, texts=TEXTS))
@@ -109,6 +137,25 @@ def effect(
         session.out.wrote("report", files.report, kind="html")
     show_effects(session.out, report)
     session.out.done(report.to_json())
+
+
+def fingerprint_of(dataset: "Dataset", places: "Sequence[Location]", plan: Path, request: EffectRequest) -> str:
+    """Return what all parts of a question about effects share: what their curves depend on.
+
+    Raises:
+        UsageError: the plans are on standard input, which each part would have to be given.
+    """
+    from costar_cli.files import fingerprint
+    from costar_cli.files.digest import sha256
+    from costar_cli.plans import read_plan_file
+
+    if str(plan) == "-":
+        raise UsageError("parts share a file of plans", where="--plan -", fix="name the file")
+    shown = ("levels", "measure", "reference")  # of the same curves
+    config = {name: value for name, value in asdict(request).items() if name not in shown}
+    config["plan"] = sha256(read_plan_file(plan))
+    config["subjects"] = sha256("\n".join(f"{place.part} {place.row}" for place in places).encode())
+    return fingerprint("effects", parents={"dataset": dataset.digest}, config=config)
 
 
 def show_effects(out: "Output", report: "EffectReport") -> None:

@@ -39,6 +39,7 @@ def merge(
         merged, place = merge_evaluation(whole, OutputReporter(out)), "file"
     elif whole.is_file():
         fix = "give the folder of a benchmark, FILE.parquet of answers, or an evaluation's FILE.h5"
+        fix += "; averages and effects are merged by their own command with --merge"
         raise UsageError("files of this kind have no parts", where=str(whole), fix=fix)
     else:
         from costar_cli.cli.benchmarking.cost_log import merge_shards
@@ -60,7 +61,7 @@ def merge_answers(path: Path) -> Sequence[Path]:
             another table is at `path`; a part was replaced while it was read.
         StorageError: the folder is read-only or full, or `path` is no regular file.
     """
-    from costar_cli.files.shards import check_parts, check_readable, unchanged
+    from costar_cli.files.shards import check_parts, check_readable, require_one, unchanged
     from costar_cli.files.tables import QUESTION, SHARD, metadata_of, table_file
 
     fix = f"`costar whatif --subjects ... --shard I/N --csv {path}`, or `costar evaluate --predictions`, makes them"
@@ -69,7 +70,8 @@ def merge_answers(path: Path) -> Sequence[Path]:
         check_readable(list(parts.values()), fix=fix)
         noted = {shard: metadata_of(part) for shard, part in parts.items()}
         asked = {shard: facts.get(QUESTION) for shard, facts in noted.items()}
-        question = _shared(parts, asked, "do not answer one question", fix="data, models, plans and options")
+        fix_all = "make all parts with the same data, models, plans and options"
+        question = require_one(parts, asked, "do not answer one question", fix=fix_all)
         check_parts(parts, {shard: facts.get(SHARD) for shard, facts in noted.items()}, fix=fix)
         if _is_there(path, question, _question_of, "table"):
             return []
@@ -93,13 +95,14 @@ def merge_evaluation(path: Path, reporter: "Reporter") -> Sequence[Path]:
     """
     from costar_cli.evaluation.report import write_evaluation
     from costar_cli.evaluation.scores import Scores
-    from costar_cli.files.shards import check_parts
+    from costar_cli.files.shards import check_parts, require_one
 
     fix = "`costar evaluate --shard I/N` makes them"
     paths = _parts_of(path, fix)
     parts = {shard: Scores.read(part) for shard, part in paths.items()}
     made = {shard: str(part.whole["fingerprint"]) for shard, part in parts.items()}
-    fingerprint = _shared(paths, made, "are not of one evaluation", fix="data, models and options")
+    fix_all = "make all parts with the same data, models and options"
+    fingerprint = require_one(paths, made, "are not of one evaluation", fix=fix_all)
     check_parts(paths, {shard: part.shard for shard, part in parts.items()}, fix=fix)
     if _is_there(path, fingerprint, _fingerprint_of, "file"):
         return []
@@ -116,16 +119,6 @@ def _parts_of(path: Path, fix: str) -> "Mapping[Shard, Path]":
     parts = find_parts(path.parent, f"{path.stem}.", path.suffix, what=f"`{path.name}`", fix=fix)
     check_places([("WHOLE", path)], read=[("part", part) for part in parts.values()])
     return parts
-
-
-def _shared(parts: "Mapping[Shard, Path]", said: "Mapping[Shard, str | None]", problem: str, *, fix: str) -> str:
-    """Return what all parts say that they are of; a `MismatchError` names those that say something else, or nothing."""
-    first, *_ = said.values()
-    odd = [str(parts[shard]) for shard, of in said.items() if of is None or of != first]
-    if first is None or odd:
-        where = ", ".join(dict.fromkeys([str(next(iter(parts.values()))), *odd[:5]]))
-        raise MismatchError(f"the parts {problem}", where=where, fix=f"make all parts with the same {fix}")
-    return first
 
 
 def _is_there(path: Path, of: str, known: Callable[[Path], str | None], what: str) -> bool:

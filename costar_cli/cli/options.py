@@ -211,7 +211,10 @@ PrecisionOpt = Annotated[PrecisionName | None, setting("--precision", panel=MACH
 ThreadsOpt = Annotated[int | None, setting("--threads", panel=MACHINE)]
 MemoryOpt = Annotated[float | None, setting("--max-memory", panel=MACHINE)]
 GroupOpt = Annotated[int | None, setting("--group", panel=MACHINE)]
-ShardOpt = Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Make part I of N, for `costar merge`")]
+ShardOpt = Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Make part I of N, to be merged")]
+MergeFlag = Annotated[
+    bool, typer.Option("--merge", help="Answer from the parts of averages or effects that --shard made beside --csv")
+]
 
 JsonFlag = Annotated[
     bool, typer.Option("--json", help="Print exactly one JSON document, also on failure", rich_help_panel=MESSAGES)

@@ -24,7 +24,8 @@ ALL_HELP: Final = "help of all options"
 MOST_EXAMPLES: Final = 2  # of the short help
 MOST_OPTIONS: Final = 12  # of a verb whose short help has them all
 RARE_PANELS: Final = (EXPERT, MACHINE)
-RARE: Final = ("--debug", "--quiet", "--csv-safe", "--shard", "--config", "--fresh", "--log", "--skip-unknown")
+RARE: Final = ("--debug", "--quiet", "--csv-safe", "--shard", "--merge", "--config", "--fresh", "--log",
+               "--skip-unknown")  # fmt: skip
 RARE_OF: Final[Mapping[str, tuple[str, ...]]] = {  # options that the short help of a verb leaves out
     "simulate tumor": (
         "--drop-confounder",

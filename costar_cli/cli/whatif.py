@@ -14,6 +14,7 @@ from costar_cli.cli.answers import bounds_of, sensitivity_plot, show_answers, sh
 from costar_cli.cli.averages import show_average_sweep, show_averages
 from costar_cli.cli.models import ModelChoice
 from costar_cli.cli.options import FILES, expanded
+from costar_cli.cli.parts import check_part, check_whole, end_part, parts_of
 from costar_cli.cli.session import RunFlags, Session
 from costar_cli.config.requests import WhatIfRequest
 from costar_cli.errors import UsageError
@@ -98,8 +99,9 @@ class OutputFiles:
     out: options.OutOpt = None
     overwrite: options.OverwriteFlag = False
     shard: options.ShardOpt = None
+    merge: options.MergeFlag = False
 
-    def check(self, request: WhatIfRequest, *, alone: bool, read: Files) -> None:
+    def check(self, request: WhatIfRequest, *, alone: bool, read: Files, part: "Shard | None" = None) -> None:
         """See, before any work, that the answer can be written, and to nothing that is `read`.
 
         Raises:
@@ -112,9 +114,10 @@ class OutputFiles:
         check_plot(self.plot)
         beside = sensitivity_plot(self.plot) if self.plot is not None and request.sensitivity else None
         plots, others = [("--plot", self.plot), ("--plot", beside)], [("--report", self.report), ("--out", self.out)]
-        check_outputs(
-            [("--csv", self.csv), ("--labels", self.labels), *plots, *others], read=read, overwrite=self.overwrite
-        )
+        if part is not None and self.csv is not None:
+            check_part(part, self.csv, read)
+        csv = self.csv if part is None else None
+        check_outputs([("--csv", csv), ("--labels", self.labels), *plots, *others], read=read, overwrite=self.overwrite)
         check_page(self.report, flag="--report")
         check_artifact_name(self.out)
         if self.csv is not None:
@@ -142,14 +145,21 @@ class OutputFiles:
         Raises:
             UsageError: there is no table that could be merged.
         """
+        if self.merge and not average:
+            fix = "leave it out; `costar merge` brings together parts of answers"
+            raise UsageError("--merge is for averages", where="--merge", fix=fix)
+        if average:
+            check_whole(shard, self.csv, [("--plot", self.plot), ("--report", self.report)], merge=self.merge)
         if shard is None:
             return self
         if alone:
             raise UsageError("a question about one subject has no parts", where="--shard", fix="leave it out")
         if single := [flag for flag, path in (("--out", self.out), ("--labels", self.labels)) if path is not None]:
             raise UsageError("parts are tables", where=single[0], fix=f"leave out {single[0]} or --shard")
-        if average or self.csv is None or self.csv.suffix.lower() != ".parquet":
-            fix = "name the whole table with --csv FILE.parquet, without --average"
+        if average:
+            return self
+        if self.csv is None or self.csv.suffix.lower() != ".parquet":
+            fix = "name the whole table with --csv FILE.parquet"
             raise UsageError("parts are tables of answers", where="--shard", fix=fix)
         return replace(self, csv=shard.beside(self.csv))
 
@@ -195,7 +205,7 @@ def whatif(
     choice = ModelChoice.of(place, models).fitting(place, data)
     read = [*files_read(session, data, models), *([("plan", about.plan)] if about.plan else [])]
     read += [("file of subjects", Path(who))] if isinstance(who, str) else []
-    files.check(request, alone=alone, read=read)
+    files.check(request, alone=alone, read=read, part=shard if request.average else None)
     session.read("dataset", data)
     with safe_cells(files.csv_safe):
         question = _read(session, about, who, request, data, choice, alone=alone, compared=bool(files.report))
@@ -203,6 +213,8 @@ def whatif(
         _check_reported(request, question, page=files.report is not None)
         if alone:
             _answer_one(session, question, files)
+        elif request.average and shard is not None and whole is not None:
+            _make_part(session, question, whole, overwrite=files.overwrite)
         else:
             _answer_many(session, question, files, whole)
 
@@ -315,12 +327,25 @@ def _answer_one(session: Session, question: "Question", files: OutputFiles) -> N
     out.done(report.to_json() | more)
 
 
+def _make_part(session: Session, question: "Question", whole: Path, *, overwrite: bool) -> None:
+    """Answer a part of a question about averages, unless it is there, for the command that has --merge."""
+    from costar_cli.api.cohorts import answer_many
+    from costar_cli.files.parts import is_made
+
+    made = not is_made(whole, question.shard, question.fingerprint, overwrite=overwrite)
+    if made:
+        question.warn(session.reporter)
+        answer_many(question, part_of=whole, reporter=session.reporter)
+    end_part(session, question.shard, whole, made=made)
+
+
 def _answer_many(session: Session, question: "Question", files: OutputFiles, whole: Path | None) -> None:
     """Answer a question about many subjects: answers to a file, a summary to the terminal."""
     from costar_cli.api.cohorts import answer_many
     from costar_cli.questions import write_answers
 
     sweep = question.sweep
+    parts = parts_of(files.csv, question.fingerprint) if files.merge else ()
     question.warn(session.reporter)
     notes = question.notes
     for note in notes:
@@ -331,6 +356,7 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
         labels=files.labels,
         keep=files.out is not None,
         shard=files.shard,
+        parts=parts,
         reporter=session.reporter,
     )
     for note in answered.notes:

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -40,6 +40,8 @@ DRAWS: Final = 2_000  # of the largest deviation over steps
 ANY_GROUP: Final = "all"
 Quantity = Literal["mean", "difference", "ratio", "risk", "risk difference", "risk ratio", "rmst", "rmst difference"]
 Row = dict[str, Any]
+Source = Callable[[str, tuple[int, ...], Callable[[], Curve]], Curve | None]
+"""Returns the curve of a name, with an influence of such a shape: makes it or has it; None where another part does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,7 @@ class TargetEstimates:
 
     Attributes:
         target: what was measured.
-        curves: by estimator, one per plan.
+        curves: by estimator, one per plan; of a part of the work, those that it makes.
         follows: who follows each plan, and with what weight.
         learner: which regressions of outcomes were made.
         kept_MK: probabilities of being followed further.
@@ -311,6 +313,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
+def made_here(_name: str, _shape: tuple[int, ...], make: Callable[[], Curve]) -> Curve:
+    """Return a curve that is made in this process; see `Source`."""
+    return make()
+
+
 def estimate(
     trials: Trials,
     plans: Sequence[Regime],
@@ -321,6 +328,7 @@ def estimate(
     in_GM: Bools | None = None,
     outcomes: Collection[str] = (),
     tick: Callable[[], None] = lambda: None,
+    source: Source = made_here,
 ) -> Effects:
     """Estimate mean quantities under plans.
 
@@ -333,6 +341,7 @@ def estimate(
         in_GM: which trials belong to each.
         outcomes: names of outcomes and of terminal events; all by default.
         tick: is called after each estimator of a plan.
+        source: where curves are from.
 
     Raises:
         UsageError: too few units; nothing is measured; a plan that nobody follows up to some step, unless
@@ -360,10 +369,12 @@ def estimate(
         learner = chosen_learner(settings.learner, _next_steps(trials, target), trials.present)
         curves: dict[EstimatorName, tuple[Curve, ...]] = {}
         for estimator in settings.estimators:
-            made = []
-            for plan, follow in zip(weights, follows, strict=True):
-                curve = _curve(estimator, trials, target, plan, follow, fold_M, learner, in_GM)
-                made.append(_measured_only(curve, target))
+            made: list[Curve] = []
+            for p, (plan, follow) in enumerate(zip(weights, follows, strict=True)):
+                make = partial(_curve, estimator, trials, target, plan, follow, fold_M, learner, in_GM)
+                shape = (len(in_GM), len(trials), len(plan), len(target.names))
+                curve = source(f"{len(targets)}/{estimator}/{p}", shape, make)
+                made += [_measured_only(curve, target)] if curve else []
                 tick()
             curves[estimator] = tuple(made)
         targets.append(TargetEstimates(target, curves, follows, learner, kept_MK, measured_MHQ))

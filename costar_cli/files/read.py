@@ -146,10 +146,11 @@ def complete(artifact: Artifact) -> Iterator[None]:
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         if type(error).__name__ == "OutOfMemoryError":  # torch's, of the device: says nothing of the file
             raise
+        verb = {"encoder": "retrain it with `costar pretrain`", "part": "make it again with --shard and --overwrite"}
         raise ArtifactError(
             f"the {artifact.kind} artifact is incomplete or damaged",
             where=f"{artifact.path}: {error}",
-            fix=f"retrain it with `costar {'pretrain' if artifact.kind == 'encoder' else 'finetune'}`",
+            fix=verb.get(artifact.kind, "retrain it with `costar finetune`"),
         ) from error
 
 

@@ -110,6 +110,20 @@ def check_parts(parts: Mapping[Shard, Path], noted: Mapping[Shard, str | None], 
         raise MismatchError.of(odd, f"{len(odd)} files are not the parts that their names say", fix=fix)
 
 
+def require_one(parts: Mapping[Shard, Path], marks: Mapping[Shard, str | None], problem: str, *, fix: str) -> str:
+    """Return the mark that all parts share.
+
+    Raises:
+        MismatchError: some have another one, or none; the message names them.
+    """
+    first, *_ = marks.values()
+    odd = [str(parts[shard]) for shard, of in marks.items() if of is None or of != first]
+    if first is None or odd:
+        where = ", ".join(dict.fromkeys([str(next(iter(parts.values()))), *odd[:5]]))
+        raise MismatchError(f"the parts {problem}", where=where, fix=fix)
+    return first
+
+
 LONGEST: Final = 300  # letters of what polars says of a file
 
 

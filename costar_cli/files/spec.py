@@ -83,6 +83,11 @@ KINDS: Final[Mapping[str, KindSpec]] = {
         may=("rows/**",),
         meta=("scores", "shard", "whole", "fingerprint"),
     ),
+    "part": KindSpec(
+        made_by="costar whatif --average --shard, or costar effect --shard",
+        may=("**",),
+        meta=("shard", "fingerprint"),
+    ),
     "estimates": KindSpec(
         made_by="costar whatif",
         must=(

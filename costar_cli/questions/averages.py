@@ -20,7 +20,8 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.plans import AnyPlan, PlanRequest
 from costar_cli.questions.answers import ModelAnswers, ask_plans, plans_of
 from costar_cli.questions.request import reference_place
-from costar_cli.questions.subjects import Cohort
+from costar_cli.questions.subjects import Cohort, units_of
+from costar_cli.questions.summary import SURVIVAL
 
 REPLICATES: Final = 1_000
 DRAWS: Final = 200  # the sd of the training part is then known to 5 %
@@ -239,31 +240,39 @@ class Averager:
     reference: str | None = None
 
     def __post_init__(self) -> None:
-        self._plans = same_plans(self.cohort, self.request)
-        names = [plan.name for plan in self._plans]
-        self._reference = reference_place(names, self.reference)
-        self._done = 0
-        self._mean: list[Floats] = []
-        self._truth: list[Floats] = []
-        self._rating: list[NDArray[np.int8]] = []
-        self._survival: dict[str, list[Floats]] = {}
+        self.plans = same_plans(self.cohort, self.request)
+        self._reference = reference_place([plan.name for plan in self.plans], self.reference)
+        self._gathered: dict[str, list[NDArray[Any]]] = {}
 
     def add(self, answers: ModelAnswers, truth_QHY: Floats | None = None) -> None:
         """Gather a chunk, and the simulator's answers to it."""
-        shape = (len(answers.cohort), len(self._plans), *answers.estimates.mean_QHY.shape[1:])
-        self._mean.append(np.where(answers.own_QHY, answers.measured_QHY, np.nan).reshape(shape))
+        shape = (len(answers.cohort), len(self.plans), *answers.estimates.mean_QHY.shape[1:])
+        columns = {"mean": np.where(answers.own_QHY, answers.measured_QHY, np.nan).reshape(shape)}
         if answers.worst_Q is not None:
-            self._rating.append(answers.worst_Q.reshape(shape[:2]))
+            columns["rating"] = answers.worst_Q.reshape(shape[:2])
         for name, values_QH in answers.survival_forecast.columns.items() if answers.survival_forecast else ():
-            own_QH = np.where(answers.own_QHY[..., 0], values_QH, np.nan)
-            self._survival.setdefault(name, []).append(own_QH.reshape(shape[:3]))
+            columns[SURVIVAL + name] = np.where(answers.own_QHY[..., 0], values_QH, np.nan).reshape(shape[:3])
         if truth_QHY is not None:
-            self._truth.append(truth_QHY.reshape(shape))
+            columns["truth"] = truth_QHY.reshape(shape)
+        self.take(columns)
+
+    def take(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Gather what another averager of the same question has of the moments that follow; see `columns`."""
+        for name, values in columns.items():
+            self._gathered.setdefault(name, []).append(values)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._gathered.get("mean", [])))
+
+    @property
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return what was gathered of moments, `[M,P,...]`, by name."""
+        return {name: np.concatenate(parts) for name, parts in self._gathered.items()}
 
     def finish(self, label: str, model: FittedModel, levels: Sequence[float]) -> AverageEffects:
         """Return the averages, with intervals that include subjects and training (spec AVERAGE-2 to 4)."""
-        mean_MPHY = np.concatenate(self._mean)
-        truth_MPHY = np.concatenate(self._truth) if self._truth else None
+        columns = self.columns
+        mean_MPHY, truth_MPHY = columns["mean"], columns.get("truth")
         unit_M, unit = units_of(self.cohort)
         training = training_variance(model, self.cohort, self.request, self.in_GM, unit_M, self._reference)
         apart = (slice(None), slice(self._reference, self._reference + 1))
@@ -284,15 +293,16 @@ class Averager:
             found.append(averages)
         units_G = np.array([len(np.unique(unit_M[in_M])) for in_M in self.in_GM])
         survival = {
-            name: np.stack([np.concatenate(parts)[in_M].mean(axis=0) for in_M in self.in_GM])
-            for name, parts in self._survival.items()
+            name.removeprefix(SURVIVAL): np.stack([values_MPH[in_M].mean(axis=0) for in_M in self.in_GM])
+            for name, values_MPH in columns.items()
+            if name.startswith(SURVIVAL)
         }
         ratings_GPL = None
-        if self._rating:
-            is_MPL = np.concatenate(self._rating)[..., None] == np.arange(len(SUPPORT_LEVELS))
+        if "rating" in columns:
+            is_MPL = columns["rating"][..., None] == np.arange(len(SUPPORT_LEVELS))
             ratings_GPL = np.stack([is_MPL[in_M].sum(axis=0) for in_M in self.in_GM])
         return AverageEffects(
-            label, model.schema, self.groups, self._plans, self._reference, tuple(levels), self.in_GM.sum(axis=1),
+            label, model.schema, self.groups, self.plans, self._reference, tuple(levels), self.in_GM.sum(axis=1),
             units_G, unit, found[0].kind or kind_of(model), found[0], found[1], ratings_GPL, survival,
         )  # fmt: skip
 
@@ -340,14 +350,6 @@ def same_plans(cohort: Cohort, request: PlanRequest) -> tuple[AnyPlan, ...]:
     if len(every[0]) > MOST_PLANS:
         raise UsageError(f"averages of {len(every[0]):,} plans; at most {MOST_PLANS:,} at once", where="--plan")
     return tuple(every[0])
-
-
-def units_of(cohort: Cohort) -> tuple[NDArray[np.int64], str]:
-    """Return the unit of sampling of each moment: the subject, or the cluster where there are several."""
-    cluster_N = cohort.panel.cluster
-    if cluster_N is not None and len(np.unique(cluster_N)) > 1:
-        return cluster_N[cohort.subject_M], "cluster"
-    return cohort.subject_M, "subject"
 
 
 def half_widths(
@@ -441,10 +443,10 @@ def _of_mean(drawn_SMPHY: Floats, unit_M: NDArray[np.integer], units: int) -> Fl
 
 def kind_of(model: FittedModel) -> str:
     """Return what the intervals of a model's averages include, or why there are none."""
-    if not model.is_joint:
-        if model.is_ensemble:
-            return NONE_OF_MEMBERS if model.members > 1 else NONE_OF_ONE
-        return NONE
-    if not model.draws_training:
+    if model.is_joint and model.draws_training:
+        return "subjects and training (posterior)"
+    if model.is_joint:
         return "subjects and their posterior (not what the training sample leaves open)"
-    return "subjects and training (posterior)"
+    if model.is_ensemble:
+        return NONE_OF_MEMBERS if model.members > 1 else NONE_OF_ONE
+    return NONE

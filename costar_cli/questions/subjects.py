@@ -312,3 +312,11 @@ def _refuse_or_skip(
         return
     leave_out = "leave them out" if where.endswith("=") else "add --skip-unknown to leave them out"
     raise UsageError(problem, where=where, fix="; ".join(filter(None, (fix, leave_out))), details=named)
+
+
+def units_of(cohort: Cohort) -> tuple[NDArray[np.int64], str]:
+    """Return the unit of sampling of each moment: the subject, or the cluster where there are several."""
+    cluster_N = cohort.panel.cluster
+    if cluster_N is not None and len(np.unique(cluster_N)) > 1:
+        return cluster_N[cohort.subject_M], "cluster"
+    return cohort.subject_M, "subject"

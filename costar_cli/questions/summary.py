@@ -1,6 +1,6 @@
 """What a cohort's answers come to: by plan, the mean estimate at each step and the last, and how many are supported."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Final
@@ -13,6 +13,8 @@ from costar_cli.inference import SUPPORT_LEVELS, TOO_FEW
 from costar_cli.questions.answers import ModelAnswers
 
 MOST_PLANS: Final = 1_000  # that a summary lists
+SUMS: Final = ("totals", "counts", "ends", "ratings")
+SURVIVAL: Final = "survival/"  # before the names of columns of it
 
 Row = dict[str, Any]
 
@@ -79,6 +81,31 @@ class Tally:
                 (self.totals, sums), (self.counts, counts), (self.ends, at_end), (self.ratings, marks)
             ):  # fmt: skip
                 kept[name] = kept[name] + new[i] if name in kept else new[i]
+
+    @property
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return the sums of the plans that are listed, in order, by name."""
+        if not self.totals:
+            return {}
+        sums = {what: np.stack([*getattr(self, what).values()]) for what in SUMS}
+        first, *_ = self.survival.values()
+        return sums | {SURVIVAL + name: np.stack([of[name] for of in self.survival.values()]) for name in first}
+
+    def take(
+        self, columns: Mapping[str, NDArray[Any]], plans: Sequence[str], *, answers: int, interval_kind: str
+    ) -> None:
+        """Add the sums of another tally about the same plans; see `columns`."""
+        self.answers += answers
+        self.names.update(plans)
+        if interval_kind and (not self.interval_kind or interval_kind != TOO_FEW):
+            self.interval_kind = interval_kind
+        for i, plan in enumerate(plans[:MOST_PLANS]):
+            gone = self.survival.setdefault(plan, {})
+            for name, sums in columns.items():
+                of, key = (
+                    (gone, name.removeprefix(SURVIVAL)) if name.startswith(SURVIVAL) else (getattr(self, name), plan)
+                )
+                of[key] = of[key] + sums[i] if key in of else sums[i]
 
     def rows(self, most: int = MOST_PLANS) -> Iterator[Row]:
         """Yield a row per plan and outcome, then survival: means by step and at the end, and answers by light.

@@ -107,6 +107,11 @@ def contents() -> dict[str, dict[str, Any]]:
             },
             "parents": parents,
         },
+        "part": {
+            "arrays": {"curve/0/sdr/0/mean": ramp(1, 3, 1, dtype="float64")},
+            "meta": {"shard": "1/2", "fingerprint": "f" * 64},
+            "parents": parents,
+        },
         "refutation": {
             "arrays": {"found": np.array([[-0.5, 0.25, 1.0], [np.nan] * 3])},
             "meta": {"refutations": [{"model": "model", "refits": 5}], "fingerprint": "f" * 64},

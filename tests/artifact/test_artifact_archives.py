@@ -15,6 +15,7 @@ V1_0_DIGESTS = {
     "evaluation": "3c0490ebcfb7b19a96733ea4fbd3d96abeb7e9d06a768cfc9b079c3aaed5f196",
     "evaluation-part": "a6ff27093dccd85360cf0e26ef41ebb5bd08ba8b71f75056165ecaf920e79c63",
     "model": "d5afac67ea392c54913209c8689b0ffac5c9f034fd1fb4a1d368fffd827438ff",
+    "part": "18dc6f8ca3d0dfc18711b0d25c6cfa59dfe7cbcbc68d8ec7ade317f1f2234ec7",
     "refutation": "b5b45914a6c7e37da7c79dadfcceb3685bab3bcd525cfc9deb3753ba73768c18",
     "run-state": "7ef2767834ab89d538ce4042c1708d1e635c0f2524e1b6f9c90cd09470b764dd",
 }
