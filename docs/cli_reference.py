@@ -32,7 +32,7 @@ INTRODUCTION = """\
 ```
 costar simulate tumor --gamma 10            # source gamma; target gamma 0
 costar simulate linear | m5 | mimic         # a linear system of known effects, embedded retail and ICU cohorts
-costar simulate glucose | hiv | warfarin    # differential equations of disease and drug
+costar simulate glucose | hiv | warfarin | sepsis    # published models of disease and drug
 costar check FILE                           # is a table suitable? before any model
 costar ingest table FILE... --schema schema.toml     # your own; also `ingest mimic FILE`, `ingest m5 FOLDER`
 costar pretrain [--members 5]

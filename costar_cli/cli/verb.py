@@ -70,7 +70,10 @@ RARE_OF: Final[Mapping[str, tuple[str, ...]]] = {  # options that the short help
         "--table",
     ),
     "simulate linear": ("--drop-confounder", "--target-gamma", "--treatment-effect", "--doses"),
-    **dict.fromkeys(("simulate glucose", "simulate hiv", "simulate warfarin"), ("--target-gamma", "--target-val")),
+    **dict.fromkeys(
+        (("simulate glucose", "simulate hiv", "simulate warfarin", "simulate sepsis")),
+        ("--target-gamma", "--target-val"),
+    ),
     "finetune": ("--start", "--step-weights", "--parts", "--from", "--seed", "--out"),
     "score": ("--plots", "--bootstrap", "--seed", "--no-plots"),
     "evaluate": ("--minimise", "--maximise", "--cost", "--bootstrap", "--ipcw", "--plots", "--predictions", "--seed"),

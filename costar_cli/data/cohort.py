@@ -52,17 +52,21 @@ def cohort_panel(
     treatments: NDArray[np.float64 | np.bool_],
     outcome: NDArray[np.float64],
     statics: NDArray[np.float64] | None = None,
+    length: NDArray[np.int64] | None = None,
 ) -> Panel:
-    """Return the panel of covariates `[N,T,X]`, treatments `[N,T,A]` as given, outcome `[N,T]`, statics `[N,V]`."""
+    """Return the panel of covariates `[N,T,X]`, treatments `[N,T,A]` as given, outcome `[N,T]`, statics `[N,V]`.
+
+    All have the same length where none `[N]` is given.
+    """
     n, steps = outcome.shape
-    encoded = encoding.encode(treatments)
-    encoded[:, -1] = 0  # nothing is given on the last observed step
+    length_N = np.full(n, steps, dtype=np.int64) if length is None else length
+    left_NT1 = (length_N[:, None] - np.arange(steps))[..., None]
     return Panel(
-        covariates=covariates.astype(np.float32),
-        treatments=encoded,
-        outcomes=outcome[..., None].astype(np.float32),
+        covariates=covariates.astype(np.float32) * (left_NT1 > 0),
+        treatments=encoding.encode(treatments) * (left_NT1 > 1),  # nothing is given on the last observed step
+        outcomes=outcome[..., None].astype(np.float32) * (left_NT1 > 0),
         statics=np.zeros((n, 0), dtype=np.float32) if statics is None else statics.astype(np.float32),
-        length=np.full(n, steps, dtype=np.int64),
+        length=length_N,
         subject_id=np.arange(first_id, first_id + n, dtype=np.int64),
     )
 

@@ -11,9 +11,10 @@ from costar_cli.data.linear.settings import LINEAR
 from costar_cli.data.mechanistic.settings import GLUCOSE, HIV, WARFARIN
 from costar_cli.data.nonmem.settings import NONMEM_FILE
 from costar_cli.data.retail.settings import M5, M5_FILES
+from costar_cli.data.sepsis.settings import SEPSIS
 from costar_cli.data.tumor.settings import TUMOR
 
-BUILT_IN: Final = (TUMOR, LINEAR, GLUCOSE, HIV, WARFARIN, M5, MIMIC, M5_FILES, MIMIC_FILE, NONMEM_FILE)
+BUILT_IN: Final = (TUMOR, LINEAR, GLUCOSE, HIV, WARFARIN, SEPSIS, M5, MIMIC, M5_FILES, MIMIC_FILE, NONMEM_FILE)
 RESERVED_NAMES: Final = tuple(dict.fromkeys(source.dataset for source in BUILT_IN))
 """What no table may be called: presets, truth and published results go by these names."""
 

@@ -23,7 +23,7 @@ TINY_COHORT = [
     *("--steps", "12", "--horizon", "3", "--seed", "1"),
 ]
 VERBS = ["simulate tumor", "simulate mimic", "simulate m5", "simulate linear", "ingest mimic", "ingest m5"]
-VERBS += ["simulate glucose", "simulate hiv", "simulate warfarin", "ingest nonmem"]
+VERBS += ["simulate glucose", "simulate hiv", "simulate warfarin", "simulate sepsis", "ingest nonmem"]
 VERBS += ["ingest table", "check", "pretrain", "finetune", "evaluate", "score", "whatif", "search", "explore"]
 VERBS += ["effect", "benchmark", "merge", "inspect", "verify", "settings", "doctor"]
 VERBS += ["ingest meds", "ingest omop"]

@@ -157,7 +157,7 @@ def test_what_takes_several_files_shows_the_type_of_one(verb: str, name: str, ca
 
 @pytest.mark.parametrize(
     ("maker", "names"),
-    [("simulate", "tumor linear glucose hiv warfarin m5 mimic"), ("ingest", "m5 mimic nonmem table meds omop")],
+    [("simulate", "tumor linear glucose hiv warfarin sepsis m5 mimic"), ("ingest", "m5 mimic nonmem table meds omop")],
 )
 def test_without_a_data_set_its_choices_are_listed_with_what_they_are(
     maker: str, names: str, call: Callable[..., Run]

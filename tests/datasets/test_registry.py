@@ -8,18 +8,22 @@ from costar_cli.data.base import called
 from costar_cli.data.registry import BUILT_IN, RESERVED_NAMES, protocol_of, sources, truth_of
 from costar_cli.evaluation.published import TABLES, read_published
 from costar_cli.testing import check_data_source
+from tests.sepsis_package import install_sepsis
 
 SETTINGS = {
     "tumor": {"steps": 8, "horizon": 2, **dict.fromkeys(("train", "val", "test"), 3)},
     "linear": {"steps": 8, "horizon": 2, **dict.fromkeys(("train", "val", "test"), 3)},
-    **{name: {"steps": 8, "train": 6, "val": 3, "test": 3} for name in ("glucose", "hiv", "warfarin")},
+    **{name: {"steps": 8, "train": 6, "val": 3, "test": 3} for name in ("glucose", "hiv", "warfarin", "sepsis")},
     "mimic": {"stays": 300, "hours": 24, "horizon": 4, "plans_per_origin": 1, "few_shot": 0.5},
     "m5": {"scale": 0.001, **{f"{part}_items": 1 for part in ("train", "val", "test", "target_train")}},
 }
 
 
 @pytest.mark.parametrize("name", list(sources()))
-def test_a_data_set_is_made_from_its_settings_and_calls_itself_as_the_registry_says(name: str, reporter) -> None:
+def test_a_data_set_is_made_from_its_settings_and_calls_itself_as_the_registry_says(
+    name: str, reporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_sepsis(tmp_path, monkeypatch)
     source = sources()[name]
     settings = source.settings(**SETTINGS[name])
     check_data_source(source, settings)

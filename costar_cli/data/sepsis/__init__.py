@@ -1,0 +1,1 @@
+"""Sepsis in intensive care: the Markov decision process of the package icu-sepsis."""
