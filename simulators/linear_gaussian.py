@@ -104,6 +104,20 @@ class LinearGaussian:
             expected_QH[:, h] = outcome
         return expected_QH
 
+    def outcome_sds(self, horizon: int) -> Floats:
+        """Return the standard deviations `[H]` of the outcomes at origin+1 to origin+H, given the state at the origin.
+
+        They are the same for every state and plan, as the system is linear.
+        """
+        dx = self.n_covariates
+        moves = np.block([[self.transition, np.zeros((dx, 1))], [self.outcome_weights, self.persistence]])
+        noise = np.diag([self.state_sd**2] * dx + [self.outcome_sd**2])
+        covariance, sds = np.zeros_like(noise), np.empty(horizon)
+        for h in range(horizon):
+            covariance = moves @ covariance @ moves.T + noise
+            sds[h] = np.sqrt(covariance[-1, -1])
+        return sds
+
     def impulse_response(self, horizon: int) -> Floats:
         """Return the effect of one treatment on the outcomes 1 to `horizon` steps later `[H]`."""
         plan = np.zeros(horizon)

@@ -226,12 +226,12 @@ QuietFlag = Annotated[
 SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "pretrain": ("members", "notes"),
     "finetune": ("members", "notes"),
-    "evaluate": ("days", "course", "coverage", "support", "notes"),
-    "score": ("days", "course", "coverage", "support", "notes"),
+    "evaluate": ("days", "course", "coverage", "effects", "support", "notes"),
+    "score": ("days", "course", "coverage", "effects", "support", "notes"),
     "whatif": ("days", "support", "notes"),
     "search": ("days", "notes"),
     "effect": ("days", "notes"),
-    "benchmark": ("notes",),
+    "benchmark": ("effects", "notes"),
     "inspect": ("settings", "support"),
 }
 ShowOpt = Annotated[str | None, typer.Option("--show", metavar="<name,...>", rich_help_panel=MESSAGES)]

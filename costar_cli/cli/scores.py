@@ -47,6 +47,8 @@ def show_scores(out: Output, report: "EvaluationReport", *, files: str = "") -> 
     if out.shows("coverage"):
         show_probabilities(out, report)
         show_bands(out, report)
+    if out.shows("effects"):
+        show_effects(out, report)
     if out.shows("support"):
         show_light_scores(out, report)
     if out.shows("notes") and any(row.lower is not None for row in report.rows):
@@ -67,6 +69,7 @@ def show_scores(out: Output, report: "EvaluationReport", *, files: str = "") -> 
     topics = {
         "course": report.natural or report.dropout,
         "coverage": report.probabilities or any(row.band_tests for row in report.rows),
+        "effects": any(row.effects for row in report.rows),
         "support": any(lights for row in report.rows for _, lights in row.light_tests),
     }
     out.more("days", *(name for name, has in topics.items() if has), files=files)
@@ -263,6 +266,32 @@ def show_bands(out: Output, report: "EvaluationReport") -> None:
     died_out = [(f"{row.test}, {kind}", found.details.absorbed_share) for row, kind, found in scored]
     why = "of the answers are left out, where the outcome was already zero at the start of the forecast"
     out.text(*dict.fromkeys(f"{what}: {share:.0%} {why}" for what, share in died_out if share))
+
+
+def show_effects(out: Output, report: "EvaluationReport") -> None:
+    """Print how well differences between plans are predicted, and distributions under plans; nothing without any."""
+    from costar_cli.evaluation.effects import ABOUT_EFFECTS
+
+    scored = [(row, row.effects) for row in report.rows if row.effects is not None]
+    if not scored:
+        return
+    unit = report.unit.label or "outcome units"
+    out.text(f"Effects, mean of steps, in {unit}. {ABOUT_EFFECTS}")
+    rows = []
+    for row, effects in scored:
+        crps, w1 = row.bands.crps if row.bands else None, effects.w1
+        rows.append([
+            row.setup, row.label, number(effects.pehe.average), percent(effects.sign.average),
+            percent(effects.ranking.average), _short(effects.regret.average),
+            percent(effects.relative_regret.average), number(crps.average if crps else None),
+            number(w1.average if w1 else None),
+        ])  # fmt: skip
+    headers = ["setup", "model", "PEHE", "sign %", "ranking %", "regret", "of random %", "CRPS", "W1"]
+    out.table(headers, rows, keys=2)
+    if all(effects.w1 is None for _, effects in scored):
+        stated = any(row.bands for row, _ in scored)
+        why = "the simulator does not know the distribution of outcomes" if stated else "no row states a distribution"
+        out.text(f"W1, the distance of predictive distributions to the true ones, is not available: {why}")
 
 
 def show_dropout(out: Output, report: "EvaluationReport") -> None:

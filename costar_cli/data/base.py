@@ -163,12 +163,15 @@ class Limit:
         label: what tables call it.
         needs: arrays of a part's truth without which there is no limit, as in files of older versions.
         unknown_with: arrays of a part's truth with which there is none.
+        quantiles: an `Answer` with the shares `[P]` as last argument: the quantiles `[P,Q,H]` of what will be observed
+            of a single outcome, given the history; None where they are not known.
     """
 
     predict: str | Answer
     label: str = "Best possible (knows the simulator)"
     needs: tuple[str, ...] = ()
     unknown_with: tuple[str, ...] = ()
+    quantiles: str | Answer | None = None
 
     def is_known(self, truth: Mapping[str, object]) -> bool:
         """Return whether a part with this truth has a limit."""

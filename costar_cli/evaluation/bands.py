@@ -1,6 +1,6 @@
 """Scoring a model's calibrated bands and ratings on a test part, while its errors are summed (spec SCORE-19, 20)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from costar_cli.data import Panel, Queries
 from costar_cli.evaluation.calibrated import Kind, folder_of
-from costar_cli.evaluation.calibration import add_answers, covered, weights
+from costar_cli.evaluation.calibration import QUANTILES, add_answers, covered, weights
 from costar_cli.evaluation.dropout import StayWeights
 from costar_cli.evaluation.foreign import StatedBands
 from costar_cli.evaluation.sums import LEVELS, RATINGS, blank
@@ -33,6 +33,9 @@ RATED_LEVEL: Final = 0.9  # of the bands whose coverage is shown by rating
 # Coverage of the mixed model on tumours then differs by at most 0.3 points from that on all 400,000 questions.
 MOST_ANSWERED: Final = 16_384  # queries of a set whose bands are scored; subjects count once, however often asked
 MOST_DIED_OUT: Final = 4_096
+
+KnownQuantiles = Callable[[Queries, NDArray[np.float64]], NDArray[np.float64]]
+"""Quantiles `[P,Q,H]` of the outcome under plans, given the history, at shares `[P]`."""
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -85,7 +88,8 @@ class BandTest:
     """Adds to `sums` how the bands and ratings of one model do on the queries about a test panel.
 
     A model without a calibration has no bands, one that knows nothing of practice no ratings. What was observed has
-    `weights`, where there are any. `absorbed` counts answers, and those that say nothing, by kind of question.
+    `weights`, where there are any; `quantiles` are those of the simulator. `absorbed` counts answers, and those that
+    say nothing, by kind of question.
     """
 
     model: FittedModel
@@ -96,6 +100,7 @@ class BandTest:
     calibration: Calibration | StatedBands | None = None
     support: PlanSupport | None = None
     weights: StayWeights | None = None
+    quantiles: KnownQuantiles | None = None
     sums: dict[str, NDArray[Any]] = field(default_factory=dict)
     absorbed: dict[Kind, Ints] = field(default_factory=dict)
 
@@ -115,6 +120,8 @@ class BandTest:
             self.sums.update(blank(folder, **shape))
             for name, (labels, _) in self.groupings.items():
                 self.sums.update(blank(folder_of(kind, name), **shape, G=len(labels)))
+            if kind == "counterfactual" and self.quantiles is not None:
+                self.sums[f"{folder}/w1"] = np.zeros((self.panel.n_subjects, self.horizon))
             if self.panel.cluster is not None:
                 self.sums[f"{folder}/cluster"] = self.panel.cluster
         says_QY = self.facts.informative(levels(self.panel, queries))
@@ -162,12 +169,16 @@ class BandTest:
             bands = calibration.bands(estimates.take(rows), LEVELS)
             return bands.lower_LQHY, bands.upper_LQHY
 
+        def known(rows: slice) -> NDArray[np.float64]:
+            assert self.quantiles is not None  # noqa: S101 - it is asked only then
+            return self.quantiles(queries.take(rows), QUANTILES)[..., None]
+
         at = queries.subject, queries.origin
         groups = {name.replace(" ", "_"): group_NTY[at][:, None] for name, (_, group_NTY) in self.groupings.items()}
         add_answers(
             self.sums, folder_of(kind), queries.subject, truth_QHY, estimates.mean_QHY, bounds,
             scored_QHY=scored_QHY, informative_QHY=says_QHY, denominator_Y=self.denominator_Y,
-            groups=groups, stay_QH=stay_QH,
+            groups=groups, stay_QH=stay_QH, known=known if f"{folder_of(kind)}/w1" in self.sums else None,
         )  # fmt: skip
 
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep
-from costar_cli.evaluation.sums import BINS, LEVELS, REPORTED, Sums, columns_of
+from costar_cli.evaluation.sums import BINS, LEVELS, REPORTED, TAILS, Sums, columns_of
 from costar_cli.inference.resampling import FEWEST_UNITS
 
+QUANTILES: Final = np.sort([*TAILS, 0.5])  # of the bounds of bands at all levels, and of what they lie around
 _ALPHA: Final = 1 - np.array(LEVELS)
 _AT: Final = [LEVELS.index(level) for level in REPORTED]
 _ROUNDING: Final = 1e-9  # of shares
@@ -39,10 +40,7 @@ def crps(lower_LQHY: Floats, upper_LQHY: Floats, centre_QHY: Floats, truth_QHY: 
     It ends at the outermost finite band; NaN where no level has one.
     """
     alpha_L = _ALPHA.reshape(-1, *[1] * truth_QHY.ndim)
-    known_LQHY = np.isfinite(lower_LQHY) & np.isfinite(upper_LQHY)
-    level_L = np.arange(len(LEVELS)).reshape(alpha_L.shape)
-    last_LQHY = np.maximum.accumulate(np.where(known_LQHY, level_L, 0), axis=0)
-    lower, upper = (np.take_along_axis(bound, last_LQHY, axis=0) for bound in (lower_LQHY, upper_LQHY))
+    lower, upper = _ended(lower_LQHY, upper_LQHY)
     missed = _missed(lower, upper, truth_QHY)
     height_LQHY = np.concatenate(
         [np.abs(truth_QHY - centre_QHY)[None], alpha_L / 2 * (upper - lower) + missed, missed[-1:]]
@@ -50,6 +48,27 @@ def crps(lower_LQHY: Floats, upper_LQHY: Floats, centre_QHY: Floats, truth_QHY: 
     widths = -np.diff(np.array([1.0, *_ALPHA, 0.0]))
     result: Floats = np.tensordot(widths, (height_LQHY[:-1] + height_LQHY[1:]) / 2, axes=1)
     return np.where(np.isfinite(result), result, np.nan)
+
+
+def wasserstein(lower_LQHY: Floats, upper_LQHY: Floats, centre_QHY: Floats, true_PQHY: Floats) -> Floats:
+    """Return the Wasserstein-1 distance of the distribution with these bands to that with these quantiles (SCORE-26).
+
+    The true quantiles are at `QUANTILES`. NaN where no level has a finite band.
+    """
+    lower, upper = _ended(lower_LQHY, upper_LQHY)
+    apart_PQHY = np.abs(np.concatenate([lower[::-1], centre_QHY[None], upper]) - true_PQHY)
+    result: Floats = np.trapezoid(apart_PQHY, QUANTILES, axis=0)
+    result += QUANTILES[0] * (apart_PQHY[0] + apart_PQHY[-1])  # as far beyond the outermost quantiles as at them
+    return np.where(np.isfinite(result), result, np.nan)
+
+
+def _ended(lower_LQHY: Floats, upper_LQHY: Floats) -> Bounds:
+    """Return bands with the outermost finite one in the place of those that are wider."""
+    known_LQHY = np.isfinite(lower_LQHY) & np.isfinite(upper_LQHY)
+    level_L = np.arange(len(LEVELS)).reshape(-1, *[1] * (lower_LQHY.ndim - 1))
+    last_LQHY = np.maximum.accumulate(np.where(known_LQHY, level_L, 0), axis=0)
+    lower, upper = (np.take_along_axis(bound, last_LQHY, axis=0) for bound in (lower_LQHY, upper_LQHY))
+    return lower, upper
 
 
 def _missed(lower_LQHY: Floats, upper_LQHY: Floats, truth_QHY: Floats) -> Floats:
@@ -87,11 +106,13 @@ def add_answers(
     denominator_Y: Floats,
     groups: Groups | None = None,
     stay_QH: Floats | None = None,
+    known: Callable[[slice], Floats] | None = None,
 ) -> None:
     """Add how bands did on the answers to some queries, in place; all answers of a subject and step together.
 
     Of a subject's informative answers of a step (spec SCORE-14), `count [N,H]` is the number, `coverage`, `width` and
-    `score` `[K,N,H]` are means at the reported levels, and `crps [N,H]` is the mean; zeros where there are none.
+    `score` `[K,N,H]` are means at the reported levels, and `crps` and `w1` `[N,H]` are means; zeros where there are
+    none.
     `absorbed [N,H]` and `absorbed_coverage [K,N,H]` are number and coverage of its other answers. `reliability [L,H]`
     and `pit [B,H]` are sums over subjects of the mean coverage at every level, and of the share of answers in each bin.
     Width, score and CRPS are divided by each outcome's denominator, as errors are. `mass [N,H]` is how much a subject
@@ -112,6 +133,7 @@ def add_answers(
         denominator_Y: what widths are divided by: ones, or the outcomes' sd in the standardised space.
         groups: groupings of the answers, by the names of their folders in `groups`.
         stay_QH: weights against dropout, one by default.
+        known: returns the true quantiles of a slice of the queries at `QUANTILES`, where there is a column `w1`.
     """
     own = columns_of(sums, folder)
     n, horizon = len(own["count"]), truth_QHY.shape[1]
@@ -143,6 +165,9 @@ def add_answers(
             own["absorbed_coverage"][k, :, :horizon] += _sum_by(by, _times(other_QHY[rows], covered_LQHY[at]), n)
         crps_QHY = crps(lower_LQHY, upper_LQHY, centre, truth) / denominator_Y
         own["crps"][:, :horizon] += _sum_by(by, _times(weight, crps_QHY), n)
+        if known is not None:
+            w1_QHY = wasserstein(lower_LQHY, upper_LQHY, centre, known(rows)) / denominator_Y
+            own["w1"][:, :horizon] += _sum_by(by, _times(weight, w1_QHY), n)
         for sums_H, covered_QHY in zip(own["reliability"], covered_LQHY, strict=True):
             sums_H[:horizon] += _times(weight, covered_QHY).sum(axis=(0, 2))
         _add_pit(own["pit"], pit_bins(lower_LQHY, upper_LQHY, centre, truth), weight)

@@ -20,7 +20,7 @@ from costar_cli.data import Dataset, Domain, Panel, Part, Queries, Scaler
 from costar_cli.data.findings import counted, shown
 from costar_cli.data.record import ModelRecord
 from costar_cli.errors import DataError, first_of
-from costar_cli.evaluation.sums import LEVELS
+from costar_cli.evaluation.sums import TAILS
 from costar_cli.inference import Bands, Estimates, OutcomeFacts
 from costar_cli.methods.base import Forecast, PredictFn
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
@@ -33,7 +33,6 @@ Floats = NDArray[np.float64]
 Lookup = tuple[NDArray[np.bytes_], Floats, NDArray[np.float32] | None]
 """The questions in order of their bytes, estimates `[Q,H,Y]`, and quantiles `[K,Q,H,Y]` where they are stated."""
 
-TAILS: Final = tuple(sorted({round(tail, 4) for level in LEVELS for tail in ((1 - level) / 2, (1 + level) / 2)}))
 MOST_ROWS: Final = 50_000_000
 KEYS: Final = ("set", "query", "step")
 QUANTILE: Final = r"^q(0?\.\d+)$"

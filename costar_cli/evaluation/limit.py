@@ -12,13 +12,16 @@ from costar_cli.data.base import Limit, called
 from costar_cli.data.registry import limit_of
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import CostarError
+from costar_cli.evaluation.effects import EffectSums
 from costar_cli.evaluation.metrics import SquaredErrors, Truth
 from costar_cli.evaluation.score import TestPart, score
 from costar_cli.reporting import Reporter, Task
 
+LimitScores = tuple[Mapping[Truth, SquaredErrors], EffectSums | None]
+
 # Computed when errors are, not stored with the data: files of older versions have the row, too.
 _KEPT: Final = 8  # scored parts that are remembered: those of a few data sets
-_scored: dict[tuple[object, ...], dict[Truth, SquaredErrors]] = {}
+_scored: dict[tuple[object, ...], LimitScores] = {}
 
 
 def known_limit(dataset: Dataset, part: Part) -> Limit | None:
@@ -37,8 +40,8 @@ def score_limit(
     batch_size: int,
     task: Task,
     reporter: Reporter,
-) -> Mapping[Truth, SquaredErrors]:
-    """Return the limit's squared errors on a test part, per kind of truth; none, with a warning, where it fails.
+) -> LimitScores:
+    """Return the limit's squared errors on a test part, per kind of truth, and those of effects; none where it fails.
 
     They depend on the data set alone, so that the cells of a benchmark share what one process has computed.
     """
@@ -48,15 +51,16 @@ def score_limit(
         return _scored[key]
     try:
         predictor = _SimulatorPredictor(dataset, place, limit)
-        errors = score(predictor, part, denominator_Y=denominator_Y, batch_size=batch_size, task=task)
+        effects = part.effects(predictor.members)
+        errors = score(predictor, part, denominator_Y=denominator_Y, batch_size=batch_size, task=task, effects=effects)
     except CostarError as error:
         reporter.say(Diagnostic.of("limit-not-scored", place, limit=limit.label, problem=error.problem))
-        return {}
+        return {}, None
     if dataset.digest:
         while len(_scored) >= _KEPT:
             del _scored[next(iter(_scored))]
-        _scored[key] = errors
-    return errors
+        _scored[key] = errors, effects
+    return errors, effects
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from costar_cli.errors import ArtifactError
 from costar_cli.evaluation.bootstrap import INTERVAL_KIND
 from costar_cli.evaluation.calibrated import of_bands
 from costar_cli.evaluation.dropout import DropoutWeights
+from costar_cli.evaluation.effects import EFFECT_SCORES
 from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, Truth
 from costar_cli.evaluation.natural import NaturalCourse
 from costar_cli.evaluation.probabilities import ProbabilityScore
@@ -146,6 +147,9 @@ class EvaluationReport(Displayed):
         for row in self.rows:
             by_period = {found.period: found.mean.average for found in row.periods}
             flat = row.flat_record(self.horizon, ratio=self.ratio_to_limit(row))
+            if any(row.effects for row in self.rows):
+                of = {name: getattr(row.effects, name, None) for name in EFFECT_SCORES}
+                flat |= {f"avg_{name}": values.average if values else None for name, values in of.items()}
             records.append(flat | {f"avg_mean {name}": by_period.get(name) for name in names})
         return records
 
@@ -176,8 +180,9 @@ class EvaluationReport(Displayed):
         rows = []
         for row in self.rows:
             document, ratio = document_of(row), self.ratio_to_limit(row)
-            if row.unweighted is None:
-                del document["unweighted"]
+            for name in ("unweighted", "effects"):
+                if document[name] is None:
+                    del document[name]
             compared = self._last_value_beside(row) is not None
             document["worse_than_last_value"] = any(row is loser for loser in losers) if compared else None
             rows.append(document | {"ratio_to_limit": document_of(ratio) if ratio else None})

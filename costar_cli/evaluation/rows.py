@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, Self
 from costar_cli.config.choices import SetupName
 from costar_cli.evaluation.bootstrap import Interval
 from costar_cli.evaluation.calibrated import BandDetails, Calibrated, LevelScores, LightScores
+from costar_cli.evaluation.effects import EffectScores
 from costar_cli.evaluation.metrics import (
     AVERAGED_STEPS,
     PeriodScores,
@@ -78,6 +79,7 @@ class ReportRow:
     by light, by kind of question, of a model without bands. `periods` are errors by calendar period of the origin,
     where the data have dates. `unweighted` is `mean` without weights, where errors are weighed for dropout. `se` is the
     standard error of `mean` over test subjects or clusters, of the row of what knows the simulator (spec LIMIT-8).
+    `effects` says how well differences between plans are predicted, where origins have several.
     """
 
     setup: SetupName
@@ -105,6 +107,7 @@ class ReportRow:
     periods: tuple[PeriodScores, ...] = ()
     unweighted: PerStep | None = None
     se: PerStep | None = None
+    effects: EffectScores | None = None
 
     @property
     def stopped_by_budget(self) -> bool | None:

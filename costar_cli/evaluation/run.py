@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,14 @@ from numpy.typing import NDArray
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.data import Dataset, Part, Queries
-from costar_cli.data.base import Limit
+from costar_cli.data.base import Limit, called
 from costar_cli.data.compatible import other_data, require_compatible, same_data
 from costar_cli.data.registry import potential_outcomes_of
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import MismatchError
 from costar_cli.evaluation.bands import BandTest
 from costar_cli.evaluation.dropout import StayWeights, hazards_of_losses
+from costar_cli.evaluation.effects import EffectSums
 from costar_cli.evaluation.foreign import ForeignModel
 from costar_cli.evaluation.limit import known_limit, score_limit
 from costar_cli.evaluation.metrics import Periods, SquaredErrors, Truth
@@ -169,10 +171,12 @@ class _ScoringContext:
         if facts:
             of_panel = test.panel, test.horizon, self._scale["denominator_Y"]
             calibration = model.stated if isinstance(model, ForeignModel) else calibration_of(model)
-            bands = BandTest(model, facts, *of_panel, calibration, support_of(model), weights)
+            bands = BandTest(model, facts, *of_panel, calibration, support_of(model), weights, test.quantiles)
         more: Any = {"bands": bands, "course": course, "periods": self.periods, "weights": weights, "also": also}
-        errors = score(model, test, **self._scale, task=task, **more)
-        row = self._row(METHODS.label(model.method), part, errors, "naive", also, bands.sums if bands else {})
+        effects = test.effects(model.members)
+        errors = score(model, test, **self._scale, task=task, effects=effects, **more)
+        sums = bands.sums if bands else {}
+        row = self._row(METHODS.label(model.method), part, errors, "naive", effects, also, sums)
         absorbed = (
             {kind: float(none / max(answers, 1)) for kind, (answers, none) in bands.absorbed.items()} if bands else {}
         )
@@ -182,17 +186,19 @@ class _ScoringContext:
 
     def bound(self, limit: Limit, part: Part, task: Task, reporter: Reporter) -> Scored:
         """Return what the simulator itself would have done, of the first set-up."""
-        errors = score_limit(self.dataset, limit, part, self.parts[part], **self._scale, task=task, reporter=reporter)
-        return self._row(limit.label, part, errors, "limit")
+        where = self.dataset, limit, part, self.parts[part]
+        errors, effects = score_limit(*where, **self._scale, task=task, reporter=reporter)
+        return self._row(limit.label, part, errors, "limit", effects)
 
     def _row(
         self, label: str, part: Part, errors: Mapping[Truth, SquaredErrors], basis: Basis,
-        also: Mapping[str, SquaredErrors] | None = None, bands: Sums | None = None,
+        effects: EffectSums | None, also: Mapping[str, SquaredErrors] | None = None, bands: Sums | None = None,
     ) -> Scored:  # fmt: skip
         test = self.parts[part]
         by_folder = {f"errors/{truth}": replace(of, cluster=test.panel.cluster) for truth, of in errors.items()}
         by_folder |= also or {}
         sums = {f"{folder}/{name}": column for folder, of in by_folder.items() for name, column in of.columns.items()}
+        sums |= effects.columns(test.panel.cluster) if effects else {}
         sets = {truth: test.sets_by_step(truth) for truth in test.serving}
         return Scored("zero-shot", label, basis, str(part), sets, cut(sums | dict(bands or {}), test.own))
 
@@ -218,8 +224,22 @@ def part_to_score(dataset: Dataset, part: Part, shard: Shard = WHOLE) -> TestPar
         plan = dataset.schema.treatments.decode(queries.plan)
         return np.asarray(noisy(dataset, part, queries.subject, queries.origin, plan))
 
+    limit = known_limit(dataset, part)
+    law = called(limit.quantiles) if limit is not None and limit.quantiles is not None else None
+    remembered: dict[bytes, NDArray[np.float32]] = {}  # all models are asked the same, some 20,000 queries
+
+    def quantiles(queries: Queries, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        assert law is not None  # noqa: S101 - it is asked only then
+        key = blake2b(b"".join(of.tobytes() for of in (queries.subject, queries.origin, queries.plan, shares))).digest()
+        if key not in remembered:
+            plan = dataset.schema.treatments.decode(queries.plan)
+            answer = law(dataset, part, queries.subject, queries.origin, plan, shares)
+            remembered[key] = np.asarray(answer, dtype=np.float32)
+        return remembered[key].astype(np.float64)
+
     panel, sets = dataset.panel(*part), dataset.queries[part]
-    return TestPart.of(panel, sets, dataset.horizon, happened if noisy else None, shard)
+    of_simulator = happened if noisy else None, shard, quantiles if law else None
+    return TestPart.of(panel, sets, dataset.horizon, *of_simulator)
 
 
 def _unit(dataset: Dataset, candidates: Sequence[Candidate]) -> Unit:

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from costar_cli.data import Panel, Queries
 from costar_cli.data.windows import factual_windows
 from costar_cli.errors import CostarError
-from costar_cli.evaluation.bands import BandTest
+from costar_cli.evaluation.bands import BandTest, KnownQuantiles
 from costar_cli.evaluation.calibrated import WINDOWS, Kind
 from costar_cli.evaluation.dropout import StayWeights
+from costar_cli.evaluation.effects import EffectSums
 from costar_cli.evaluation.foreign import ForeignModel
 from costar_cli.evaluation.metrics import Periods, SquaredErrors, Truth
 from costar_cli.files.shards import WHOLE, Shard
@@ -80,7 +81,7 @@ class TestPart:
     """A test panel, its query sets, and which of them serves which step for each kind of truth.
 
     `own` are the subjects that are scored: all, or those of a shard. `happened` returns what would have happened under
-    the plans of queries, where answers are expectations.
+    the plans of queries, where answers are expectations, `quantiles` the distribution of what will be observed.
     """
 
     __test__ = False  # not a test class
@@ -91,6 +92,7 @@ class TestPart:
     horizon: int
     own: range
     happened: Callable[[Queries], NDArray[np.floating]] | None = None
+    quantiles: KnownQuantiles | None = None
 
     @classmethod
     def of(
@@ -100,10 +102,11 @@ class TestPart:
         horizon: int,
         happened: Callable[[Queries], NDArray[np.floating]] | None = None,
         shard: Shard = WHOLE,
+        quantiles: KnownQuantiles | None = None,
     ) -> "TestPart":
         """Return the part with its query sets sorted out."""
         own = shard.own(panel.n_subjects)
-        return cls(panel, query_sets, serving_sets(panel, query_sets, horizon), horizon, own, happened)
+        return cls(panel, query_sets, serving_sets(panel, query_sets, horizon), horizon, own, happened, quantiles)
 
     def outcomes_of(self, queries: Queries) -> Queries:
         """Return queries with the outcomes that bands are to cover, where their answers are expectations."""
@@ -112,6 +115,13 @@ class TestPart:
         outcomes_QHY = np.asarray(self.happened(queries), dtype=np.float32).reshape(*queries.plan.shape[:2], -1)
         known_QH = np.isfinite(outcomes_QHY).all(axis=-1)
         return replace(queries, outcomes=outcomes_QHY, scored=queries.scored & known_QH)
+
+    def effects(self, members: int) -> EffectSums | None:
+        """Return sums of effects to which nothing was added yet; None without counterfactual answers."""
+        if "counterfactual" not in self.serving:
+            return None
+        subjects, _, outcomes = self.panel.outcomes.shape
+        return EffectSums.zeros(members=members, subjects=subjects, horizon=self.horizon, outcomes=outcomes)
 
     @cached_property
     def windows(self) -> Queries | None:
@@ -207,6 +217,7 @@ def score(
     periods: Periods | None = None,
     weights: StayWeights | None = None,
     also: dict[str, SquaredErrors] | None = None,
+    effects: EffectSums | None = None,
     chunk_bytes: int = _PREDICTION_BYTES,
 ) -> dict[Truth, SquaredErrors]:
     """Return the squared errors of a model on a test part, per kind of truth.
@@ -225,6 +236,7 @@ def score(
         periods: calendar periods by which errors are also summed.
         weights: of the errors of factual questions, which are also summed without.
         also: takes sums by their folder, `unweighed/<truth>` and `periods/sums/<truth>`.
+        effects: takes how outcomes differ between the plans of an origin.
         chunk_bytes: of predictions held at once.
     """
     subjects, outcomes = part.panel.n_subjects, part.panel.outcomes.shape[-1]
@@ -273,6 +285,8 @@ def score(
                     context = f"{model.method}, query set {batch.name}"
                     error.where = f"{context}; {error.where}" if error.where else context
                     raise
+                if effects is not None and batch.kind == "counterfactual":
+                    effects.add(prediction, chunk, steps_H=batch.steps_H, batch_size=batch_size, **how)
                 task.advance(len(chunk))
     return results
 

@@ -18,6 +18,7 @@ from costar_cli.errors import ArtifactError
 from costar_cli.evaluation.bootstrap import bootstrap_interval, caution_about_units, standard_error, too_few_units
 from costar_cli.evaluation.calibrated import WINDOWS, Kind, band_summary, rating_summary
 from costar_cli.evaluation.dropout import DropoutWeights
+from costar_cli.evaluation.effects import EFFECTS, EffectScores
 from costar_cli.evaluation.metrics import SquaredErrors, Truth, period_scores
 from costar_cli.evaluation.natural import natural_course
 from costar_cli.evaluation.probabilities import Event, answers_of_binary, event_score
@@ -88,7 +89,13 @@ class Scored:
                 if kinds_of(self.sums, f"bands/lights/{WINDOWS}"):
                     kinds["factual"] = WINDOWS
                 ratings = {kind: rating_summary(self.sums, asked, unit.factor) for kind, asked in kinds.items()}
-            interval = bootstrap_interval(errors, level=config.level, replicates=config.bootstrap, seed=config.seed)
+            resampled: Any = {"level": config.level, "replicates": config.bootstrap, "seed": config.seed}
+            interval, effects = bootstrap_interval(errors, **resampled), None
+            moved = columns_of(self.sums, EFFECTS) if truth == "counterfactual" else {}
+            if moved and moved["count"].any():  # some origin has two plans that differ
+                of_effects = SquaredErrors(**moved)
+                bounds = bootstrap_interval(of_effects, **resampled)
+                effects = EffectScores.of(self.sums, of_effects, bounds, unit.factor)
             unweighted, by_period = self.errors(truth, "unweighed"), self.errors(truth, "periods/sums")
             row = ReportRow.scored_row(
                 errors,
@@ -109,6 +116,7 @@ class Scored:
                 periods=period_scores(self.periods, by_period, unit.factor) if by_period else (),
                 se=standard_error(errors, unit.factor) if self.basis == "limit" else None,
                 unweighted=unweighted.mean_rmse(unit.factor) if unweighted else None,
+                effects=effects,
             )
             yield row, errors
 
@@ -127,7 +135,8 @@ class Scored:
         if len({part.ends for part in scored}) > 1:  # whose sums are added up by number
             raise ValueError("the ends of series are not the same in all parts")
         complete = [truth for truth in first.query_sets if all(part.errors(truth) for part in scored)]
-        lost = [f"errors/{truth}/" for truth in first.query_sets if truth not in complete]
+        folders = ("errors", "effects", "orders")
+        lost = [f"{folder}/{truth}/" for truth in first.query_sets if truth not in complete for folder in folders]
         sums = merged([part.sums for part in scored])
         return replace(first, sums={name: of for name, of in sums.items() if not name.startswith(tuple(lost))})
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from costar_cli.inference import SUPPORT_LEVELS
 
 LEVELS: Final = tuple(round(0.05 * i, 2) for i in range(1, 20))
+TAILS: Final = tuple(sorted({round(tail, 4) for level in LEVELS for tail in ((1 - level) / 2, (1 + level) / 2)}))
 REPORTED: Final = (0.5, 0.8, 0.9, 0.95)  # each is one of `LEVELS`
 RATINGS: Final = ("precision", "practice", "support")  # in the order in which they are shown
 BINS: Final = 2 * len(LEVELS) + 2  # of the PIT: between neighbouring quantiles, and beyond the outermost
@@ -26,11 +27,12 @@ Sums = Mapping[str, NDArray[Any]]
 ERRORS: Final = {"members": "RNHY", "ensemble": "NHY", "count": "NH", "cluster": "N", "weight": "NH"}
 BANDS: Final = {
     **dict.fromkeys(("coverage", "width", "score", "absorbed_coverage"), "KNH"),
-    **dict.fromkeys(("count", "mass", "crps", "absorbed"), "NH"),
+    **dict.fromkeys(("count", "mass", "crps", "w1", "absorbed"), "NH"),
     "reliability": "LH",
     "pit": "BH",
     "cluster": "N",
 }
+ORDERS: Final = dict.fromkeys(("signs", "signed", "ordered", "pairs", "regret", "random", "origins"), "NH")
 COURSE: Final = {
     **dict.fromkeys(("subject", "unit", "origin"), "Q"),
     **dict.fromkeys(("observed", "seen", "predicted"), "QSY"),
@@ -38,6 +40,8 @@ COURSE: Final = {
 }
 PLACES: Final[Mapping[str, Mapping[str, str]]] = {  # folders of columns, and the axes of those that may be in them
     r"(errors|unweighed)/(counterfactual|factual)": ERRORS,
+    r"effects/counterfactual": ERRORS,
+    r"orders/counterfactual": ORDERS,
     r"periods/sums/(counterfactual|factual)": {name: axes.replace("N", "P") for name, axes in ERRORS.items()},
     r"bands/scores/(counterfactual|factual|windows)": BANDS,
     r"bands/scores/(counterfactual|factual|windows)/groups/\w+": {
@@ -47,11 +51,16 @@ PLACES: Final[Mapping[str, Mapping[str, str]]] = {  # folders of columns, and th
     r"course": COURSE,
     r"ends/\d+": dict.fromkeys(("step", "predicted", "came", "weight", "time"), "M"),
 }  # fmt: skip
-OPTIONAL: Final = {"cluster", "weight", "time"}
+OPTIONAL: Final = {"cluster", "weight", "time", "w1"}
 SIZES: Final = {"K": len(REPORTED), "L": len(LEVELS), "B": BINS, "C": len(SUPPORT_LEVELS), "4": 4}
-COUNTS: Final = ("count", "absorbed", "cluster", "subject", "unit", "origin", "step")  # whole numbers from 0
+COUNTS: Final = (
+    "count", "absorbed", "cluster", "subject", "unit", "origin", "step", "signed", "pairs", "origins",
+)  # fmt: skip  # whole numbers from 0
 FLAGS: Final = ("seen", "came")
-FINITE: Final = ("members", "ensemble", "weight", "mass", "subjects", "squares", "predicted", "time")
+FINITE: Final = (
+    "members", "ensemble", "weight", "mass", "subjects", "squares", "predicted", "time", "signs", "ordered", "regret",
+    "random",
+)  # fmt: skip
 SIGNED: Final = ("predicted",)
 LAST_ORIGIN: Final = np.iinfo(np.int16).max  # as queries hold them
 

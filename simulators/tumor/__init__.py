@@ -23,7 +23,7 @@ from simulators.tumor.dynamics import (
     drug_concentration,
 )
 from simulators.tumor.factual import TumorFactual, known_growth, simulate_factual, treatment_probability
-from simulators.tumor.limit import expected_volumes
+from simulators.tumor.limit import expected_volumes, volume_quantiles
 from simulators.tumor.patients import STAGES, Stage, TumorPatients, diameter_cm, sample_patients, volume_cm3
 from simulators.tumor.visits import (
     TumorVisits,
@@ -62,4 +62,5 @@ __all__ = [
     "treatment_probability",
     "visit_counterfactuals",
     "volume_cm3",
+    "volume_quantiles",
 ]

@@ -38,7 +38,7 @@ from simulators.tumor.patients import (
     TYPE_GAIN,
 )
 
-__all__ = ["TumorPosterior", "expected_volumes"]
+__all__ = ["TumorPosterior", "expected_volumes", "volume_quantiles"]
 
 Ints = NDArray[np.int64]
 
@@ -47,6 +47,7 @@ Ints = NDArray[np.int64]
 FEW_DAYS: Final = 8
 DRAWS_AFTER_FEW: Final = 512
 DRAWS: Final = 32
+DRAWS_OF_QUANTILES: Final = 128
 SEED: Final = 20240229  # of the draws, the same for all data sets
 CHUNK: Final = 65536  # courses followed at once: bounds memory, and their state stays near a core
 FURTHEST: Final = 35.0  # sd at which a bound may lie: further out the normal tail is 0 in double precision
@@ -142,6 +143,35 @@ def expected_volumes(
     return expected_QH
 
 
+def volume_quantiles(
+    factual: TumorFactual,
+    patient_type: NDArray[np.integer],
+    subject: NDArray[np.integer],
+    origin: NDArray[np.integer],
+    plan: NDArray[np.bool_ | np.number],
+    shares: Floats,
+) -> Floats:
+    """Return quantiles `[P,Q,H]` of the volumes under plans, given each history, at the shares `[P]`.
+
+    The other arguments are those of `expected_volumes`, whose volumes are the means of these distributions.
+    """
+    subject_Q, origin_Q = np.asarray(subject, np.int64), np.asarray(origin, np.int64)
+    plan_QH2 = np.asarray(plan, dtype=np.bool_)
+    points = _points(DRAWS_OF_QUANTILES, 3 + plan_QH2.shape[1])
+    quantile_PQH = np.empty((len(shares), *plan_QH2.shape[:2]))
+    for first in range(0, len(subject_Q), CHUNK // DRAWS_OF_QUANTILES):
+        rows = slice(first, first + CHUNK // DRAWS_OF_QUANTILES)
+        course = _courses(factual, patient_type, subject_Q[rows], origin_Q[rows], plan_QH2[rows], points)
+        for h, (volume_SQ, weight_SQ) in enumerate(course):
+            order_SQ = volume_SQ.argsort(axis=0)
+            sorted_SQ = np.take_along_axis(volume_SQ, order_SQ, axis=0)
+            below_SQ = np.take_along_axis(weight_SQ, order_SQ, axis=0).cumsum(axis=0)
+            for p, share in enumerate(shares):
+                place_Q = np.minimum((below_SQ < share).sum(axis=0), DRAWS_OF_QUANTILES - 1)
+                quantile_PQH[p, rows, h] = np.take_along_axis(sorted_SQ, place_Q[None], axis=0)[0]
+    return quantile_PQH
+
+
 def _expected(
     factual: TumorFactual,
     patient_type: NDArray[np.integer],
@@ -151,6 +181,19 @@ def _expected(
     uniform_SD: Floats,
 ) -> Floats:
     """Return what `expected_volumes` does, of so few queries that all draws are followed at once."""
+    course = _courses(factual, patient_type, subject_Q, origin_Q, plan_QH2, uniform_SD)
+    return np.stack([np.einsum("sq,sq->q", weight_SQ, volume_SQ) for volume_SQ, weight_SQ in course], axis=1)
+
+
+def _courses(
+    factual: TumorFactual,
+    patient_type: NDArray[np.integer],
+    subject_Q: Ints,
+    origin_Q: Ints,
+    plan_QH2: Bools,
+    uniform_SD: Floats,
+) -> Iterator[tuple[Floats, Floats]]:
+    """Yield the volumes `[S,Q]` after each day of the plans in every draw, and the weights of draws."""
     pairs, pair_Q = np.unique(subject_Q * factual.n_steps + origin_Q, return_inverse=True)
     subject_P, origin_P = np.divmod(pairs, factual.n_steps)
     people, row_P = np.unique(subject_P, return_inverse=True)
@@ -159,9 +202,9 @@ def _expected(
     start_P = seen.volume_cm3[row_P, origin_P].astype(np.float64)
     carried_P = np.where(origin_P > 0, seen.concentration[row_P, origin_P - 1], 0.0)
     noise_HS = GROWTH_NOISE_SD * ndtri(uniform_SD[:, 3:].T)
-    course = _follow(value_3SP[:, :, pair_Q], noise_HS, start_P[pair_Q], carried_P[pair_Q], plan_QH2)
     weight_SQ = weight_SP[:, pair_Q]
-    return np.stack([np.einsum("sq,sq->q", weight_SQ, volume_SQ) for volume_SQ in course], axis=1)
+    for volume_SQ in _follow(value_3SP[:, :, pair_Q], noise_HS, start_P[pair_Q], carried_P[pair_Q], plan_QH2):
+        yield volume_SQ, weight_SQ
 
 
 def _evidence(factual: TumorFactual) -> tuple[Floats, Floats]:

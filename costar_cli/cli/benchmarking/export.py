@@ -17,6 +17,7 @@ from costar_cli.cli.benchmarking.tables import (
     ABOUT_ENSEMBLE,
     ABOUT_GAIN,
     DIGITS,
+    EFFECT_COLUMNS,
     TEST,
     Comparison,
     ResultRow,
@@ -25,6 +26,7 @@ from costar_cli.cli.benchmarking.tables import (
 )
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import MismatchError
+from costar_cli.evaluation.effects import ABOUT_EFFECTS
 from costar_cli.evaluation.metrics import PerStep
 from costar_cli.evaluation.rows import BUDGET_SIGN, with_budget_sign
 from costar_cli.files import write_bytes
@@ -53,6 +55,7 @@ _LATEX_LETTERS: Final = str.maketrans({
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
 })  # fmt: skip
+EFFECT_HEADS: Final = ("Method", "PEHE", "Sign", "Ranking", "Regret", "Of random", "CRPS", "W1")
 REPORT_FILES: Final = (
     "results.csv", "comparisons.csv", "cells.csv", "tables.md", "tables.tex", "benchmark.json",
     "plots/horizons.png", "plots/differences.png",
@@ -130,6 +133,7 @@ def result_rows(report: BenchmarkReport) -> list[Record]:
         | {"averaged_steps": report.steps, "runs": row.runs, "data_sets": row.data_sets, "unit": report.unit}
         | {"stopped_by_budget": row.stopped_by_budget, "ratio_to_limit": _at(row.ratio_to_limit, None)}
         | {"coverage_90": row.coverage_90, "avg_ensemble": _at(row.ensemble, None), "avg_se": _at(row.se, None)}
+        | {f"avg_{name}": row.effects.get(name) for name in EFFECT_COLUMNS}
         for table in report.tables
         for rows in blocks_of(table).values()
         for row in rows
@@ -232,6 +236,21 @@ def comparison_rows(comparisons: Sequence[Comparison], digits: int, *, why: bool
     return rows
 
 
+def effect_rows(table: ResultTable, digits: int) -> Rows:
+    """Return the scores of effects and distributions of each row that has any (spec SCORE-23 to 26)."""
+    rows = []
+    for row in table.effect_rows:
+        of = row.effects
+        shown = [fixed(of.get(name), digits) for name in ("pehe", "regret", "crps", "w1")]
+        pehe, regret, crps, w1 = (text or None for text in shown)
+        sign, ranking, relative = (
+            None if (share := of.get(name)) is None else f"{share:.1%}"
+            for name in ("sign", "ranking", "relative_regret")
+        )
+        rows.append([row.marked_label, pehe, sign, ranking, regret, relative, crps, w1])
+    return rows
+
+
 def cost_cells(costs: Sequence[JobCost]) -> list[str | None]:
     """Return what jobs of one method cost as text: the mean over data sets, and the largest memory."""
 
@@ -279,6 +298,8 @@ def to_markdown(report: BenchmarkReport) -> str:
             heads = ["Method", "Difference", f"{report.level:.0%} interval", "p", "p (Holm)", "Wins"]
             rows = comparison_rows(table.comparisons, DIGITS, why=True)
             lines += ["", *markdown_table(heads, {"": rows}), ""]
+        if effects := effect_rows(table, DIGITS):
+            lines += [f"{ABOUT_EFFECTS}.", "", *markdown_table(EFFECT_HEADS, {"": effects}), ""]
     plus = f" {ABOUT_OTHER_UPDATES.capitalize()}." if any(cost.other_updates for cost in report.costs) else ""
     lines += ["## Costs", "", f"{_ABOUT_COSTS}{plus} {BUDGET_SIGN} {report.about_budget}.", ""]
     costs = [
@@ -367,6 +388,9 @@ def show_report(out: Output, report: BenchmarkReport) -> None:
             out.table(heads, comparison_rows(table.comparisons, SHOWN_DIGITS, why=False), keys=1)
             out.text(*([f"not tested: {table.untested}"] if table.untested else []))
             out.text(*([f"caution: {table.caution}"] if table.caution else []))
+        if out.shows("effects") and (effects := effect_rows(table, SHOWN_DIGITS)):
+            out.text(ABOUT_EFFECTS)
+            out.table(EFFECT_HEADS, effects, keys=1)
         out.text("")
     if report.costs:
         groups: dict[tuple[str, str], list[JobCost]] = {}

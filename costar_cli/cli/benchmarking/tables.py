@@ -1,7 +1,7 @@
 """The paper's tables from the scores of a benchmark: mean ± sd by step, average, gain, printed rows, paired tests."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal
 
@@ -13,6 +13,7 @@ from costar_cli.config.choices import SetupName
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.effects import holm
 from costar_cli.evaluation.bootstrap import caution_about_units, paired_differences, too_few_units
+from costar_cli.evaluation.effects import EFFECT_SCORES
 from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, Truth, average_over_steps
 from costar_cli.evaluation.published import paper_truth, published_row, read_published
 from costar_cli.evaluation.rows import Basis, ReportRow, with_budget_sign
@@ -115,6 +116,7 @@ Mark = Literal["best", "second", ""]
 
 ABOUT_GAIN = "Gain: percentage by which COSTAR's Avg is lower, relative to the larger of the two (within ±100 %)"
 ABOUT_ENSEMBLE = "Ensemble: Avg of the mean prediction over the members of each data set"
+EFFECT_COLUMNS = (*EFFECT_SCORES, "crps")
 DIGITS = 4  # as the paper prints; values that look the same share their mark
 
 
@@ -151,7 +153,8 @@ class ResultRow:
     of what knows the simulator (spec LIMIT-4). `coverage_90` is the average coverage of the 90 % bands over data sets,
     on the questions of the row; None where no model carries a calibration. `ensemble` is the error of the mean
     prediction over members (spec SCORE-4), mean over data sets. `se` is the standard error over test subjects of the
-    row of what knows the simulator; None where a data set's is not known.
+    row of what knows the simulator; None where a data set's is not known. `effects` are averages over steps and data
+    sets of how well differences between plans and distributions are predicted, by the names of `EFFECT_COLUMNS`.
     """
 
     name: str
@@ -169,6 +172,7 @@ class ResultRow:
     coverage_90: float | None = None
     ensemble: PerStep | None = None
     se: PerStep | None = None
+    effects: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def marked_label(self) -> str:
@@ -202,6 +206,11 @@ class ResultTable:
     def has_gains(self) -> bool:
         """Return whether COSTAR is there to compare a row with."""
         return any(row.gain_percent is not None for row in (*self.rows, *self.published))
+
+    @property
+    def effect_rows(self) -> list[ResultRow]:
+        """Return the rows with scores of effects."""
+        return [row for row in (*self.rows, *([self.limit] if self.limit else [])) if "pehe" in row.effects]
 
     @property
     def title(self) -> str:
@@ -284,7 +293,7 @@ def _table(
         se = _over_data_sets(errors, lambda each_KH: np.sqrt(np.square(each_KH).sum(axis=0)) / len(each_KH))
         limit = ResultRow(
             "limit", known[0].label, "limit", mean, sd, runs=count, data_sets=len(known),
-            ratio_to_limit=mean.ratio_to(mean), se=se if len(errors) == len(known) else None,
+            ratio_to_limit=mean.ratio_to(mean), se=se if len(errors) == len(known) else None, effects=_effects(known),
         )  # fmt: skip
     is_published = facts.published and truth == paper_truth(facts.name)
     return ResultTable(
@@ -333,7 +342,19 @@ def _row(
         ratio_to_limit=ratio,
         coverage_90=sum(known) / len(known) if known and len(known) == len(shares) else None,
         ensemble=_over_data_sets([row.ensemble for row in rows if row.ensemble], lambda each_KH: each_KH.mean(axis=0)),
+        effects=_effects(rows),
     )
+
+
+def _effects(rows: Sequence[ReportRow]) -> dict[str, float]:
+    """Return the mean over data sets of each score of effects and distributions that all of them have."""
+    found = {}
+    for name in EFFECT_COLUMNS:
+        of = [row.bands.crps if name == "crps" and row.bands else getattr(row.effects, name, None) for row in rows]
+        known = [one.average for one in of if one is not None and one.average is not None]
+        if known and len(known) == len(rows):
+            found[name] = sum(known) / len(known)
+    return found
 
 
 def _over_data_sets(values: Sequence[PerStep], summary: Callable[[Floats], Floats]) -> PerStep | None:

@@ -28,7 +28,10 @@ LINEAR: Final = DataSource(
     dataset="linear-gaussian",
     truth="costar_cli.data.linear.simulate:linear_gaussian_truth",
     noisy="costar_cli.data.linear.simulate:linear_gaussian_outcomes",
-    limit=Limit(predict="costar_cli.data.linear.simulate:linear_gaussian_truth"),  # expectations already
+    limit=Limit(
+        predict="costar_cli.data.linear.simulate:linear_gaussian_truth",  # expectations already
+        quantiles="costar_cli.data.linear.simulate:linear_gaussian_quantiles",
+    ),
     examples=("costar simulate linear --gamma 4 --preset quick",),
     panel="Cohort",
 )

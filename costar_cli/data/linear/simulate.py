@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import ValidationError
+from scipy.special import ndtri
 
 from costar_cli.data.base import HIDDEN
 from costar_cli.data.cohort import cohort_panel, cohort_parts, random_origins, require_few_answers
@@ -108,6 +109,15 @@ def linear_gaussian_outcomes(
         asked.plan_QH - np.where(known_QH, dataset.schema.treatments.decode(panel.treatments[*at])[..., 0], 0.0),
     )  # fmt: skip
     return asked.shaped(np.where(known_QH, panel.outcomes[at[0], at[1] + 1, 0] + moved_QH, np.nan))
+
+
+def linear_gaussian_quantiles(
+    dataset: Dataset, part: Part, row: ArrayLike, origin: ArrayLike, plan_values: ArrayLike, shares: ArrayLike
+) -> NDArray[np.float64]:
+    """Return quantiles `[P,Q,H]` of the outcomes under plans, given the states at their origins (spec LINEAR-3)."""
+    mean_QH = linear_gaussian_truth(dataset, part, row, origin, plan_values)
+    normal_P11 = ndtri(np.asarray(shares, dtype=np.float64))[:, None, None]
+    return np.asarray(mean_QH + normal_P11 * _law_of(dataset, part).outcome_sds(mean_QH.shape[1]))
 
 
 def _law_of(dataset: Dataset, part: Part) -> LinearGaussian:

@@ -62,7 +62,11 @@ TUMOR: Final = DataSource(
     settings=TumorConfig,
     make="costar_cli.data.tumor.simulate:simulate_tumor",
     truth="costar_cli.data.tumor.simulate:tumor_truth",
-    limit=Limit(predict="costar_cli.data.tumor.simulate:tumor_limit", unknown_with=("visit_day",)),
+    limit=Limit(
+        predict="costar_cli.data.tumor.simulate:tumor_limit",
+        unknown_with=("visit_day",),
+        quantiles="costar_cli.data.tumor.simulate:tumor_quantiles",
+    ),
     examples=("costar simulate tumor --gamma 10", "costar simulate tumor --preset quick --workspace demo"),
     panel="Cohort",
     protocol=PROTOCOL,

@@ -177,14 +177,28 @@ def tumor_limit(
 
     The patients' own parameters and noise, which the truth holds, are not read (spec LIMIT-2, LIMIT-3).
     """
-    panel = dataset.panels[part]
     asked = AskedPlans.of(dataset, part, row, origin, np.asarray(plan_values, dtype=np.bool_)).within_series()
+    known = _observed(dataset.panels[part])
+    return asked.shaped(tumor.expected_volumes(*known, asked.row_Q, asked.origin_Q, asked.plan_QH)[..., None])
+
+
+def tumor_quantiles(
+    dataset: Dataset, part: Part, row: ArrayLike, origin: ArrayLike, plan_values: ArrayLike, shares: ArrayLike
+) -> NDArray[np.float64]:
+    """Return quantiles `[P,Q,H]` of volumes in cm³ under plans, given what was observed up to their origins.
+
+    `tumor_limit` has the means of these distributions.
+    """
+    asked = AskedPlans.of(dataset, part, row, origin, np.asarray(plan_values, dtype=np.bool_)).within_series()
+    known, at = _observed(dataset.panels[part]), np.asarray(shares, dtype=np.float64)
+    return tumor.volume_quantiles(*known, asked.row_Q, asked.origin_Q, asked.plan_QH, at)
+
+
+def _observed(panel: Panel) -> tuple[tumor.TumorFactual, NDArray[np.int64]]:
+    """Return what was observed of patients, and their types."""
     given = TUMOR_SCHEMA.treatments.decode(panel.treatments)
     observed = tumor.TumorFactual(panel.outcomes[..., 0], given.astype(np.bool_), panel.length)
-    patient_type = panel.statics[:, 0].astype(np.int64)
-    return asked.shaped(
-        tumor.expected_volumes(observed, patient_type, asked.row_Q, asked.origin_Q, asked.plan_QH)[..., None]
-    )
+    return observed, panel.statics[:, 0].astype(np.int64)
 
 
 def _check(config: TumorConfig) -> None:
