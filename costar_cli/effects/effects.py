@@ -183,7 +183,10 @@ class _Contrasts:
                 if kinds[q] in ("binary", "event", "count"):
                     with np.errstate(divide="ignore", invalid="ignore"):
                         log_H = np.where((one > 0) & (other > 0), np.log(one / other), np.nan)
-                        yield from self._row(nouns[2], *of, log_H, moves / one - base_moves / other, "log")
+                        parts = moves / one, base_moves / other
+                        # Within a standard error of 0 a number has no interval of its logarithm.
+                        clear_H = np.all([(part**2).sum(axis=0) < 1 for part in parts], axis=0)
+                        yield from self._row(nouns[2], *of, log_H, np.where(clear_H, parts[0] - parts[1], 0.0), "log")
         if events:
             yield from self._restricted(means, moved, names[-1], levels)
 
@@ -200,7 +203,7 @@ class _Contrasts:
         for quantity in ("rmst", "rmst difference"):
             for p, plan in enumerate(effects.plans):
                 if quantity == "rmst":
-                    yield from self._row(quantity, plan.name, p, -1, name, levels, *times[p], "")
+                    yield from self._row(quantity, plan.name, p, -1, name, levels, *times[p], "steps")
                 elif p != effects.reference:
                     steps = min(len(base), len(times[p][0]))
                     more_H, part = times[p][0][:steps] - base[:steps], times[p][1][:, :steps] - base_moved[:, :steps]
@@ -231,9 +234,10 @@ class _Contrasts:
             np.min([of[: len(value_H)] for of in each], axis=0) for each in zip(*supports, strict=True)
         )
         se_H = np.sqrt((moved_UH**2).sum(axis=0) * units / max(units - 1, 1))
-        low, high = (
-            (0.0, 1.0) if kind in ("binary", "event") else (0.0, np.inf) if kind == "count" else (-np.inf, np.inf)
-        )
+        low = 0.0 if kind in ("binary", "event", "count", "steps") else -np.inf
+        high_H = np.full(len(value_H), 1.0 if kind in ("binary", "event") else np.inf)
+        if kind == "steps":
+            high_H = np.arange(1.0, len(value_H) + 1)
         widest = _largest(moved_UH, se_H, levels, effects.settings.seed)
         computed = self.estimator == "gformula"  # it uses every trial, not followers alone
         unit = next((o.unit for o in effects.trials.schema.outcomes if o.name == name), "")
@@ -249,7 +253,7 @@ class _Contrasts:
                 "step": h + 1,
                 "outcome": name,
                 "unit": "steps" if quantity.startswith("rmst") else "" if kind == "log" else unit,
-                "estimate": float(np.clip(back(value), low, high)) if np.isfinite(value) else None,
+                "estimate": float(np.clip(back(value), low, high_H[h])) if np.isfinite(value) else None,
                 "se": float(se_H[h]) if known else None,
             }
             for i, (level, wide) in enumerate(zip(levels, widest, strict=True)):
@@ -258,7 +262,7 @@ class _Contrasts:
                 for end, times in (("", single), ("_simultaneous", wide * single / normal)):
                     for side, sign in (("lower", -1), ("upper", 1)):
                         limit = back(value + sign * times * se_H[h]) if known else None
-                        row[f"{side}{end}{further}"] = None if limit is None else float(np.clip(limit, low, high))
+                        row[f"{side}{end}{further}"] = None if limit is None else float(np.clip(limit, low, high_H[h]))
                 if not i:
                     row["level"] = level if known else None
             if against:

@@ -8,10 +8,12 @@ import pytest
 from numpy.typing import NDArray
 
 import costar_cli as costar
+from costar_cli.data import Dataset, Part
 from costar_cli.effects import EffectReport, effects
 from costar_cli.effects.learners import Learner
 from costar_cli.errors import UsageError
 from tests.effect_worlds import ALWAYS, TRUTH, WORLDS
+from tests.mortal_world import MORTAL, mortal_panel
 
 pytestmark = pytest.mark.filterwarnings("ignore::costar_cli.errors.CostarWarning")  # of few followers
 ESTIMATORS = ("sdr", "tmle", "gformula", "ipw")
@@ -182,3 +184,23 @@ def test_what_cannot_be_asked_is_one_error(options: dict[str, Any], problem: str
     with pytest.raises(UsageError, match=problem) as caught:
         costar.estimate_effects(WORLDS["overlap"].dataset(60, 1), {"plans": {"always": ALWAYS.steps(3)}}, **options)
     assert caught.value.fix
+
+
+def test_numbers_of_events_stay_where_they_can_be() -> None:
+    panel = mortal_panel(150, 4, rows=4)
+    data = Dataset("mortal", MORTAL, 3, {Part("source", "train"): panel})
+    plans = {"never": {"repeat": {}, "times": 3}, "always": {"repeat": {"a": 1}, "times": 3}}
+    rows = costar.estimate_effects(data, {"plans": plans}, learner="regression", estimator=["sdr", "gformula"]).rows
+    times = [row for row in rows if row["quantity"] == "rmst" and row["se"] is not None]
+    assert all(0 <= row["lower"] <= row["estimate"] <= row["upper"] <= row["step"] for row in times)
+    assert any(row["upper"] == row["step"] > 1 for row in times)  # an interval that would go on beyond
+    risks = {
+        (row["estimator"], row["outcome"], row["step"], row["plan"]): row for row in rows if row["quantity"] == "risk"
+    }
+    clear = set()
+    for row in (row for row in rows if row["quantity"] == "risk ratio" and row["estimate"] is not None):
+        of = [risks[row["estimator"], row["outcome"], row["step"], plan] for plan in plans]
+        if all(risk["se"] is not None for risk in of):
+            clear.add(all(risk["estimate"] > risk["se"] for risk in of))
+            assert (row["lower"] is not None) == all(risk["estimate"] > risk["se"] for risk in of)
+    assert clear == {True, False}
