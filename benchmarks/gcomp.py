@@ -6,9 +6,10 @@
 Worlds are those of `tests/effect_worlds.py` that have plans of a model: `linear`, `linear-noise`, `binary`, `overlap`,
 `trial`. For each seed the method learns from n subjects, stops trees on n / 4 others, and is asked about the n from
 row 0: the mean outcome after the last step, of each regime but the reference as its difference from that. The learner
-`gnet` is the recurrent network of that method. A row has the
-bias, the root mean square error over seeds, how often the 90 % interval holds the truth, the error of differences of
-single subjects against simulations from where they stand, and the seconds of a fit.
+`gnet` is the recurrent network of that method; `costar` and `costar-alone` have COSTAR's encoder
+(`benchmarks/gcomp_costar.py`). A row has the bias, the root mean square error over seeds, how often the 90 % interval
+holds the truth, the error of differences of single subjects against simulations from where they stand, the seconds
+of the processor that a fit and its answers take, and the squared error of one step of each variable of n others.
 
 `--states` asks instead whether a network knows more of a history than the regressions do: by world and variable, the
 squared error of one step in the others, of ridge regressions on the columns of a history with the states of a fitted
@@ -20,19 +21,23 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from benchmarks.comparing import Row, write
+from benchmarks.gcomp_costar import ALONE, STATES, one_step_network, pretrained, widened
 from benchmarks.machine import commit, machine, machine_slug
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Dataset, Location, Panel, Part
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.gcomp.course import Design, Scales, along
+from costar_cli.methods.gcomp.model import GcompModel
 from costar_cli.methods.gcomp.settings import GcompConfig
 from costar_cli.methods.recurrent.model import RecurrentModel
 from costar_cli.methods.shared.doses import dose_table
@@ -44,13 +49,15 @@ from tests.fits import fit_method, model_of
 __all__ = ["measure"]
 
 FIELDS = (
-    "world", "learner", "regime", "seeds", "truth", "bias", "rmse", "coverage", "subject_rmse", "fit_s", "chosen",
-    "machine", "commit",
+    "world", "learner", "regime", "seeds", "truth", "bias", "rmse", "coverage", "subject_rmse", "fit_s",
+    "answer_s", "step_mse", "chosen", "machine", "commit",
 )  # fmt: skip
 ANSWERED = ("linear", "linear-noise", "binary", "overlap", "trial")
 COPIES = 400  # of each subject that its own truth is a mean of
 SOME = 100  # subjects whose own truths are simulated
 GNET = "gnet"
+SAMPLES, ASKED = 10, 200  # courses of a prediction, and subjects, where a network sees each course
+NETWORKS = {STATES: pretrained, ALONE: one_step_network}
 TRAIN, STOP = Part("source", "train"), Part("source", "val")
 
 
@@ -61,6 +68,7 @@ class Found(NamedTuple):
     lower: float
     upper: float
     subject_rmse: float
+    answer_s: float
 
 
 def dataset_of(world: EffectWorld, n: int, seed: int) -> Dataset:
@@ -80,15 +88,20 @@ def own_truths(world: EffectWorld, regime: str, n: int, seed: int) -> NDArray[np
     return np.asarray(y.reshape(-1, COPIES).mean(axis=1))
 
 
-def ask(world: EffectWorld, model: FittedModel, panel: Panel, seed: int, *, intervals: bool) -> dict[str, Found]:
+def ask(
+    world: EffectWorld, model: FittedModel, panel: Panel, seed: int, *, asked: int, intervals: bool
+) -> dict[str, Found]:
     """Return what a model says of each regime but the reference; intervals take longer than all the rest."""
     plans = {name: world.regimes[name].steps(world.steps) for name in dict.fromkeys([world.reference, *world.regimes])}
     request = parse_plans(json.dumps({"plans": plans}), model.schema, horizon=world.steps)
-    cohort = Cohort.of(panel, names_of(panel), [Location(TRAIN, row) for row in range(panel.n_subjects)], origin=0)
+    some = panel.take(np.arange(asked))
+    cohort = Cohort.of(some, names_of(some), [Location(TRAIN, row) for row in range(asked)], origin=0)
     averager, single = Averager(cohort, request, ("all",), np.ones((1, len(cohort)), dtype=bool)), []
+    began = time.process_time()
     for answers in answer_cohort("gcomp", model, cohort, request):
         averager.add(answers, None)
         single.append(answers.estimates.mean_QHY[:, -1, 0])
+    answer_s = time.process_time() - began
     rows = averager.finish("gcomp", model, (0.9,)).to_rows() if intervals else []
     last = {row["plan"]: row for row in rows if row["step"] == world.steps and row["quantity"] == "difference"}
     names = [plan.name for plan in request.plans]
@@ -100,27 +113,50 @@ def ask(world: EffectWorld, model: FittedModel, panel: Panel, seed: int, *, inte
         limits = (last.get(name, {}).get(key) for key in ("lower", "upper"))
         lower, upper = (float("nan") if limit is None else float(limit) for limit in limits)
         error = float(np.sqrt(((apart_N[:SOME] - (own - usual)) ** 2).mean()))
-        found[name] = Found(float(apart_N.mean()), lower, upper, error)
+        found[name] = Found(float(apart_N.mean()), lower, upper, error, answer_s)
     return found
+
+
+def step_errors(model: GcompModel, panel: Panel) -> NDArray[np.float64]:
+    """Return the mean squared error `[E]` of one step of each variable of a panel, of binary ones that of chances."""
+    dose_NTL = panel.treatments.astype(np.float64) @ dose_table(model.schema.treatments)
+    course, rows = along(panel, model.scales, model.lags, dose_NTL), panel.n_subjects * (panel.n_steps - 1)
+    before, dose_ML = course.take(slice(rows)), dose_NTL.swapaxes(0, 1).reshape(-1, dose_NTL.shape[2])[:rows]
+    response_ME = model._responses(before, dose_ML, None, 1)  # answers have no covariates
+    change_ME = before.now_ME + before.unit(model.scales) * response_ME
+    expected_ME = np.where(model.scales.having("binary"), expit(response_ME), change_ME)
+    return np.asarray(((expected_ME - course.now_ME[panel.n_subjects :]) ** 2).mean(axis=0))
 
 
 def measure(name: str, learner: str, *, n: int, seeds: int, intervals: bool = False) -> list[Row]:
     """Return the rows of a world and a learner."""
     world, found, took, chosen = WORLDS[name], list[Mapping[str, Found]](), 0.0, dict[str, int]()
+    steps = list[NDArray[np.float64]]()
     for seed in range(seeds):
-        dataset, began = dataset_of(world, n, seed), time.perf_counter()
-        method, settings = (GNET, None) if learner == GNET else ("gcomp", GcompConfig(learner=learner))
-        trained = fit_method(dataset, method, settings, FinetuneConfig(members=1))
-        took += time.perf_counter() - began
-        for one in trained.meta.get("learners", [GNET]):
-            chosen[one] = chosen.get(one, 0) + 1
-        found.append(ask(world, model_of(trained), dataset.panels[TRAIN], seed, intervals=intervals))
+        dataset, began = dataset_of(world, n, seed), time.process_time()
+        with ExitStack() as stack:
+            if learner in NETWORKS:
+                stack.enter_context(widened(NETWORKS[learner](dataset)))
+                settings = GcompConfig(samples=SAMPLES)
+            else:
+                settings = None if learner == GNET else GcompConfig(learner=learner)
+            method = GNET if learner == GNET else "gcomp"
+            trained = fit_method(dataset, method, settings, FinetuneConfig(members=1))
+            took += time.process_time() - began
+            for one in trained.meta.get("learners", [GNET]):
+                chosen[one] = chosen.get(one, 0) + 1
+            model = model_of(trained)
+            asked = min(n, ASKED) if learner in NETWORKS else n
+            found.append(ask(world, model, dataset.panels[TRAIN], seed, asked=asked, intervals=intervals))
+            if isinstance(model, GcompModel):
+                steps.append(step_errors(model, world.dataset(n, 20_000 + seed).panels[TRAIN]))
     made = {"machine": machine_slug(machine()), "commit": commit()}
     made["chosen"] = " ".join(f"{one} {count}" for one, count in sorted(chosen.items(), key=lambda item: -item[1]))
+    made["step_mse"] = " ".join(f"{error:.5g}" for error in np.mean(steps, axis=0)) if steps else ""
     rows = []
     for regime in found[0]:
         truth = TRUTH[name][regime][0] - TRUTH[name][world.reference][0]
-        estimate, lower, upper, subject = (
+        estimate, lower, upper, subject, answer_s = (
             np.array(values) for values in zip(*(one[regime] for one in found), strict=True)
         )
         error, inside = estimate - truth, (lower <= truth) & (truth <= upper)
@@ -128,6 +164,7 @@ def measure(name: str, learner: str, *, n: int, seeds: int, intervals: bool = Fa
             "truth": truth, "bias": error.mean(), "rmse": np.sqrt((error**2).mean()),
             "coverage": inside.mean() if np.isfinite(lower).all() else np.nan,
             "subject_rmse": np.sqrt((subject**2).mean()), "fit_s": took / seeds,
+            "answer_s": answer_s.mean(),
         }  # fmt: skip
         shown = {key: f"{value:.3g}" for key, value in numbers.items()}
         rows.append({"world": name, "learner": learner, "regime": regime, "seeds": str(seeds)} | shown | made)
