@@ -21,7 +21,6 @@ from costar_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from costar_cli.api.cohorts import CohortAnswers
-    from costar_cli.diagnostics import Diagnostic
     from costar_cli.files.shards import Shard
     from costar_cli.questions import Question, WhatIfReport
     from costar_cli.questions.sensitivity import Sensitivity
@@ -361,15 +360,14 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
     )
     for note in answered.notes:
         session.out.say(note)
-    warned = tuple(question.warnings_of_effects(answered.averages))
-    for warning in warned:
+    for warning in question.warnings_of_effects(answered.averages):
         session.reporter.say(warning)
     result = answered.summary() | {"notes": list(map(str, (*notes, *answered.notes)))}
     result |= {} if sweep is None else {"sweep": sweep.to_json()}
     if session.out.shows("days") or not question.request.average:
         show_cohort(session.out, result, most=None if sweep is None else len(sweep.values))
     if question.request.average:
-        result["averages"] = _averaged(session, question, answered, files, (*question.warnings, *warned, *notes))
+        result["averages"] = _averaged(session, question, answered, files)
         session.out.done(result)
         return
     session.out.release(2)
@@ -396,9 +394,8 @@ def _averaged(
     question: "Question",
     answered: "CohortAnswers",
     files: OutputFiles,
-    known: "Sequence[Diagnostic]",
 ) -> list[dict[str, Any]]:
-    """Show averages, write them, also as a page with what is `known` of them, and return their rows."""
+    """Show averages, write them, also as a page with the warnings and notes of this run, and return their rows."""
     sweep, dataset, found = question.sweep, question.dataset, answered.averages
     assert dataset is not None  # noqa: S101 - it was read
     if sweep is None:
@@ -409,7 +406,7 @@ def _averaged(
         from costar_cli.files import write_bytes
         from costar_cli.report.pages.averages import averages_page
 
-        page = averages_page(found, dataset.name, question.parents, (*known, *answered.notes))
+        page = averages_page(found, dataset.name, question.parents, session.out.diagnostics)
         write_bytes(files.report, page.encode())
         session.out.wrote("report", files.report, kind="html")
     return rows
@@ -428,7 +425,7 @@ def _by_subject(session: Session, question: "Question", page: Path | None) -> di
         from costar_cli.files import write_bytes
         from costar_cli.report.pages.whatif import subjects_page
 
-        write_bytes(page, subjects_page(reports, bounds).encode())
+        write_bytes(page, subjects_page(reports, bounds, session.out.diagnostics).encode())
         session.out.wrote("report", page, kind="html")
     shown = question.request.sensitivity
     return {"sensitivity": show_sensitivity(session, reports, bounds, None)} if shown else {}

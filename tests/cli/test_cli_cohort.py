@@ -108,7 +108,7 @@ def test_a_page_of_several_subjects_has_a_figure_and_the_answers_of_each(tumors:
     page = Path("two.html").read_text()
     assert page.count("<svg") == 2
     for subject in (12, 13):
-        assert f"Subject {subject} from 6: answer" in page
+        assert f"Subject {subject} from day 6: answer" in page
     assert page.count("What the bands mean</h2>") == 1
     check(
         call("whatif", *tumors, "--subjects", "all", "--origin", "all", "--report", "all.html"),
@@ -119,10 +119,21 @@ def test_a_page_of_several_subjects_has_a_figure_and_the_answers_of_each(tumors:
 
 def test_averages_have_a_page(tumors: list[object], call: Call) -> None:
     run = call(
-        "whatif", *tumors, "--subjects", "all", "--origin", 3, "--skip-unknown", "--average", "--report", "a.html"
+        "whatif",
+        *tumors,
+        "--subjects",
+        "all",
+        "--origin",
+        3,
+        "--skip-unknown",
+        "--average",
+        "--report",
+        "a.html",
+        "--json",
     )
     assert run.code == 0, run.err
     page = Path("a.html").read_text()
+    assert all(warning.split("`")[0] in page for warning in run.document["warnings"]), "also who is left out"
     assert page.count("<svg") == 1
     assert "The mean difference from" in page
 

@@ -8,6 +8,7 @@ import pytest
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.plans import TreatmentPlan
 from costar_cli.questions import AverageEffects
+from costar_cli.questions.average_tables import end_table, step_tables
 from costar_cli.report.figures.effects import draw_averages
 from costar_cli.report.pages.averages import averages_page
 from tests.cohort.test_cohort_averages import PosteriorModel, averages, cohort_of, panel_of
@@ -29,7 +30,7 @@ def test_the_page_begins_with_what_the_data_do_not_support_and_has_means_and_eff
     reader = read_alone(averages_page([found], "tumor", {"dataset": "d" * 64}))
     rows = [row for row in found.to_rows() if row["group"] == "all" and row["plan"] == "chemo" and row["step"] == 2]
     for row in rows:
-        places = 3 if row["quantity"] == "difference" else 2
+        places = 2 if row["quantity"] == "difference" else 1
         numbers = (f"{row[name]:.{places}f}" for name in ("estimate", "lower", "upper"))
         assert "{} ({} to {}) under chemo".format(*numbers) in reader.text
     support = reader.text.index("The data do not support 75.0 % of the answers under chemo")
@@ -57,3 +58,15 @@ def test_texts_of_files_are_texts(found: AverageEffects) -> None:
     evil = replace(found, plans=plans, label=EVIL, groups=(EVIL, *found.groups[1:]))
     note = Diagnostic(EVIL, "note", EVIL, EVIL, EVIL)
     assert_inert(read_alone(averages_page([evil, found], EVIL, {EVIL: EVIL}, [note])))
+
+
+def test_the_page_and_the_terminal_have_the_same_tables(found: AverageEffects) -> None:
+    rows = list(found.to_rows())
+    reader = read_alone(averages_page([found], "tumor", {}))
+    ends, *steps = end_table(found, rows), *step_tables(found, rows)
+    assert [len(table.rows) for table in (ends, *steps)] == [6, 9, 6]
+    for table in (ends, *steps):
+        assert table.title.replace("`", "") in reader.text
+        for row in table.rows:
+            assert "".join("" if cell is None else str(cell) for cell in row) in reader.text
+    assert [row[-1] for row in ends.rows[:2]] == ["well supported", "45 of 60 red !"]

@@ -77,7 +77,7 @@ def test_what_is_not_there_is_said_to_be_missing(known) -> None:
     content, _, _ = known
     meta = {key: value for key, value in content["meta"].items() if key not in ("calibration", "support", "practice")}
     text = read_alone(model_card({**content, "meta": meta}, None, {})).text
-    for words in ("not in the folder of this file", "`costar evaluate` makes one", "shows no bands", "Not scored",
+    for words in ("not in the folder of this file", "costar evaluate makes one", "shows no bands", "Not scored",
                   "No bands", "does not record which treatments"):  # fmt: skip
         assert words in text, words
 

@@ -62,7 +62,7 @@ def test_the_page_says_what_was_searched_found_left_out_and_of_which_files(repor
     assert "90 % interval" in reader.text
     row = report.rows(report.answers[0])[0]
     for words in (row["plan"], f"{row['objective']:.2f}", f"{100 * row['probability_best']:.0f} %", *report.notes):
-        assert str(words) in reader.text
+        assert str(words).replace("`", "") in reader.text
     assert f"{report.answers[0].best.considered} plans were evaluated" in reader.text
     assert "d" * 64 in reader.text
     assert "a" * 64 in reader.text

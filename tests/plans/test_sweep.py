@@ -83,7 +83,7 @@ def test_the_curve_is_drawn_with_its_band_and_the_doses_that_were_given(
     given = data.schema.treatments.decode(panel.treatments[panel.observed])[:, 0]
     drawn = plot_sweep(report, sweep, given, tmp_path / "sweep.svg").read_text()
     assert "dose (mg)" in drawn
-    assert "doses that were given" in drawn
+    assert "doses in the data" in drawn
     assert "90 % band" in drawn
     assert json.dumps(sweep.to_json())
     [model] = report.models

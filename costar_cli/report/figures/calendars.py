@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
@@ -16,6 +17,7 @@ FILLED: Final = 0.84  # of a step and of a row, by a cell
 MOST_LETTERED: Final = 16  # steps whose cells have room for letters
 LETTERS: Final = 5  # of a level
 CELL_POINTS: Final = 6.5
+LIGHT: Final = 0.55  # luma of colours that have black letters
 MOST_NAMES: Final = 6  # treatments of a calendar
 
 
@@ -53,14 +55,20 @@ def draw_calendar(
                 cell = (origin + h - FILLED / 2, y - FILLED * height * FILLED / 2)
                 axes.add_patch(Rectangle(cell, FILLED, FILLED * height * FILLED, color=colour, lw=0))
                 if not many:
-                    axes.text(origin + h, y, label_text(words, LETTERS), color="white", fontsize=CELL_POINTS,
-                              ha="center", va="center_baseline", clip_on=True)  # fmt: skip
+                    axes.text(origin + h, y, label_text(words, LETTERS), color=_letters_on(colour),
+                              fontsize=CELL_POINTS, ha="center", va="center_baseline", clip_on=True)  # fmt: skip
     axes.set_xlim(origin - 0.6, origin + max(map(len, plans)) - 0.4)
     axes.set_ylim(len(plans) - 0.45, -0.55)
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
     axes.grid(visible=False)
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.tick_params(length=0)
+
+
+def _letters_on(colour: str) -> str:
+    """Return black or white, whichever stands out on a colour."""
+    red, green, blue = to_rgb(colour)
+    return BLACK if 0.299 * red + 0.587 * green + 0.114 * blue > LIGHT else "white"
 
 
 def calendar_key(encoding: TreatmentEncoding, shown: Sequence[int]) -> str:

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from costar_cli.data.schema import step_axis, steps_axis
+from costar_cli.data.schema import labelled, step_axis, steps_axis
 from costar_cli.errors import DataError
 from costar_cli.evaluation import EvaluationReport
 from costar_cli.evaluation.calibrated import Calibrated
@@ -231,7 +231,7 @@ def plot_pit(report: EvaluationReport, path: Path) -> Path:
             row[0].set_ylabel(label_lines(label, 18))
         for column, models in zip(grid.T, panels.values(), strict=True):
             lowest = column[max(labels.index(label) for label in models)]
-            lowest.set_xlabel("Predicted probability")
+            lowest.set_xlabel("Predicted quantile")
             lowest.tick_params(labelbottom=True)
         caption(
             drawn,
@@ -289,7 +289,7 @@ def plot_natural(report: EvaluationReport, path: Path) -> Path:
                 _draw_course(ax, mine, axis, outcome, styles)  # type: ignore[arg-type]
             axes[0].set_title(f"{setup}, {test}")
             shown = f" ({label_text(unit, 20)})" if unit else ""
-            axes[0].set_ylabel(f"mean {label_text(outcome, 30)}{shown}")
+            axes[0].set_ylabel(f"mean {label_text(labelled(outcome, ''), 30)}{shown}")
             axes[0].set_xlabel(f"{steps_axis(report.step)} after the forecast start")
             axes[1].set_xlabel(step_axis(report.step))
         handles = [Line2D([], [], color=BLACK, marker="o", label="observed")]

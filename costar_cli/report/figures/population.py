@@ -216,7 +216,7 @@ def draw_balance(rows: Sequence[Row]) -> Figure | None:
             ax.set_ylim(-0.6, len(names) - 0.4)
             ax.set_title(label_text(plan, 34))
             ax.set_xlabel("difference in sd")
-            ax.set_yticks(range(len(names)), [label_text(name, 34) for name in names])
+            ax.set_yticks(range(len(names)), [label_text(labelled(name, ""), 34) for name in names])
         handles = [Line2D([], [], color=GREY, marker="o", mfc="white", label="before weighting"),
                    Line2D([], [], color=BLUE, marker="o", label="after weighting")]  # fmt: skip
         legend_below(drawn, handles)

@@ -18,12 +18,12 @@ from costar_cli.report.figures.calendars import calendar_key, calendar_rows, dra
 from costar_cli.report.figures.style import (
     BLACK,
     GREY,
-    LEGEND_POINTS,
     LIGHT_GREY,
     figure,
     label_text,
     legend_below,
     log_limits,
+    mark_start,
     plan_style,
     spans_decades,
     tint,
@@ -109,7 +109,6 @@ def _draw_courses(axes: Axes, report: SearchReport, outcome: int, shown: list[in
         y_T = report.panel.outcomes[0, : answer.origin + 1, outcome].astype(np.float64)
         known_T = np.where(report.panel.observed_outcomes[0, : answer.origin + 1, outcome], y_T, np.nan)
         drawn += axes.plot(range(first, answer.origin + 1), known_T[first:], color=BLACK, marker=".", label="observed")
-    axes.axvline(answer.origin, color=GREY, linewidth=0.8, linestyle=":")
     start_M = best.estimates.level_QY[:, outcome]
     times = np.arange(answer.origin, answer.origin + report.question.candidates.steps + 1)
     limits: list[NDArray[np.float64]] = []
@@ -125,14 +124,13 @@ def _draw_courses(axes: Axes, report: SearchReport, outcome: int, shown: list[in
     for i, row in reversed(list(enumerate(shown))):
         colour, marker = _style(best, i, row)
         course = np.append(start_M[row], best.estimates.mean_QHY[row, :, outcome])
-        drawn += axes.plot(times, course, color=colour, marker=marker, zorder=4 - i / 10)
+        name = label_text(report.reference, NAME_LETTERS) if row >= best.found else ""  # others have their calendar
+        drawn += axes.plot(times, course, color=colour, marker=marker, zorder=4 - i / 10, label=name)
     lines = [np.asarray(line.get_ydata(), dtype=np.float64) for line in drawn]
     if spans_decades(lines):
         axes.set_yscale("log")
         axes.set_ylim(*log_limits(lines, limits))
-    place = axes.get_xaxis_transform()
-    small = LEGEND_POINTS - 0.5
-    axes.text(answer.origin, 1.0, "forecast start ", transform=place, ha="right", va="top", fontsize=small, color=GREY)
+    mark_start(axes, answer.origin, first, int(times[-1]))
     axes.set_ylabel(label_text(labelled(variable.name, variable.unit)))
     axes.set_xlabel(f"{label_text(step_axis(report.schema.step))} of outcome")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -43,7 +43,7 @@ BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = (
 OLIVE = "#7A6F00"  # the palette's yellow is too faint on white for lines
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, OLIVE)
 GREY, LIGHT_GREY, BLACK = "#767676", "#c4c4c4", "#1a1a1a"
-AMBER, RED = OLIVE, "#A50026"  # of lights: no plan has them
+AMBER, RED = OLIVE, "#A50026"  # of support ratings: no plan has them
 DOMAIN_COLOURS: Final = {"source": BLUE, "target": VERMILION}
 PLAN_COLOURS: Final = COLOURS[:-1]
 PLAN_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours, so that pairs repeat late
@@ -185,6 +185,15 @@ def spans_decades(series: Sequence[NDArray[np.floating]]) -> bool:
     return found is not None and found[0] > 0 and found[1] >= DECADES * found[0]
 
 
+def mark_start(axes: Axes, origin: int, first: int, last: int) -> None:
+    """Mark where forecasts start, the words on the side with more room of an axis from `first` to `last` step."""
+    left = 2 * origin > first + last
+    words, side = ("forecast start ", "right") if left else (" forecast start", "left")
+    axes.axvline(origin, color=GREY, linewidth=0.8, linestyle=":")
+    axes.text(origin, 1.0, words, transform=axes.get_xaxis_transform(), ha=side, va="top",
+              fontsize=LEGEND_POINTS - 0.5, color=GREY)  # fmt: skip
+
+
 _SHOWN: ContextVar[dict[str, str | None]] = ContextVar("shown", default={})  # noqa: B039 - nobody changes it
 
 
@@ -269,7 +278,7 @@ def plan_style(index: int) -> tuple[str, str]:
 
 def caption(drawn: Figure, *sentences: str) -> None:
     """Write below a figure, each sentence on a line of its own, or on several where the figure is narrow."""
-    letters = max(20, int(drawn.get_figwidth() / (CAPTION_POINTS * 0.6 / 72)))
+    letters = max(20, int(drawn.get_figwidth() / (CAPTION_POINTS * 0.55 / 72)))
     lines = [line for sentence in sentences for line in textwrap.wrap(sentence, letters, break_long_words=False)]
     drawn.supxlabel("\n".join(lines), fontsize=CAPTION_POINTS)
 

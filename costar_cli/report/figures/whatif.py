@@ -26,6 +26,7 @@ from costar_cli.report.figures.style import (
     legend_columns,
     log_limits,
     mark_cut,
+    mark_start,
     plan_style,
     shade,
     spans_decades,
@@ -79,8 +80,8 @@ class _Shared:
     drawn at every step: those of many plans hide each other, and are drawn at the last one.
     """
 
-    def __init__(self, report: WhatIfReport) -> None:
-        self.report = report
+    def __init__(self, report: WhatIfReport, width_in: float = PANEL_WIDTH_INCH) -> None:
+        self.report, self.width_in = report, width_in
         least, per_step = (12, 3) if len(report.models) == 1 else (8, 2)
         horizon = max(len(plan) for plan in report.plans)
         self.first = max(0, report.history.origin - max(least, per_step * horizon))
@@ -107,16 +108,16 @@ class _Shared:
         return [any(np.isfinite(lower_LHY[n]).any() for lower_LHY in lower) for n in range(len(BAND_TINTS))]
 
 
-def draw_whatif(report: WhatIfReport) -> Figure:
-    """Draw the models side by side on the same scale, at most four to a line."""
-    shared = _Shared(report)
+def draw_whatif(report: WhatIfReport, *, width_in: float = PANEL_WIDTH_INCH) -> Figure:
+    """Draw the models side by side on the same scale, at most four to a line; `width_in` is of one alone."""
+    shared = _Shared(report, width_in)
     treatments = treatment_strips(report, shared.first)
     below_plots = strips_of(report, report.models[0], treatments)
     heights = [PANEL_HEIGHT_INCH] * len(report.schema.outcomes)
     heights += [ROW_HEIGHT_INCH * strip.n_rows for strip in below_plots]
     columns = min(len(report.models), MODELS_PER_LINE)
     lines = -(-len(report.models) // columns)
-    width = PANEL_WIDTH_INCH if columns == 1 else columns * NARROW_PANEL_WIDTH_INCH + 0.6
+    width = width_in if columns == 1 else columns * NARROW_PANEL_WIDTH_INCH + 0.6
     handles = _legend(shared)
     in_legend = legend_columns([str(handle.get_label()) for handle in handles], width)
     warned = _warning_lines(report, width)
@@ -182,15 +183,15 @@ def _draw_model(column: NDArray[np.object_], shared: _Shared, m: int, strips: Se
     title = f"{model.label} ({model.members} member{'s' * (model.members > 1)}{bare}{trained})"
     width = NARROW_PANEL_WIDTH_INCH
     if len(report.models) == 1:
-        title, width = f"{title}: {_about_subject(report)}", PANEL_WIDTH_INCH
+        title, width = f"{title}: {_about_subject(report)}", shared.width_in
     column[0].set_title("\n".join(_wrapped(title, width)), fontsize=10)
     # Outcomes are of their day, treatments are given on it and show from the next one on: each has an axis of its own
     last = len(outcomes) + bool(report.ends) - 1
     for axes, of in ((column[last], "outcome"), (column[-1], "treatment")):
         axes.set_xlabel(f"{label_text(step_axis(report.schema.step))} of {of}")
         axes.tick_params(axis="x", labelbottom=True)
-    place = {"transform": column[0].get_xaxis_transform(), "ha": "right", "va": "top"}
-    column[0].text(report.history.origin, 1.0, "forecast start ", **place, fontsize=LEGEND_POINTS - 0.5, color=GREY)
+    origin = report.history.origin
+    mark_start(column[0], origin, shared.first, origin + max(map(len, report.plans)))
     dates, axis = report.history.dates, column[-1].xaxis
     axis.set_major_locator(MaxNLocator(DATED_TICKS if dates else "auto", integer=True))
     if dates:
@@ -203,7 +204,8 @@ def _draw_outcome(axes: Axes, shared: _Shared, m: int, outcome: int) -> None:
     report, model, first = shared.report, shared.report.models[m], shared.first
     origin, known = report.history.origin, report.history.outcomes[:, outcome]
     axes.plot(range(first, origin + 1), known[first:], color=BLACK, marker=".", markersize=4, zorder=3)
-    axes.axvline(origin, color=GREY, linewidth=0.8, linestyle=":")
+    if outcome > 0:  # the first has it with words
+        axes.axvline(origin, color=GREY, linewidth=0.8, linestyle=":")
     start = float(known[origin])
     for i, (plan, band) in enumerate(zip(report.plans, shared.bands[m], strict=True)):
         colour, marker = plan_style(i)

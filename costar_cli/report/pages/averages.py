@@ -5,13 +5,14 @@ from itertools import product
 from typing import Any, Final
 
 from costar_cli.data.findings import counted, percent
-from costar_cli.data.schema import labelled, step_axis, steps_of
+from costar_cli.data.schema import labelled, step_axis, step_word, steps_of
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.inference import SUPPORT_LEVELS
 from costar_cli.plans import TreatmentPlan
 from costar_cli.plans.plan import in_words
 from costar_cli.questions import AverageEffects
-from costar_cli.questions.tables import decimals_of, estimate_text, number_text
+from costar_cli.questions.average_tables import END_DIGITS, at_ends, end_table, step_tables
+from costar_cli.questions.tables import decimals_of, estimate_text
 from costar_cli.report.pages.page import Page, ReportTable, Section, render, svg, under_plans, warnings_and_notes
 from costar_cli.report.pages.whatif import lineage
 
@@ -70,16 +71,6 @@ def averages_page(
     return render(Page("Average outcomes and effects", subtitle, sections, answer))
 
 
-def _ends(effects: AverageEffects) -> list[Row]:
-    """Return the rows of outcomes and their differences at the last step of each plan."""
-    ends = {plan.name: len(plan) for plan in effects.plans}
-    least = len(effects.plans[effects.reference])
-    return [
-        row for row in effects.to_rows() if not row["quantity"].startswith("survival")
-        and row["step"] == min(ends[row["plan"]], least if row["quantity"] == "difference" else ends[row["plan"]])
-    ]  # fmt: skip
-
-
 def _answer(effects: AverageEffects, *, several: bool) -> Iterator[str]:
     """Yield that most answers lack support, where they do, then overall means and differences at the end of plans."""
     by, reference = f", by {effects.label}" * several, effects.plans[effects.reference].name
@@ -90,12 +81,14 @@ def _answer(effects: AverageEffects, *, several: bool) -> Iterator[str]:
                 yield f"The data do not support {percent(share)} of the answers under {plan.name}{by}: extrapolations."
     steps = {len(plan) for plan in effects.plans}
     when = f"After {steps_of(steps.pop(), effects.schema.step)}" if len(steps) == 1 else "At the end of each plan"
-    everybody = [row for row in _ends(effects) if row["group"] == effects.groups[0] and row["estimate"] is not None]
+    every = [row for row in at_ends(effects, list(effects.to_rows())) if row["group"] == effects.groups[0]]
     for outcome, quantity in product(effects.schema.outcomes, ("outcome", "difference")):
-        rows = [row for row in everybody if (row["outcome"], row["quantity"]) == (outcome.name, quantity)]
+        of = [row for row in every if (row["outcome"], row["quantity"]) == (outcome.name, quantity)]
+        rows = [row for row in of if row["estimate"] is not None]
         if not rows:
             continue
-        decimals, what = decimals_of(row["estimate"] for row in rows), f"{when}{by}, mean {labelled(outcome.name, '')}"
+        decimals = decimals_of((row["estimate"] for row in rows), digits=END_DIGITS)
+        what = f"{when}{by}, mean {labelled(outcome.name, '')}"
         if quantity == "difference":
             what = f"The mean difference from {reference}{by.lstrip(',')}"
         texts = {row["plan"]: estimate_text(_first_limits(row), decimals) or "" for row in rows}
@@ -108,32 +101,14 @@ def _first_limits(row: Row) -> Row:
 
 
 def _tables(effects: AverageEffects) -> Iterator[ReportTable]:
-    """Yield a table per outcome: of the end of plans, and folded of every step."""
-    grouped, reference = len(effects.groups) > 1, effects.plans[effects.reference].name
-    every = [row for row in effects.to_rows() if not row["quantity"].startswith("survival")]
-    axis = step_axis(effects.schema.step)
-    for outcome in effects.schema.outcomes:
-        for rows, folded in ((_ends(effects), False), (every, True)):
-            mine = [row for row in rows if row["outcome"] == outcome.name]
-            truth = ["truth"] * ("truth" in mine[0])
-            decimals = decimals_of(row["estimate"] for row in mine)
-            of = {(row["quantity"], row["group"], row["plan"], row["step"]): row for row in mine}
-            keys = [key[1:] for key in of if key[0] == "outcome"]
-            lines = []
-            for group, plan, step in keys:
-                line: list[object] = [*[group] * grouped, plan, *[step] * folded]
-                for quantity in ("outcome", "difference"):
-                    row = of.get((quantity, group, plan, step))
-                    line += [row and estimate_text(_first_limits(row), decimals)]
-                    line += [row and number_text(row["truth"], decimals) for _ in truth]
-                lines.append(tuple(line))
-            heads = [head for name in ("mean", f"difference from {reference}") for head in (name, *truth)]
-            headers = (*["group"] * grouped, "plan", *[f"{axis} after the forecast start"] * folded, *heads)
-            title = (
-                f"mean {labelled(outcome.name, outcome.unit)}, by {effects.label}"
-                + ", corrected" * effects.is_corrected
-            )
-            yield ReportTable(f"{title}: every {axis}" if folded else title, "", headers, tuple(lines), folded=folded)
+    """Yield a table of the end of plans per outcome, then, folded, those of every step."""
+    rows = list(effects.to_rows())
+    for outcome in dict.fromkeys(row["outcome"] for row in rows):
+        end = end_table(effects, [row for row in rows if row["outcome"] == outcome])
+        yield ReportTable(end.title, "", tuple(end.headers), tuple(map(tuple, end.rows)))
+    for table in step_tables(effects, rows):
+        title = f"Every {step_word(effects.schema.step)}: {table.title}"
+        yield ReportTable(title, "", tuple(table.headers), tuple(map(tuple, table.rows)), folded=True)
 
 
 def _support(effects: AverageEffects, *, several: bool) -> ReportTable | None:

@@ -86,7 +86,7 @@ def _answer(rows: Sequence[tuple[EvaluationReport, ReportRow]]) -> Iterator[str]
             continue
         beside = [other for other in report.rows if (other.setup, other.truth) == (row.setup, row.truth)]
         others = [
-            f"{one.mean.average:.3g} of {one.label}" for one in beside
+            f"{one.mean.average:.3g} ({one.label[:1].lower()}{one.label[1:]})" for one in beside
             if one.mean.average is not None and (one.is_last_value or one.basis == "limit")
         ]  # fmt: skip
         scores = row.calibration.get(f"{report.level:g}")

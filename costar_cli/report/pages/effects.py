@@ -200,7 +200,7 @@ def _balance(shown: Sequence[Mapping[str, Any]]) -> ReportTable:
 
 
 def _natural(course: Sequence[Mapping[str, Any]]) -> ReportTable:
-    headers = ("outcome", "step", "measured in", "observed", "weighted", "g-computation")
+    headers = ("outcome", "step", "trials", "observed", "weighted", "g-computation")
     rows = tuple(
         (labelled(row["outcome"], ""), row["step"], row["measured"], row["observed"], row["weighted"], row["gformula"])
         for row in course

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.figure import Figure
 
+FITS_INCH: Final = 7.5  # wider figures scroll on a phone, where their letters would be too small
 LONG: Final = 48  # letters of a cell that may be broken into lines
 MOST_NAMED: Final = 4  # plans of a sentence
 Tag = Literal["", "error", "warning", "note", "red", "amber", "green"]
@@ -113,8 +114,8 @@ def under_plans(what: str, values: Mapping[str, str], unit: str, interval: str) 
 
 
 def warnings_and_notes(diagnostics: Iterable[Diagnostic]) -> Section:
-    """Return the section of what readers of an answer should know."""
-    items = [Item.of(diagnostic) for diagnostic in diagnostics]
+    """Return the section of what readers of an answer should know: each once, warnings first."""
+    items = [Item.of(one) for one in sorted(dict.fromkeys(diagnostics), key=lambda one: one.severity != "warning")]
     return Section("Warnings and notes", texts=[] if items else ["None."], items=items)
 
 
@@ -134,7 +135,10 @@ def svg(drawn: "Figure", name: str) -> "Markup":
 
     from costar_cli.report.figures.style import as_svg  # noqa: PLC0415 - matplotlib
 
-    return Markup(as_svg(drawn, name))  # noqa: S704 - matplotlib's own, which escapes the texts in it
+    text = as_svg(drawn, name)
+    if drawn.get_figwidth() <= FITS_INCH:
+        text = text.replace("<svg ", '<svg class="fits" ', 1)
+    return Markup(text)  # noqa: S704 - matplotlib's own, which escapes the texts in it
 
 
 @cache
@@ -149,7 +153,15 @@ def _template(name: str) -> "Template":
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    pages.filters["code"] = _with_code
     return pages.get_template(f"{name}.html.jinja")
+
+
+def _with_code(text: str) -> "Markup":
+    """Return a text in whose HTML the words in backticks are code."""
+    from markupsafe import Markup, escape  # noqa: PLC0415 - only where a page is made
+
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(plain(text)))))  # noqa: S704 - it is escaped
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a template writes

@@ -6,6 +6,7 @@ from typing import Final
 
 from costar_cli.config import VERSION
 from costar_cli.data.schema import labelled, step_axis, step_word, steps_of
+from costar_cli.diagnostics import Diagnostic
 from costar_cli.inference import RANGE, SUPPORT_LEVELS
 from costar_cli.questions.diagnostics import ON_BANDS
 from costar_cli.questions.report import WhatIfReport
@@ -33,6 +34,7 @@ from costar_cli.report.pages.page import (
     warnings_and_notes,
 )
 
+FIGURE_INCH: Final = 5.6  # wide: on a phone, all of it is on the screen, and its letters are legible
 MOST_HISTORY: Final = 20  # steps before the origin that the page lists
 COVERS: Final = (
     "A {level} band covers {level} of new subjects on average, at each step, for subjects like those of its "
@@ -135,18 +137,25 @@ def support_in_words(ratings: Mapping[str, str], by: str = "") -> str:
     return f"The data {listed(parts)}{by}."
 
 
-def subjects_page(reports: Sequence[WhatIfReport], bounds: Sequence[Sequence[Sensitivity]] = ()) -> str:
-    """Return one page about several subjects: of each question, answer and support, then what holds for all."""
+def subjects_page(
+    reports: Sequence[WhatIfReport],
+    bounds: Sequence[Sequence[Sensitivity]] = (),
+    diagnostics: Sequence[Diagnostic] = (),
+) -> str:
+    """Return one page about several subjects: of each question, answer and support, then what holds for all.
+
+    `diagnostics` are of the run, such as which subjects were left out.
+    """
     sections: list[Section] = []
     for i, report in enumerate(reports):
         whose = f"Subject {report.history.name}"
-        whose += f" from {report.history.when(report.history.origin)}"
+        whose += f" from {step_word(report.schema.step)} {report.history.when(report.history.origin)}"
         answer, *others = _about(report, f"answer-{i}")
         parts = [replace(answer, texts=list(answer_in_words(report))), *others]
         parts += _hidden(report, bounds[i] if bounds else ())
         sections += [replace(part, title=f"{whose}: {part.title.lower()}") for part in parts]
     first = reports[0]
-    sections += [_diagnostics(reports), _bands(first), lineage(first.parents)]
+    sections += [_diagnostics(reports, diagnostics), _bands(first), lineage(first.parents)]
     texts = [f"Subject {one.history.name}. {next(answer_in_words(one), '')}" for one in reports[:MOST_NAMED]]
     texts += [f"{len(reports) - MOST_NAMED} more subjects are below."] * (len(reports) > MOST_NAMED)
     return render(Page(f"What if: {len(reports)} subjects", first.dataset, sections, texts))
@@ -181,7 +190,11 @@ def _about(report: WhatIfReport, figure_name: str) -> list[Section]:
         given = tuple(report.rules_in_words(model).items())
         plans.append(ReportTable(f"Treatments under rules{by}" if given else "", "", ("rule", "treatments"), given))
     return [
-        Section("Answer", pictures=[svg(draw_whatif(report), figure_name)], tables=list(_answers(report))),
+        Section(
+            "Answer",
+            pictures=[svg(draw_whatif(report, width_in=FIGURE_INCH), figure_name)],
+            tables=list(_answers(report)),
+        ),
         Section("Question", texts=[f"{question} {compared}".strip()], tables=plans),
         _support(report),
     ]
@@ -265,10 +278,10 @@ def _shown(report: WhatIfReport, levels: Sequence[float]) -> list[float]:
     return [level for level in levels if level in found]
 
 
-def _diagnostics(reports: Sequence[WhatIfReport]) -> Section:
+def _diagnostics(reports: Sequence[WhatIfReport], more: Sequence[Diagnostic] = ()) -> Section:
     """Return warnings and notes, each once, but those on bands, which have a section of their own."""
-    every = dict.fromkeys(d for report in reports for d in report.diagnostics if d.code not in ON_BANDS)
-    return warnings_and_notes(sorted(every, key=lambda d: d.severity != "warning"))
+    every = (*more, *(one for report in reports for one in report.diagnostics))
+    return warnings_and_notes(one for one in every if one.code not in ON_BANDS)
 
 
 def _history(report: WhatIfReport) -> ReportTable:
