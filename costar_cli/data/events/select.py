@@ -258,8 +258,8 @@ def _scan(events: Events, codes: pl.DataFrame, ids: Sequence[int], more: Mapping
 def _placed(rows: pl.DataFrame, subjects: pl.Series) -> pl.DataFrame:
     """Return rows with the place of their subject in place of the subject."""
     places = pl.DataFrame({"subject": subjects, "place": pl.Series(range(len(subjects)), dtype=pl.UInt32)})
-    placed = rows.join(places, on="subject", how="left", maintain_order="left")
-    return placed.with_columns(subject=pl.col("place")).drop("place")
+    placed = rows.select("subject").join(places, on="subject", how="left", maintain_order="left")["place"]
+    return rows.with_columns(subject=placed)  # a join of all columns would hold them twice
 
 
 def _more(chosen: Chosen, events: Events, ids: Sequence[int], **more: str) -> pl.DataFrame:
