@@ -44,6 +44,7 @@ def show_scores(out: Output, report: "EvaluationReport", *, files: str = "") -> 
     if out.shows("course"):
         show_dropout(out, report)
         show_natural_course(out, report)
+        show_doses(out, report)
     if out.shows("coverage"):
         show_probabilities(out, report)
         show_bands(out, report)
@@ -340,6 +341,27 @@ def show_natural_course(out: Output, report: "EvaluationReport") -> None:
     longest = max(map(len, rows))
     out.table(["setup", "model", "outcome", *(f"tau={h + 1}" for h in range(longest - 3))],
               [[*row, *[None] * (longest - len(row))] for row in rows], keys=3)  # fmt: skip
+
+
+def show_doses(out: Output, report: "EvaluationReport") -> None:
+    """Print how many observed quantiles lie where the models expect them; nothing of data without doses."""
+    if not report.doses:
+        return
+    from costar_cli.evaluation.doses import BAND
+
+    out.text(
+        "Predictive check: how many observed quantiles (10, 50, 90 %), by time since the last dose, lie in the "
+        f"{report.doses[0].level:.0%} band of what the model expects, and residuals in its {BAND:.0%} band"
+    )
+    rows = []
+    for check in report.doses:
+        inside, every = check.inside
+        of_time = [one for one in check.residuals if one.beside == "since_dose"]
+        held = sum(one.inside * one.answers for one in of_time) / max(sum(one.answers for one in of_time), 1)
+        rows.append(
+            [check.setup, check.label, check.outcome, check.answers, f"{inside} of {every}", f"{100 * held:.0f} %"]
+        )
+    out.table(["setup", "model", "outcome", "answers", "quantiles inside", "residuals inside"], rows, keys=3)
 
 
 def show_periods(out: Output, report: "EvaluationReport") -> None:

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from costar_cli.report.figures.learning import LearningCurve
 
 LAST: Final = "rmse"  # is drawn last, and names all: where it shows an evaluation, no run was killed before the others
-FIGURES: Final = ("reliability", "pit", "natural_course", "learning", "trajectories", "representations", LAST)
+FIGURES: Final = (
+    "reliability", "pit", "natural_course", "predictive_check", "residuals", "learning", "trajectories",
+    "representations", LAST,
+)  # fmt: skip
 REPLACE: Final = "add --overwrite to replace it, or choose another"
 
 
@@ -210,6 +213,10 @@ def _draw(
     dataset, models, reporter = inputs.dataset, inputs.models if inputs.headers else {}, session.reporter
     more = {"reliability": plot_reliability, "pit": plot_pit} if any(row.band_tests for row in report.rows) else {}
     more |= {"natural_course": plot_natural} if report.natural else {}
+    if report.doses:
+        from costar_cli.report.figures.doses import plot_predictive_check, plot_residuals
+
+        more |= {"predictive_check": plot_predictive_check, "residuals": plot_residuals}
     draw: dict[str, Callable[[Path], Path]] = {name: partial(plot, report) for name, plot in more.items()}
     for called, first in list(models.items())[:1]:
         draw |= {

@@ -17,6 +17,7 @@ from costar_cli.evaluation.sums import LEVELS, RATINGS, blank
 from costar_cli.inference import (
     NOT_JUDGED,
     SUPPORT_LEVELS,
+    Bands,
     Calibration,
     OutcomeFacts,
     PlanSupport,
@@ -132,6 +133,12 @@ class BandTest:
         parts = ((says_QY.any(axis=1), MOST_ANSWERED), (~says_QY.any(axis=1), MOST_DIED_OUT))
         some = [np.flatnonzero(of_Q)[some_of_each(queries.subject[of_Q], most)] for of_Q, most in parts]
         return queries.take(np.sort(np.concatenate(some)))
+
+    def bands_of(self, panel: Panel, local: Queries, ask: PredictFn) -> Bands:
+        """Return the bands of queries about a panel, at all levels; there must be a calibration."""
+        assert isinstance(self.calibration, Calibration)  # noqa: S101 - asked where the model has one
+        floor = self.calibration.floor
+        return self.calibration.bands(estimate(self.model, panel, local, self.facts, ask=ask, floor=floor), LEVELS)
 
     def add(self, kind: Kind, queries: Queries, panel: Panel, local: Queries, ask: PredictFn, steps_H: Bools) -> None:
         """Add the answers to queries of whole subjects.

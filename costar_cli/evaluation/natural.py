@@ -15,7 +15,8 @@ from costar_cli.data import Panel, Queries
 from costar_cli.data.queries import rolling_origin
 from costar_cli.data.schema import Variable
 from costar_cli.evaluation.metrics import finite
-from costar_cli.evaluation.sums import Sums
+from costar_cli.evaluation.sums import LEVELS, Sums
+from costar_cli.inference import Bands
 from costar_cli.inference.resampling import FEWEST_UNITS, moved_means
 
 Floats = NDArray[np.float64]
@@ -59,6 +60,28 @@ class NaturalCourse:
     subjects: int
     level: float
     steps: tuple[CourseStep, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """Windows to be predicted, and what takes their mean predictions `[Q,S,Y]` and, if asked for, bands at `LEVELS`."""
+
+    windows: Queries
+    means_QSY: Floats
+    bands: Bands | None
+
+    @classmethod
+    def blank(cls, windows: Queries, outcomes: int, *, bands: bool) -> "Course":
+        """Return it as it is before any prediction."""
+        shape = (len(windows), windows.horizon, outcomes)
+        limits = (np.full((len(LEVELS), *shape), np.nan) for _ in range(2))
+        return cls(windows, np.full(shape, np.nan), Bands(LEVELS, *limits) if bands else None)
+
+    def put(self, rows: NDArray[np.integer], predicted_RQSY: NDArray[np.floating], bands: Bands | None) -> None:
+        """Take what is predicted of some windows."""
+        self.means_QSY[rows] = predicted_RQSY.mean(axis=0, dtype=np.float64)
+        if self.bands is not None and bands is not None:
+            self.bands.lower_LQHY[:, rows], self.bands.upper_LQHY[:, rows] = bands.lower_LQHY, bands.upper_LQHY
 
 
 def course_windows(panel: Panel, horizon: int, subjects: range | None = None) -> Queries | None:

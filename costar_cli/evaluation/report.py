@@ -16,6 +16,7 @@ from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import ArtifactError
 from costar_cli.evaluation.bootstrap import INTERVAL_KIND
 from costar_cli.evaluation.calibrated import of_bands
+from costar_cli.evaluation.doses import DoseCheck
 from costar_cli.evaluation.dropout import DropoutWeights
 from costar_cli.evaluation.effects import EFFECT_SCORES
 from costar_cli.evaluation.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, Truth
@@ -56,6 +57,7 @@ class EvaluationReport(Displayed):
     natural: tuple[NaturalCourse, ...] = ()
     probabilities: tuple[ProbabilityScore, ...] = ()
     dropout: tuple[DropoutWeights, ...] = ()
+    doses: tuple[DoseCheck, ...] = ()
 
     @property
     def headline(self) -> str:
@@ -187,6 +189,7 @@ class EvaluationReport(Displayed):
             document["worse_than_last_value"] = any(row is loser for loser in losers) if compared else None
             rows.append(document | {"ratio_to_limit": document_of(ratio) if ratio else None})
         probabilities, dropout = map(document_of, self.probabilities), map(document_of, self.dropout)
+        doses = [document_of(check) for check in self.doses]
         return {
             "dataset": self.dataset,
             "dataset_digest": self.dataset_digest,
@@ -202,6 +205,7 @@ class EvaluationReport(Displayed):
             "natural_course": [document_of(course) for course in self.natural],
             **({"probabilities": list(probabilities)} if self.probabilities else {}),
             **({"dropout": list(dropout)} if self.dropout else {}),
+            **({"doses": doses} if doses else {}),
         }
 
     @classmethod
@@ -231,6 +235,7 @@ class EvaluationReport(Displayed):
             natural=TypeAdapter(tuple[NaturalCourse, ...]).validate_python(document.get("natural_course", ())),
             probabilities=TypeAdapter(tuple[ProbabilityScore, ...]).validate_python(document.get("probabilities", ())),
             dropout=TypeAdapter(tuple[DropoutWeights, ...]).validate_python(document.get("dropout", ())),
+            doses=TypeAdapter(tuple[DoseCheck, ...]).validate_python(document.get("doses", ())),
         )
 
 

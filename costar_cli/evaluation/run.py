@@ -17,12 +17,13 @@ from costar_cli.data.registry import potential_outcomes_of
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import MismatchError
 from costar_cli.evaluation.bands import BandTest
+from costar_cli.evaluation.doses import dose_columns, has_doses
 from costar_cli.evaluation.dropout import StayWeights, hazards_of_losses
 from costar_cli.evaluation.effects import EffectSums
 from costar_cli.evaluation.foreign import ForeignModel
 from costar_cli.evaluation.limit import known_limit, score_limit
 from costar_cli.evaluation.metrics import Periods, SquaredErrors, Truth
-from costar_cli.evaluation.natural import course_columns, course_windows
+from costar_cli.evaluation.natural import Course, course_columns, course_windows
 from costar_cli.evaluation.probabilities import answer_ends
 from costar_cli.evaluation.published import is_published_data, published_row
 from costar_cli.evaluation.report import EvaluationReport
@@ -142,14 +143,17 @@ class _ScoringContext:
         model, test, weights = candidate.model, self.parts[setup.test], self.weights.get(setup.test)
         windows = None if isinstance(model, ForeignModel) else course_windows(test.panel, test.horizon, test.own)
         survival = survival_of(model) if self.dataset.schema.ends == model.schema.ends else None
-        means_QSY = None
+        course, schema = None, self.dataset.schema
         if windows is not None:
-            means_QSY = np.full((len(windows), windows.horizon, test.panel.outcomes.shape[2]), np.nan)
-        row = self.anchor(model, setup.test, task, None if means_QSY is None else (windows, means_QSY))
+            bands = has_doses(schema) and facts_of(model) is not None and calibration_of(model) is not None
+            course = Course.blank(windows, test.panel.outcomes.shape[2], bands=bands)
+        row = self.anchor(model, setup.test, task, course)
         sums = dict(row.sums)
-        if windows is not None and means_QSY is not None:
-            course = course_columns(test.panel, windows, means_QSY, weights.at(windows) if weights else None)
-            sums |= {f"course/{name}": column for name, column in course.items()}
+        if windows is not None and course is not None:
+            weight_QS = weights.at(windows) if weights else None
+            columns = course_columns(test.panel, windows, course.means_QSY, weight_QS)
+            columns |= dose_columns(schema, test.panel, windows, course.bands) if course.bands else {}
+            sums |= {f"course/{name}": column for name, column in columns.items()}
         events = list(answer_ends(model, survival, test, weights)) if survival else []
         sums |= {
             f"ends/{i}/{name}": column for i, (_, answers) in enumerate(events) for name, column in answers.items()
@@ -164,7 +168,7 @@ class _ScoringContext:
             ends=tuple(event for event, _ in events),
         )
 
-    def anchor(self, model: FittedModel, part: Part, task: Task, course: Any = None) -> Scored:  # noqa: ANN401 - as `score` has it
+    def anchor(self, model: FittedModel, part: Part, task: Task, course: Course | None = None) -> Scored:
         """Return what a model, such as the naive anchor, did on a test part, of the first set-up."""
         test, facts, weights = self.parts[part], facts_of(model), self.weights.get(part)
         bands, also = None, dict[str, SquaredErrors]()

@@ -20,6 +20,7 @@ from costar_cli.evaluation.dropout import StayWeights
 from costar_cli.evaluation.effects import EffectSums
 from costar_cli.evaluation.foreign import ForeignModel
 from costar_cli.evaluation.metrics import Periods, SquaredErrors, Truth
+from costar_cli.evaluation.natural import Course
 from costar_cli.files.shards import WHOLE, Shard
 from costar_cli.inference import facts_of, possible
 from costar_cli.methods.base import FittedModel
@@ -172,7 +173,7 @@ PredictFn = Callable[[Predictor, Queries], NDArray[np.float32]]
 class _ScoreBatch:
     """A query set, the kind of its questions, and the errors of its answers; none where bands are scored.
 
-    `means_QHY` takes the mean predictions of the natural course, of which neither is scored.
+    `course` takes what is predicted of the natural course, of which neither is scored.
     """
 
     name: str
@@ -180,7 +181,7 @@ class _ScoreBatch:
     queries: Queries
     steps_H: NDArray[np.bool_]
     errors: SquaredErrors | None
-    means_QHY: NDArray[np.float64] | None = None
+    course: Course | None = None
 
     def add(
         self, prediction_RQHY: NDArray[np.float32], queries: Queries, panel: Panel, how: Any,  # noqa: ANN401 - as `SquaredErrors.add` has it
@@ -213,7 +214,7 @@ def score(
     batch_size: int,
     task: Task,
     bands: BandTest | None = None,
-    course: tuple[Queries, NDArray[np.float64]] | None = None,
+    course: Course | None = None,
     periods: Periods | None = None,
     weights: StayWeights | None = None,
     also: dict[str, SquaredErrors] | None = None,
@@ -232,7 +233,7 @@ def score(
         batch_size: queries at a time.
         task: hears of progress.
         bands: adds how the model's bands and ratings do.
-        course: windows of the natural course, and where their mean predictions go.
+        course: windows of the natural course, and where what is predicted of them goes.
         periods: calendar periods by which errors are also summed.
         weights: of the errors of factual questions, which are also summed without.
         also: takes sums by their folder, `unweighed/<truth>` and `periods/sums/<truth>`.
@@ -257,8 +258,8 @@ def score(
             windows = bands.choose(WINDOWS, part.windows, every_H)
             sets.append(_ScoreBatch(WINDOWS, WINDOWS, windows, every_H, None))
     if course is not None:
-        every_H = np.ones(course[0].horizon, dtype=bool)
-        sets.append(_ScoreBatch("natural course", WINDOWS, course[0], every_H, None, course[1]))
+        every_H = np.ones(course.windows.horizon, dtype=bool)
+        sets.append(_ScoreBatch("natural course", WINDOWS, course.windows, every_H, None, course))
     sets = [replace(batch, queries=batch.queries.of_subjects(part.own)) for batch in sets]
     answer_bytes = [(4 * model.members + (0 if s.errors else _BAND_BYTES)) * s.queries.horizon * outcomes for s in sets]
     most = [max(1, chunk_bytes // of_one) for of_one in answer_bytes]
@@ -271,8 +272,9 @@ def score(
             chunk = batch.queries.take(rows)
             local = np.searchsorted(rows_N, chunk.subject).astype(np.int32)
             unanswered = replace(chunk, subject=local, outcomes=None, scored=None)  # no model sees the answers
-            if batch.means_QHY is not None:
-                batch.means_QHY[rows] = ask(model, unanswered).mean(axis=0, dtype=np.float64)
+            if batch.course is not None:
+                found = bands.bands_of(panel, unanswered, ask) if batch.course.bands and bands else None
+                batch.course.put(rows, ask(model, unanswered), found)
             elif batch.errors is None and bands is not None:
                 bands.add(batch.kind, chunk, panel, unanswered, ask, batch.steps_H)
             else:

@@ -17,6 +17,7 @@ from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import ArtifactError
 from costar_cli.evaluation.bootstrap import bootstrap_interval, caution_about_units, standard_error, too_few_units
 from costar_cli.evaluation.calibrated import WINDOWS, Kind, band_summary, rating_summary
+from costar_cli.evaluation.doses import DoseCheck, dose_checks
 from costar_cli.evaluation.dropout import DropoutWeights
 from costar_cli.evaluation.effects import EFFECTS, EffectScores
 from costar_cli.evaluation.metrics import SquaredErrors, Truth, period_scores
@@ -166,6 +167,7 @@ class Scores:
         """Return the report; `reporter` is told what speaks against its rows."""
         rows: list[tuple[ReportRow, SquaredErrors | None]] = []
         natural, probabilities = [], []
+        doses: list[DoseCheck] = []
         for one in self.rows:
             if not isinstance(one, Scored):
                 rows.append((one, None))
@@ -175,6 +177,8 @@ class Scores:
             if course := columns_of(one.sums, "course"):
                 natural.append(natural_course(course, self.schema.outcomes, level=self.config.level, **one.names))
                 events += answers_of_binary(course, self.schema)
+                if "since" in course:
+                    doses += dose_checks(course, self.schema, level=self.config.level, **one.names)
             probabilities += [event_score(event, answers, **one.names) for event, answers in events]
         report = EvaluationReport(
             dataset=self.dataset,
@@ -190,6 +194,7 @@ class Scores:
             natural=tuple(natural),
             probabilities=tuple(probabilities),
             dropout=self.dropout,
+            doses=tuple(doses),
         )
         losses = (
             Diagnostic.of("worse-than-last-value", row.label, setup=row.setup, errors=errors)

@@ -36,8 +36,10 @@ ORDERS: Final = dict.fromkeys(("signs", "signed", "ordered", "pairs", "regret", 
 COURSE: Final = {
     **dict.fromkeys(("subject", "unit", "origin"), "Q"),
     **dict.fromkeys(("observed", "seen", "predicted"), "QSY"),
-    "weight": "QS",
+    **dict.fromkeys(("weight", "since", "dose"), "QS"),
+    **dict.fromkeys(("lower", "upper"), "QSYL"),
 }
+OF_DOSES: Final = ("since", "dose", "lower", "upper")  # columns of the course that data with doses have
 PLACES: Final[Mapping[str, Mapping[str, str]]] = {  # folders of columns, and the axes of those that may be in them
     r"(errors|unweighed)/(counterfactual|factual)": ERRORS,
     r"effects/counterfactual": ERRORS,
@@ -155,7 +157,8 @@ def check_sums(sums: Sums, sizes: Mapping[str, int]) -> None:
         if column.ndim != len(axes) or column.shape != expected:
             raise ValueError(f"`{name}` has shape {column.shape}, which does not fit the others")
     for folder in {name.rpartition("/")[0] for name in sums}:
-        optional = {*OPTIONAL, *_columns_in(folder)} if folder.startswith("bands/lights") else OPTIONAL
+        optional = {*OPTIONAL, *OF_DOSES} if folder == "course" else OPTIONAL
+        optional = {*OPTIONAL, *_columns_in(folder)} if folder.startswith("bands/lights") else optional
         if missing := _columns_in(folder).keys() - optional - columns_of(sums, folder).keys():
             raise ValueError(f"`{folder}` lacks `{min(missing)}`")
     if course := columns_of(sums, "course"):

@@ -26,6 +26,7 @@ from costar_cli.files import Artifact, fingerprint, read_artifact, write_artifac
 from costar_cli.files.shards import Shard
 from costar_cli.reporting import NullReporter
 from tests.datasets import m5_worlds
+from tests.dose_worlds import linear_doses
 from tests.evaluate.test_dropout import DROPOUT, lost
 from tests.fits import fit_method, model_of
 
@@ -83,6 +84,13 @@ def binary() -> Case:
     return data, fitted(data, "ridge"), EvaluateConfig(bootstrap=0)
 
 
+@cache
+def dosed() -> Case:
+    """Doses, by the time since which quantiles and residuals are checked."""
+    data = replace(linear_doses(120), digest="d" * 64)
+    return data, fitted(data, "ridge", "mean"), EvaluateConfig(bootstrap=0)
+
+
 def scored_in_parts(case: Case, count: int, folder: Path) -> dict[Path, Any]:
     data, models, config = case
     paths = []
@@ -124,7 +132,7 @@ def same(report: EvaluationReport, whole: EvaluationReport) -> None:
             np.testing.assert_array_equal(ours.cluster, theirs.cluster)
 
 
-@pytest.mark.parametrize("case", [tumours, retail, followed, binary])
+@pytest.mark.parametrize("case", [tumours, retail, followed, binary, dosed])
 @pytest.mark.parametrize("count", [1, 3])
 def test_parts_put_together_are_the_whole(case: Callable[[], Case], count: int, tmp_path: Path) -> None:
     data, models, config = case()
@@ -135,10 +143,11 @@ def test_parts_put_together_are_the_whole(case: Callable[[], Case], count: int, 
 
 
 def test_the_cases_have_everything_that_is_scored() -> None:
-    reports = {case: run_evaluation(*case()) for case in (tumours, retail, followed, binary)}
+    reports = {case: run_evaluation(*case()) for case in (tumours, retail, followed, binary, dosed)}
     rows = [row for report in reports.values() for row in report.rows]
     assert any(row.bands and row.bands.lights and row.bands.groups and row.factual for row in rows)
     assert any(row.basis == "limit" for row in rows)
+    assert {check.label for check in reports[dosed].doses} == {"Ridge regression", "Mean so far"}
     assert any(row.periods and row.unweighted for row in rows)
     assert reports[followed].dropout
     assert {found.kind for report in reports.values() for found in report.probabilities} == {"end", "outcome"}
@@ -225,6 +234,7 @@ FORGED: dict[str, Callable[[Arrays, dict[str, Any]], object]] = {
     "origins": array_by("course/origin", lambda a: np.full_like(a, 2**40)),
     "course": array_by("course/predicted", lambda a: np.full_like(a, np.nan)),
     "observed": array_by("course/observed", lambda a: np.full_like(a, np.inf)),
+    "since": lambda arrays, _: arrays.update({"rows/000/course/since": np.zeros((1, 2))}),
     "events": array_by("ends/0/came", lambda a: a.astype(np.float64)),
     "groups": lambda _, meta: meta["scores"]["rows"][0]["bands"].update(labels={}),
     "set-up": row_by(setup="other"),
