@@ -209,6 +209,7 @@ WARNINGS: Final = {  # a result may be wrong
         "are 0 for them",
     "covariates-never-recorded": "{count} never recorded in source/train and held at 0: {names}",
     "subjects-left-out": "left out: {problem}",
+    "omop-table-odd": "table {subject} has none of the columns that OMOP gives it: left out",
     "omop-rows-left-out": "table {subject}: {rows} {what} left out",
     "omop-values-unread": "table {subject}: {values} of {column} that are no numbers count as missing",
     "omop-values-limits":

@@ -301,6 +301,24 @@ def test_a_duckdb_file_that_is_damaged_or_reaches_out_is_refused(tmp_path: Path,
     assert "the file cannot be read" in refusal(path, reporter)
 
 
+def test_a_table_that_is_none_of_omop_is_left_out_and_one_without_rows_is_read(
+    tmp_path: Path, tables, reporter
+) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    path = write_omop(tmp_path, tables, "duckdb")
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("DELETE FROM DRUG_ERA")
+        connection.execute("DROP TABLE DEATH")
+        connection.execute("CREATE TABLE DEATH AS SELECT 1 AS column0, 2 AS column1")
+    dataset = ingest(path, reporter, {"death": None})
+    assert [end.name for end in dataset.schema.ends] == ["left"]
+    assert "table death has none of the columns that OMOP gives it: left out" in reporter.warnings
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("DROP TABLE PERSON")
+        connection.execute("CREATE TABLE PERSON AS SELECT 1 AS column0")
+    assert "there is no table person" in refusal(path, reporter, {"death": None})
+
+
 def test_ties_have_an_order_that_does_not_depend_on_the_rows(tmp_path: Path, tables, reporter) -> None:
     again = dict(tables["measurement"][0])
     tables["measurement"].insert(0, again | {"value_as_number": 150.0, "measurement_id": 9999})

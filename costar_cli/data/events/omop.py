@@ -121,6 +121,10 @@ def open_omop(path: Path, reporter: Reporter, *, pairs: Collection[str] = ()) ->
     del pairs
     path = Path(path)
     tables = _tables(path)
+    for name in [name for name, table in tables.items() if not table.collect_schema().names()]:
+        # such as `death` of Eunomia's GiBleed, which was made of an empty file
+        del tables[name]
+        reporter.say(Diagnostic.of("omop-table-odd", name))
     raise_errors(_missing(tables, path), what=path.name)
     concepts = _concepts(tables)
     frames, findings, codes = list[pl.LazyFrame](), list[Diagnostic](), list[pl.DataFrame]()
