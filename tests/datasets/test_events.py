@@ -88,6 +88,20 @@ def test_an_anchor_and_its_window_cut_series_out_of_a_life() -> None:
     assert steps["subject_id"].n_unique() == 2
 
 
+def test_who_is_observed_beyond_the_window_has_all_of_it_with_or_without_an_event() -> None:
+    toml = PLAIN.replace('code = "Y"', 'code = "Y", aggregate = "any"')
+    toml += 'left = { role = "censored", code = "END" }\n[anchor]\ncode = "A"\nafter = "4h"\n'
+    rows = [(who, 0.0, "A", None) for who in (1, 2, 3)] + [(1, 2.5, "Y", None), (3, 1.2, "Y", None)]
+    rows += [(1, 9.0, "END", None), (2, 9.0, "END", None), (3, 2.0, "END", None)]
+    steps, statics, _ = made(log_of(rows), toml)
+    assert steps["subject_id"].value_counts().sort("subject_id")["count"].to_list() == [4, 4, 3]
+    assert steps.filter(subject_id=1)["y"].to_list() == [0, 0, 1, 0]
+    assert steps.filter(subject_id=2)["y"].to_list() == [0, 0, 0, 0]
+    assert statics["time of left"].to_list() == [None, None, at(2)]
+    without, _, _ = made(log_of([row for row in rows if row[2] != "END"] + [(4, 9.0, "END", None)]), toml)
+    assert without["subject_id"].value_counts().sort("subject_id")["count"].to_list() == [3, 1, 2], "the last event"
+
+
 def test_rates_of_intervals_are_means_over_each_step() -> None:
     toml = PLAIN.replace(
         'a = { role = "treatment", code = "A" }',

@@ -120,7 +120,8 @@ def lay_out(chosen: Chosen, schema: SignalsSchema, reporter: Reporter) -> Grid:
     """Return the steps of each subject.
 
     A series begins at its anchor, or at the step of the subject's first event of a signal that changes over time; it
-    ends with the last one of these, at the latest where the window, an event of `until` or an end say.
+    ends with the last one of these, at the latest where the window, an event of `until` or an end say. Whose
+    observation is known to go on beyond the window has all of it, whether or not something happened.
 
     Raises:
         DataError: nobody has a series, or one is too long.
@@ -154,6 +155,11 @@ def lay_out(chosen: Chosen, schema: SignalsSchema, reporter: Reporter) -> Grid:
             np.minimum.at(limit, subject[later], time[later])
         nobody = "with an event of the anchor, and one of a signal after it"
     kept = np.isfinite(begin) & (last >= begin)
+    for name in schema.named("censored"):
+        # Else subjects without an event would be shorter, and those who have one later are told by their length
+        subject, time = chosen.moments(name)
+        beyond = subject[time > limit[subject]]
+        last[beyond] = limit[beyond]
     if not kept.any():
         fix = "see the counts of each signal above, and correct `anchor` or the codes"
         raise DataError(f"no subject of {n:,} {nobody}", where=chosen.name, fix=fix)
