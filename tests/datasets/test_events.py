@@ -98,6 +98,13 @@ def test_who_is_observed_beyond_the_window_has_all_of_it_with_or_without_an_even
     assert steps.filter(subject_id=1)["y"].to_list() == [0, 0, 1, 0]
     assert steps.filter(subject_id=2)["y"].to_list() == [0, 0, 0, 0]
     assert statics["time of left"].to_list() == [None, None, at(2)]
+    # 4 has nothing but the anchor: no event is an observation of a signal that counts them, and of no other
+    either = toml.replace('code = "A"\nafter', 'code = ["A", "B"]\nafter')
+    more = [*rows, (4, 0.0, "B", None), (4, 9.0, "END", None), (5, 0.0, "B", None), (5, 2.0, "END", None)]
+    steps, _, _ = made(log_of(more), either)
+    assert steps["subject_id"].value_counts().sort("subject_id")["count"].to_list() == [4, 4, 3, 4, 3]
+    steps, _, _ = made(log_of(more), either.replace(', aggregate = "any"', ""))
+    assert steps["subject_id"].unique().to_list() == [1, 2, 3]
     without, _, _ = made(log_of([row for row in rows if row[2] != "END"] + [(4, 9.0, "END", None)]), toml)
     assert without["subject_id"].value_counts().sort("subject_id")["count"].to_list() == [3, 1, 2], "the last event"
 

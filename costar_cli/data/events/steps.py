@@ -155,11 +155,7 @@ def lay_out(chosen: Chosen, schema: SignalsSchema, reporter: Reporter) -> Grid:
             np.minimum.at(limit, subject[later], time[later])
         nobody = "with an event of the anchor, and one of a signal after it"
     kept = np.isfinite(begin) & (last >= begin)
-    for name in schema.named("censored"):
-        # Else subjects without an event would be shorter, and those who have one later are told by their length
-        subject, time = chosen.moments(name)
-        beyond = subject[time > limit[subject]]
-        last[beyond] = limit[beyond]
+    last, kept = _observed_on(chosen, schema, begin, last, limit, kept)
     if not kept.any():
         fix = "see the counts of each signal above, and correct `anchor` or the codes"
         raise DataError(f"no subject of {n:,} {nobody}", where=chosen.name, fix=fix)
@@ -180,6 +176,24 @@ def lay_out(chosen: Chosen, schema: SignalsSchema, reporter: Reporter) -> Grid:
         fix = f"give longer steps in [time], or `anchor` with `after`: at most {LONGEST:,}, of all {MOST_ROWS:,}"
         raise DataError(problem, where=f"subject {chosen.subjects[int(steps.argmax())]}", fix=fix)
     return Grid(begin, steps.astype(np.int64), size, ends)
+
+
+def _observed_on(
+    chosen: Chosen, schema: SignalsSchema, begin: Floats, last: Floats, limit: Floats, kept: NDArray[np.bool_]
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return `last` and `kept` with what is known of subjects whose observation ends later than their last event.
+
+    Else subjects without an event would be shorter or missing: lengths would tell of what came later.
+    """
+    last, kept = last.copy(), kept.copy()
+    hows = {schema.how(name, intervals=name in chosen.intervals) for name in schema.named("outcome")}
+    for name in schema.named("censored"):
+        subject, time = chosen.moments(name)
+        beyond = subject[time > limit[subject]]
+        last[beyond] = limit[beyond]
+        if hows <= {"any", "count", "sum"}:  # no event is an observation, too
+            kept[subject] |= np.isfinite(begin[subject]) & (time > begin[subject])
+    return last, kept
 
 
 def _ends(chosen: Chosen, schema: SignalsSchema, begin: Floats, limit: Floats) -> dict[str, Floats]:
