@@ -52,6 +52,29 @@ def test_stored_trees_answer_as_those_of_the_library_with_its_own_bins() -> None
     assert 0 < forest.n_trees == int(np.argmin(losses))
 
 
+def test_columns_that_are_the_same_everywhere_change_no_tree() -> None:
+    train, validation = some_rows(), some_rows(seed=1)
+    plain, _ = grow(train, validation, FEW, 0)
+
+    def with_constants(rows: Rows) -> Rows:
+        never, same = np.full(len(rows.answer_M), np.nan), np.full(len(rows.answer_M), 3.0)
+        return rows._replace(columns_MP=np.column_stack([never, rows.columns_MP[:, :2], same, rows.columns_MP[:, 2:]]))
+
+    forest, _ = grow(with_constants(train), with_constants(validation), FEW, 0)
+    place = np.array([1, 2, 4, 5, 6, 7])  # of each column among the others
+    inner = plain.right > 0
+    np.testing.assert_array_equal(forest.feature[inner], place[plain.feature[inner]])
+    np.testing.assert_array_equal(forest.threshold, plain.threshold)
+    np.testing.assert_array_equal(forest.value, plain.value)
+
+
+def test_rows_that_are_all_alike_in_every_column_give_the_mean() -> None:
+    rows = some_rows()._replace(columns_MP=np.ones((900, 3)))
+    forest, _ = grow(rows, rows, FEW, 0)
+    mean = np.average(rows.answer_M, weights=rows.weight_M)
+    np.testing.assert_allclose(forest.predict(rows.columns_MP), mean, rtol=1e-9)
+
+
 def test_columns_in_parts_give_the_same_answers_as_rows() -> None:
     forest, _ = grow(some_rows(), some_rows(seed=1), FEW, 0)
     rng = np.random.default_rng(2)

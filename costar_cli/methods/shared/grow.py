@@ -80,8 +80,8 @@ def grow(
     trees = [_in_preorder(step[0].nodes, bins) for step in boosted._predictors[:kept]]
     forest = Forest.of(base, trees)
     some_MP = train.columns_MP[:CHECKED_ROWS]
-    codes_MP = bins.codes(some_MP)
-    staged = boosted.staged_decision_function(codes_MP) if logistic else boosted.staged_predict(codes_MP)
+    codes_MU = bins.codes(some_MP)
+    staged = boosted.staged_decision_function(codes_MU) if logistic else boosted.staged_predict(codes_MU)
     library_M = np.ravel(next(islice(staged, kept - 1, None))) if kept else base
     if not np.allclose(forest.predict(some_MP), library_M, rtol=1e-9, atol=1e-12):
         raise TrainingError(
@@ -104,12 +104,14 @@ def spread_rows(subject_M: NDArray[np.int64], most: int, seed: int) -> NDArray[n
 
 
 class Bins(NamedTuple):
-    """Where columns are cut into bins of about the same weight: thresholds `[P,B]` in order, then `LARGEST`.
+    """Where columns are cut into bins of about the same weight: thresholds `[U,B]` in order, then `LARGEST`.
 
-    They are those of scikit-learn 1.9, which takes fifty times as long for them where rows have weights.
+    They are those of scikit-learn 1.9, which takes fifty times as long for them where rows have weights. `used_U` are
+    the columns that can be split: a third of a retail panel's 318 are the same in all rows, and cost as much as others.
     """
 
-    edges_PB: Floats
+    edges_UB: Floats
+    used_U: NDArray[np.int64]
 
     @classmethod
     def of(cls, columns_MP: Floats, weight_M: Floats) -> "Bins":
@@ -118,16 +120,20 @@ class Bins(NamedTuple):
         for row_B, column_M in zip(edges_PB, columns_MP.T, strict=True):
             edges = _edges(column_M, weight_M)
             row_B[: len(edges)] = edges
-        return cls(edges_PB)
+        missing_MP = np.isnan(columns_MP)
+        can_split_P = (edges_PB[:, 0] < LARGEST) | (missing_MP.any(axis=0) & ~missing_MP.all(axis=0))
+        can_split_P[0] |= not can_split_P.any()  # the library takes no table without a column
+        return cls(edges_PB[can_split_P], np.flatnonzero(can_split_P))
 
     def codes(self, columns_MP: Floats) -> Floats:
-        """Return how many thresholds each number is above, `[M,P]`; NaN where it is missing."""
-        codes = [np.searchsorted(row_B, column_M) for row_B, column_M in zip(self.edges_PB, columns_MP.T, strict=True)]
-        return np.where(np.isnan(columns_MP), np.nan, np.stack(codes, axis=1))
+        """Return how many thresholds each number of the used columns is above, `[M,U]`; NaN where it is missing."""
+        used_MU = columns_MP[:, self.used_U]
+        codes = [np.searchsorted(row_B, column_M) for row_B, column_M in zip(self.edges_UB, used_MU.T, strict=True)]
+        return np.where(np.isnan(used_MU), np.nan, np.stack(codes, axis=1))
 
     def thresholds(self, feature: NDArray[np.int64], code: Floats) -> Floats:
-        """Return the thresholds of columns that stand for those of their codes, of which some are infinite."""
-        return np.asarray(self.edges_PB[feature, np.minimum(code, MISSING - 1).astype(np.int64)])
+        """Return the thresholds of used columns that stand for those of their codes, of which some are infinite."""
+        return np.asarray(self.edges_UB[feature, np.minimum(code, MISSING - 1).astype(np.int64)])
 
 
 def _edges(column_M: Floats, weight_M: Floats) -> Floats:
@@ -149,8 +155,8 @@ def _boosted(bins: Bins, train: Rows, validation: Rows, config: TreeSettings, se
     from sklearn import ensemble  # noqa: PLC0415  # a second to import, needed here alone
 
     stops = len(validation.answer_M) > 0
-    never_P = np.isnan(train.columns_MP).all(axis=0)  # the library takes no column without a value
-    columns_MP = np.where(never_P, 0.0, bins.codes(train.columns_MP))
+    codes_MU = bins.codes(train.columns_MP)
+    codes_MU[:, np.isnan(codes_MU).all(axis=0)] = 0.0  # the library takes no column without a value
     kind = ensemble.HistGradientBoostingClassifier if logistic else ensemble.HistGradientBoostingRegressor
     boosted = kind(
         learning_rate=config.learning_rate,
@@ -163,9 +169,12 @@ def _boosted(bins: Bins, train: Rows, validation: Rows, config: TreeSettings, se
         n_iter_no_change=config.patience,
         random_state=seed % 2**32,
     )
-    codes_MP, weight_M = bins.codes(validation.columns_MP), validation.weight_M
-    checked = {"X_val": codes_MP, "y_val": validation.answer_M, "sample_weight_val": weight_M}
-    return boosted.fit(columns_MP, train.answer_M, sample_weight=train.weight_M, **(checked if stops else {}))
+    checked = {
+        "X_val": bins.codes(validation.columns_MP),
+        "y_val": validation.answer_M,
+        "sample_weight_val": validation.weight_M,
+    }
+    return boosted.fit(codes_MU, train.answer_M, sample_weight=train.weight_M, **(checked if stops else {}))
 
 
 def _in_preorder(nodes: NDArray[Any], bins: Bins) -> Mapping[str, NDArray[Any]]:
@@ -183,7 +192,7 @@ def _in_preorder(nodes: NDArray[Any], bins: Bins) -> Mapping[str, NDArray[Any]]:
     inner = sorted_["is_leaf"] == 0
     feature = np.where(inner, sorted_["feature_idx"], 0)
     return {
-        "feature": feature,
+        "feature": np.where(inner, bins.used_U[feature], 0),
         "threshold": np.where(inner, bins.thresholds(feature, sorted_["num_threshold"]), 0.0),
         "right": np.where(inner, place[sorted_["right"] * inner], 0),
         "value": np.where(inner, 0.0, sorted_["value"]),
