@@ -23,6 +23,7 @@ __all__ = ["BENCHMARKS", "main", "render", "stored"]
 
 RESULTS = Path(__file__).resolve().parent / "results"
 BENCHMARKS = (
+    "start",
     "simulate",
     "simulate_mimic",
     "pretrain_step",
@@ -43,6 +44,7 @@ BENCHMARKS = (
     "growth",
 )
 TITLES = {
+    "start": "Starting a command",
     "simulate": "Simulating a cohort",
     "simulate_mimic": "Simulating ICU patients at paper size",
     "pretrain_step": "Pretraining step",

@@ -15,6 +15,7 @@ from benchmarks.measure import Child, run_child
 DOCUMENT = {"benchmark", "command", "date", "commit", "dirty", "machine", "versions", "load_average", "load", "busy",
             "options", "figures", "details"}  # fmt: skip
 FIGURES = {
+    "start": {"version", "help", "whatif", "average", "search"},
     "simulate": {"ratio_to_loop", "ratio_to_numpy_loop", "simulate_s", "largest_difference_cm3"},
     "simulate_mimic": {"simulate_s", "simulate_rss_mb", "read_rss_mb", "from_extract_rss_mb", "data_mb"},
     "pretrain_step": {
@@ -183,12 +184,17 @@ def test_one_command_makes_the_pretraining_table(tmp_path: Path) -> None:
     assert (tmp_path / "p.csv").read_text().count("\n") == 9
 
 
-@pytest.mark.parametrize(("now", "code"), [(100.0, 0), (60.0, 1)])
+@pytest.mark.parametrize(
+    ("now", "at_most", "code"),
+    [(100.0, False, 0), (60.0, False, 1), (60.0, True, 0), (140.0, True, 0), (170.0, True, 1)],
+)
 def test_the_guard_fails_where_a_ratio_is_clearly_below_the_stored_one(
-    now: float, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    now: float, code: int, *, at_most: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    figure, before = ({"figures": {"ratio_to_loop": {"value": value}}, "busy": False} for value in (now, 110.0))
-    monkeypatch.setattr(guard, "GUARDED", {"simulate": "ratio_to_loop"})
+    figure, before = (
+        {"figures": {"ratio_to_loop": {"value": value, "at_most": at_most}}, "busy": False} for value in (now, 110.0)
+    )
+    monkeypatch.setattr(guard, "GUARDED", {"simulate": ("ratio_to_loop",)})
     monkeypatch.setattr(guard, "stored", lambda _: before)
     monkeypatch.setattr(guard, "run_child", lambda *_: Child(1.0, 1.0, json.dumps(figure)))
     assert guard.main([]) == code
@@ -196,4 +202,5 @@ def test_the_guard_fails_where_a_ratio_is_clearly_below_the_stored_one(
 
 
 def test_every_ratio_that_is_guarded_is_stored() -> None:
-    assert all(guard.stored(name)["figures"][key]["value"] > 1 for name, key in guard.GUARDED.items())
+    for name, keys in guard.GUARDED.items():
+        assert all(guard.stored(name)["figures"][key]["value"] > 0 for key in keys), name
