@@ -36,6 +36,7 @@ MOST = {  # lines of a screen
     "finetune -w trained --members 2 --epochs 2 --threads 1": 6,
     "pretrain -w trained --members 2 --epochs 1 --threads 1": 6,
     "settings": 12,
+    "settings finetune.select_on": 8,
     "finetune --method ridge -w trial": 6,
 }
 EVERYWHERE = [
