@@ -336,5 +336,5 @@ def test_a_page_whose_server_has_ended_says_so(driver: Any, explorer: Explorer) 
         server.ask(stop, JsonObject())
         thread.join(10)
     screen.answered(lambda: screen.click(f"{PLAN_B} .cell"))
-    assert "no longer answers" in screen.text("#problem")
+    assert "has stopped" in screen.text("#problem")
     screen.complaints  # noqa: B018 - the refused connection is in the log, which is emptied
