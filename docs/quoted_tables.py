@@ -104,6 +104,30 @@ def published_form_table() -> Iterator[str]:
     yield f"{FEWEST_UNITS} units. Minutes of training and scoring, two shared cores: {_listed(minutes)}."
 
 
+def mechanistic_table() -> Iterator[str]:
+    """Yield errors on published models of disease over the bound's, or the last value's where the bound is zero."""
+    setups, worlds = ("zero-shot", "supervised"), ("glucose", "hiv", "warfarin", "sepsis")
+    yield "| method | " + " | ".join(LABELS[name] for name in worlds) + " |"
+    yield "|---|" + "---:|" * len(worlds)
+    ratios: dict[tuple[str, str], dict[str, float]] = {}
+    for name in worlds:
+        for setup in setups:
+            error = {r["name"]: float(r["avg"]) for r in counterfactual(f"benchmark-{name}-quick", setup)}
+            base = error.pop("limit") or error["last-value"]
+            ratios[name, setup] = {method: found / base for method, found in error.items()}
+    for method in ("last-value", "ridge", "msm", "mixed", "boosting", "gcomp"):
+        cells = []
+        for name in worlds:
+            of = [ratios[name, setup] for setup in setups]
+            shown = [
+                f"**{r[method]:.2f}**" if r[method] == min(r.values()) else f"{r[method]:.2f}"
+                for r in of
+                if method in r
+            ]
+            cells.append(" / ".join(shown) or "not run")
+        yield f"| {METHODS[method].label} | {' | '.join(cells)} |"
+
+
 def minutes_of(folder: str) -> float:
     """Return how long all cells of a benchmark took together."""
     return sum(float(line["wall_s"] or 0) for line in rows(folder, "cells.csv")) / 60
@@ -357,6 +381,7 @@ def gallery_table(name: str) -> Iterator[str]:
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "study": study_table,
     "published form": published_form_table,
+    "mechanistic": mechanistic_table,
     "tumours": partial(setups_table, TUMOURS, "tumor"),
     "patience": patience_table,
     "retail": partial(setups_table, quoted_goals.RETAIL_100),
