@@ -13,7 +13,7 @@ import typer
 from costar_cli.api.outputs import check_artifact_name, check_places
 from costar_cli.cli import options
 from costar_cli.cli.workspace import DEFAULT_WORKSPACE, Workspace
-from costar_cli.config.choices import PresetName
+from costar_cli.config.choices import ExperimentName, PresetName
 from costar_cli.config.nearest import nearest
 from costar_cli.errors import ArtifactError, CostarError, MismatchError, StorageError
 from costar_cli.reporting import launched
@@ -77,8 +77,9 @@ def open_session(
 
 
 def open_settings(
-    out: Output, flags: "Flags", *, preset: PresetName | None, config: Path | None, dataset: str | None
-) -> "Settings":
+    out: Output, flags: "Flags", *, preset: PresetName | None, config: Path | None, dataset: str | None,
+    protocol: ExperimentName | None = None,
+) -> "Settings":  # fmt: skip
     """Resolve the settings of a verb, pass on what is to be said of them, and record them.
 
     Raises:
@@ -86,7 +87,7 @@ def open_settings(
     """
     from costar_cli.settings.resolve import resolve
 
-    settings = resolve(flags, preset=preset, file=config, environ=os.environ, dataset=dataset)
+    settings = resolve(flags, preset=preset, file=config, environ=os.environ, dataset=dataset, protocol=protocol)
     for warning in settings.warnings:
         out.say(warning)
     out.config(settings.describe(flags))

@@ -19,6 +19,7 @@ PretextName = Literal[
 ]
 LearnerName = Literal["auto", "regression", "trees"]
 PresetName = Literal["quick", "default", "paper"]
+ExperimentName = Literal["costar2023", "ct2022", "hess2024", "clpfn2026"]
 ProtocolName = Literal["per-protocol", "intention-to-treat"]
 RankingName = Literal["estimate", "upper", "lower"]
 ScheduleName = Literal["constant", "cosine"]

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from costar_cli.config.choices import PresetName
+from costar_cli.config.choices import ExperimentName, PresetName
 from costar_cli.config.models import Config, FinetuneConfig, nested
 from costar_cli.config.nearest import did_you_mean, nearest, nearest_by_edits
 from costar_cli.config.toml import read_toml
@@ -21,6 +21,7 @@ from costar_cli.errors import MOST_DETAILS, UsageError, complaint, cut
 from costar_cli.methods.registry import METHODS
 from costar_cli.settings.keys import VERBS, all_keys, all_sections, key_of, keys_of, model_of, section_of
 from costar_cli.settings.presets import DEFAULT_PRESET, preset_settings
+from costar_cli.settings.protocols import read_protocol
 
 LONGEST = 200  # of a key that a message repeats
 MOST_MEANT = 3  # variables that a warning names
@@ -214,9 +215,9 @@ class Settings:
         return config
 
     def is_chosen(self, name: str) -> bool:
-        """Return whether somebody set a key by flag, environment or file, rather than a preset or the default."""
+        """Return whether somebody set a key by flag, environment or file, not a preset, a protocol or the default."""
         origin = self.origins.get(name, "default")
-        return origin != "default" and not origin.startswith("preset ")
+        return origin != "default" and not origin.startswith(("preset ", "protocol "))
 
     def any_chosen(self, prefix: str) -> bool:
         """Return whether somebody set any key that starts so."""
@@ -242,6 +243,7 @@ def resolve(
     file: Path | None = None,
     environ: Mapping[str, str] | None = None,
     dataset: str | None = None,
+    protocol: ExperimentName | None = None,
 ) -> Settings:
     """Resolve every setting, and report all problems of all sources at once.
 
@@ -252,6 +254,7 @@ def resolve(
         file: a TOML file with sections such as `[pretrain.encoder]`.
         environ: the environment; none by default.
         dataset: name of the data set at hand, which has a say in what a preset means.
+        protocol: a published experiment, whose settings overrule those of the preset.
 
     Raises:
         UsageError: an unknown key, or a value of the wrong type or out of bounds.
@@ -259,7 +262,9 @@ def resolve(
     read = from_file(file) if file is not None else Source()
     name = preset or read.preset or DEFAULT_PRESET
     given = flags if isinstance(flags, Source) else from_flags(flags)
-    sources = [Source(preset_settings(name, dataset)), read, from_environment(environ or {}), given]
+    published = read_protocol(protocol).values if protocol else {}
+    of_protocol = Source({key: (value, f"protocol {protocol}") for key, value in published.items()})
+    sources = [Source(preset_settings(name, dataset)), of_protocol, read, from_environment(environ or {}), given]
     problems = [problem for source in sources for problem in source.problems]
     of_preset, *chosen = sources  # presets are valid, so that their methods need not be imported
     origins = {name: origin for name, (_, origin) in of_preset.values.items()}

@@ -13,7 +13,7 @@ from simulators.tumor.patients import TumorPatients
 
 __all__ = ["PlanKind", "TumorCounterfactuals", "answer_plan", "one_step_counterfactuals", "sequence_counterfactuals"]
 
-PlanKind = Literal["sliding", "random"]
+PlanKind = Literal["sliding", "random", "fixed"]
 
 OPTIONS: Final = ((False, False), (False, True), (True, False), (True, True))  # (chemotherapy, radiotherapy)
 SIBLINGS: Final = np.array(  # [option given, 4 options, 2]: the given one comes first
@@ -60,7 +60,7 @@ def sequence_counterfactuals(
     horizon: int = 6,
     rng: np.random.Generator | None = None,
 ) -> TumorCounterfactuals:
-    """Answer 2 (horizon - 1) plans from every active day: its factual treatment, then `horizon - 1` planned days.
+    """Answer plans from every active day: 2 (horizon - 1) of its factual treatment, then `horizon - 1` planned days.
 
     Every day that has a next observed volume is an origin, also the one whose next volume is death or recovery (as in
     the reference's loop): that end is part of the history's future, and each branch stays there.
@@ -70,7 +70,8 @@ def sequence_counterfactuals(
         noise: their noise, over at least T + horizon - 1 days.
         factual: their factual simulation.
         plans: `sliding` gives chemotherapy once, on each planned day in turn, then radiotherapy once; `random` tosses
-            a fair coin for each treatment and day, anew for each origin.
+            a fair coin for each treatment and day, anew for each origin. `fixed` has two plans without a factual day:
+            no treatment, and both treatments, on all `horizon` days.
         horizon: days per plan, with the factual one.
         rng: generator of the random plans; not used by sliding ones.
 
@@ -83,18 +84,23 @@ def sequence_counterfactuals(
     given_P2 = _given(factual, subject, origin)
     plan_PKH2 = plans_from(given_P2, plans, horizon, rng)
     planned = list(plan_PKH2.transpose(2, 1, 0, 3)[1:])
-    if plans == "sliding":  # all origins have them in common
-        planned = list(sliding_plans(horizon)[:, None].transpose(2, 0, 1, 3)[1:])
-    volume_PKH = follow_branches(patients, noise, factual, subject, origin, [given_P2[None], *planned])
+    first = given_P2[None]
+    if plans != "random":  # all origins have them in common
+        common = sliding_plans(horizon) if plans == "sliding" else fixed_plans(horizon)
+        fixed_first, *planned = common[:, None].transpose(2, 0, 1, 3)
+        first = fixed_first if plans == "fixed" else first
+    volume_PKH = follow_branches(patients, noise, factual, subject, origin, [first, *planned])
     return flat(subject, origin, plan_PKH2, volume_PKH)
 
 
 def plans_from(given_P2: Bools, plans: PlanKind, horizon: int, rng: np.random.Generator | None) -> Bools:
-    """Return the plans `[P,K,H,2]` from P origins, whose first step is what was given there.
+    """Return the plans `[P,K,H,2]` from P origins, whose first step is what was given there unless they are fixed.
 
     Raises:
         ValueError: random plans without a generator.
     """
+    if plans == "fixed":
+        return np.broadcast_to(fixed_plans(horizon), (len(given_P2), 2, horizon, 2)).copy()
     shape = (len(given_P2), 2 * (horizon - 1), horizon, 2)
     if plans == "sliding":
         plan_PKH2 = np.broadcast_to(sliding_plans(horizon), shape).copy()
@@ -114,6 +120,11 @@ def sliding_plans(horizon: int) -> Bools:
     k = np.arange(2 * planned)
     plan_KH2[k, 1 + k % planned, k // planned] = True
     return plan_KH2
+
+
+def fixed_plans(horizon: int) -> Bools:
+    """Return the plans `[2,H,2]` that never treat, and that give both treatments every day."""
+    return np.broadcast_to(np.array([False, True])[:, None, None], (2, horizon, 2))
 
 
 def answer_plan(

@@ -110,6 +110,7 @@ def test_every_flag_has_help_and_no_two_verbs_disagree_on_what_a_shared_flag_mea
     # of answers, of a data set also on stdout.
     own = {"--level", "file", "--members", "--report"}
     own |= {"--show"}  # each verb has its own topics
+    own |= {"--protocol"}  # of a target trial, of a published experiment
     own |= {"--subject", "--origin", "--reference", "--unsupported", "--out", "--model", "--by"}  # of searches
     assert {name for name, texts in meanings.items() if len(texts) > 1} <= own | {
         "--csv",

@@ -222,3 +222,13 @@ def test_impossible_questions_are_errors(cohort, subject, origin, plan, message)
 def test_no_question_has_no_answer(cohort):
     none = np.zeros(0, dtype=np.int64)
     assert answer_plan(*cohort, none, none, np.zeros((0, 6, 2))).shape == (0, 6)
+
+
+def test_fixed_plans_never_treat_and_always_give_both_from_the_first_day(cohort):
+    fixed = sequence_counterfactuals(*cohort, plans="fixed", horizon=3)
+    plans = fixed.treatments.reshape(-1, 2, 3, 2)
+    assert not plans[:, 0].any()
+    assert plans[:, 1].all()
+    patients, noise, factual = cohort
+    expected = answer_plan(patients, noise, factual, fixed.subject, fixed.origin, fixed.treatments)
+    np.testing.assert_allclose(fixed.volume_cm3, expected)

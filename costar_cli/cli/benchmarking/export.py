@@ -213,7 +213,9 @@ def text_blocks(
                 *[fixed(row.gain_percent, 1, percent)] * table.has_gains,
                 *[str(row.runs or "")] * runs,
             ]
-            blocks[name].append([row.marked_label, *cells, *(text or None for text in others if averaged)])
+            moved = row.due_to_confounding.steps if row.due_to_confounding else ()
+            others = others if averaged else [fixed(value, digits) for value in moved]
+            blocks[name].append([row.marked_label, *cells, *(text or None for text in others)])
     return blocks
 
 

@@ -8,10 +8,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from costar_cli.cli.benchmarking.cost_log import Clock, CostLog, give_memory_back, measured, note_shard
-from costar_cli.cli.benchmarking.export import REPORT_FILES, require_own, show_report, write_report
+from costar_cli.cli.benchmarking.export import (
+    REPORT_FILES,
+    csv_text,
+    require_own,
+    result_rows,
+    show_report,
+    write_report,
+)
 from costar_cli.cli.benchmarking.jobs import (
     BenchmarkWorkspace,
     Job,
@@ -42,7 +49,7 @@ from costar_cli.data.registry import sources
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import CostarError, LockedError, MismatchError, StorageError, UsageError, as_costar_error
 from costar_cli.evaluation import SETUPS
-from costar_cli.files import read_header
+from costar_cli.files import read_header, write_bytes
 from costar_cli.files.shards import Shard
 from costar_cli.methods import METHODS
 from costar_cli.methods.registry import REFERENCE
@@ -124,6 +131,7 @@ class Result:
         )
 
 
+SUPPORT: Final = "support"  # the number of training subjects, where a protocol has several
 Plans = Mapping[float | None, Plan]
 """The benchmark by the confounding strength of its source, or the only one by None."""
 
@@ -142,6 +150,28 @@ def plan_benchmarks(base: BenchmarkWorkspace, gamma: str | None, shard: Shard | 
         jobs = jobs if shard is None else jobs_of(shard, jobs)
         plans[value] = Plan(benchmark, setups, jobs, {job.key: benchmark.state(job) for job in jobs})
     return plans
+
+
+Grid = Mapping[int | None, tuple[BenchmarkWorkspace, Plans]]
+"""Benchmarks by the number of training subjects, or the only one by None."""
+
+
+def by_support(base: BenchmarkWorkspace, support: Sequence[int]) -> dict[int | None, BenchmarkWorkspace]:
+    """Return a benchmark for each number of training subjects, in a folder each; the only one without any.
+
+    A number that a flag, variable or file chose is the only one, too.
+    """
+    simulated = base.data.simulated
+    name = f"{simulated.section}.train" if simulated else ""
+    if not support or base.settings.is_chosen(name):
+        return {None: base}
+    return {
+        size: replace(
+            base, settings=with_values(base.settings, {name: size}), folder=base.folder / f"{SUPPORT}-{size}",
+            at=f"{SUPPORT} {size}: ",
+        )
+        for size in support
+    }  # fmt: skip
 
 
 def _methods(benchmark: BenchmarkWorkspace, setups: Sequence[SetupName]) -> list[BenchmarkMethod]:
@@ -182,8 +212,8 @@ def _methods(benchmark: BenchmarkWorkspace, setups: Sequence[SetupName]) -> list
 
 def run_benchmarks(
     out: Output,
-    base: BenchmarkWorkspace,
-    plans: Plans,
+    folder: Path,
+    grid: Grid,
     *,
     overwrite: bool,
     pool: PoolMaker | None,
@@ -194,14 +224,18 @@ def run_benchmarks(
 ) -> None:
     """Make what is not there, write and show the tables, and end the verb; or list the jobs.
 
-    `given` are the flags that a command to run next repeats; `shard` is the part of the benchmark that is made.
+    `given` are the flags that a command to run next repeats; `shard` is the part of the benchmark that is made, in
+    `folder`.
 
     Raises:
         CostarError: jobs failed; what the others found is written, shown, and part of the `--json` document.
     """
     if list_only:
         rows: list[dict[str, str | float | None]] = []
-        for value, plan in plans.items():
+        every = [(size, value, plan) for size, (_, plans) in grid.items() for value, plan in plans.items()]
+        for size, value, plan in every:
+            within = [f"{SUPPORT}-{size}"] if size is not None else []
+            within += [f"{SETTING}-{exact(value)}"] if value is not None else []
             cost_log = CostLog(plan.benchmark.folder / "ledger.json")
             for job in plan.jobs:
                 tasks, state = plan.benchmark.tasks(job), plan.states[job.key]
@@ -209,7 +243,7 @@ def run_benchmarks(
                 error = next((r.error for r in records if r and r.error), None) if state != "done" else None
                 took_s = cost_log.wall_s(job.key) if state == "done" else None
                 rows.append({
-                    "cell": job.key if value is None else f"{SETTING}-{exact(value)}/{job.key}",
+                    "cell": "/".join([*within, job.key]),
                     "state": state,
                     "wall_s": None if took_s is None else round(took_s, 1),
                     "file": str(tasks[0].path if tasks else plan.benchmark.data_file(job.seed)),
@@ -218,20 +252,48 @@ def run_benchmarks(
         out.table(["cell", "state", "wall s", "file", "error"], [list(row.values()) for row in rows])
         states = [row["state"] for row in rows]
         out.note(", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))
-        out.done({"cells": rows, "folder": str(base.folder)})
+        out.done({"cells": rows, "folder": str(folder)})
         return
-    if shard is not None:
-        note_shard(base.folder, shard)
-    result = complete_benchmarks(out, base, plans, overwrite=overwrite, pool=pool, plots=plots)
-    if isinstance(result.report, Sweep):
-        show_sweep(out, result.report)
-    else:
-        show_report(out, result.report)
-    document = {**result.report.to_json(), "folder": str(base.folder), "made": result.outcome.made}
+    results: dict[int | None, Result] = {}
+    documents: dict[int | None, dict[str, Any]] = {}
+    for size, (base, plans) in grid.items():
+        if shard is not None:
+            note_shard(base.folder, shard)
+        results[size] = result = complete_benchmarks(out, base, plans, overwrite=overwrite, pool=pool, plots=plots)
+        out.text(*([f"{size} training subjects"] if size is not None else []))
+        if isinstance(result.report, Sweep):
+            show_sweep(out, result.report)
+        else:
+            show_report(out, result.report)
+        documents[size] = {**result.report.to_json(), "folder": str(base.folder), "made": result.outcome.made}
+        out.keep(documents[size])
+    document = documents[None] if None in documents else _write_grid(out, folder, results, documents)
     out.keep(document)
-    result.require_all()
-    out.next(*_next_commands(next(iter(plans.values())).benchmark, result.evaluations, given))
-    out.done(document, status="done" if result.outcome.made else "up_to_date")
+    for result in results.values():
+        result.require_all()
+    _, plans = next(iter(grid.values()))
+    first = next(iter(results.values()))
+    out.next(*_next_commands(next(iter(plans.values())).benchmark, first.evaluations, given))
+    out.done(document, status="done" if any(result.outcome.made for result in results.values()) else "up_to_date")
+
+
+def _write_grid(
+    out: Output, folder: Path, results: Mapping[int | None, Result], documents: Mapping[int | None, dict[str, Any]]
+) -> dict[str, Any]:
+    """Write the rows of all numbers of training subjects as one table, and return their document."""
+    rows: list[dict[str, object]] = []
+    for size, result in results.items():
+        own = result.report.to_rows() if isinstance(result.report, Sweep) else result_rows(result.report)
+        rows += [{SUPPORT: size, **row} for row in own]
+    write_bytes(folder / "grid.csv", csv_text(rows).encode())
+    out.wrote("grid", folder / "grid.csv", kind="csv")
+    every = list(documents.values())
+    summary = [{SUPPORT: size, **row} for size, document in documents.items() for row in document.get("rows", ())]
+    shared = {name: every[0][name] for name in ("dataset", "seeds", "unit", "averaged_steps")}
+    made = sum(document["made"] for document in every)
+    return shared | {"setting": SUPPORT, "values": list(results), "rows": summary, "benchmarks": every} | {
+        "folder": str(folder), "made": made,
+    }  # fmt: skip
 
 
 def complete_benchmarks(

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from costar_cli.cli.benchmarking.export import (
     SHOWN_DIGITS,
+    Blocks,
     Record,
     blocks_of,
     csv_text,
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from costar_cli.files.frames import Frame
 
 SETTING: Final = "gamma"
+ABOUT_TWIN: Final = (
+    "minus 0: error due to confounding, that of training on the confounded cohort minus that of training on its "
+    "randomised twin (gamma 0: the same patients and noise)"
+)
 AXIS: Final = "Confounding strength gamma of the source"
 
 
@@ -74,6 +79,8 @@ class Sweep:
                     rows.setdefault(row.name, {})[value] = row
             across = tuple(map(self._across, rows.values()))
             first, limit = next(iter(by_value.values())), self._across(limits) if limits else None
+            if first.setup == "zero-shot":  # the test questions are the same at all strengths
+                across, limit = tuple(map(self._against_twin, across)), limit and self._against_twin(limit)
             tables.append(
                 replace(first, steps=len(self.values), rows=across, published=(), comparisons=(), limit=limit)
             )
@@ -95,9 +102,39 @@ class Sweep:
             ensemble=None,
         )
 
+    @property
+    def confounded(self) -> tuple[float, ...]:
+        """Return the strengths whose cohorts have a randomised twin in the sweep: all others, where 0 is among them."""
+        return tuple(value for value in self.values if value) if 0 in self.values else ()
+
+    def _against_twin(self, row: ResultRow) -> ResultRow:
+        """Return a row with how much larger its errors are than those of the randomised twin, of gamma 0.
+
+        The source of a seed has the same patients, noise and streams at every strength; the policy alone differs.
+        """
+        by_value = dict(zip(self.values, row.mean.steps, strict=True))
+        pairs = [(by_value[value], by_value[0]) for value in self.confounded]
+        moved = tuple(None if own is None or twin is None else own - twin for own, twin in pairs)
+        return replace(row, due_to_confounding=PerStep(moved, None) if moved else None)
+
     def to_rows(self) -> list[Record]:
-        """Return every row of every benchmark, as `results.csv` has them, behind its strength."""
-        return [{SETTING: value, **row} for value, report in self.reports.items() for row in result_rows(report)]
+        """Return every row of every benchmark, as `results.csv` has them, behind its strength.
+
+        Where the sweep has twins, `due_to_confounding` is the average error minus that of the twin.
+        """
+        moved: dict[tuple[object, ...], float | None] = {
+            (table.kind, table.setup, row.name, value): of
+            for table in self.tables
+            for row in (*table.rows, *([table.limit] if table.limit else []))
+            if row.due_to_confounding
+            for value, of in zip(self.confounded, row.due_to_confounding.steps, strict=True)
+        }
+        rows: list[Record] = []
+        for value, report in self.reports.items():
+            for row in result_rows(report):
+                due = {"due_to_confounding": moved.get((row["table"], row["setup"], row["name"], value))}
+                rows.append({SETTING: value, **row, **(due if self.confounded else {})})
+        return rows
 
     def to_frame(self, frame: FrameName = "pandas") -> "Frame":
         """Return `to_rows` as a frame of pandas or polars."""
@@ -107,7 +144,8 @@ class Sweep:
         """Return the averages by strength, then each benchmark as a document."""
         rows = [
             {"kind": t.kind, "setup": t.setup, "truth": t.truth, "name": row.name, "label": row.label,
-             "basis": row.basis, "mean": list(row.mean.steps), "sd": list(row.sd.steps) if row.sd else None}
+             "basis": row.basis, "mean": list(row.mean.steps), "sd": list(row.sd.steps) if row.sd else None,
+             "due_to_confounding": list(row.due_to_confounding.steps) if row.due_to_confounding else None}
             for t in self.tables for block in blocks_of(t).values() for row in block
         ]  # fmt: skip
         shared = self.report
@@ -121,6 +159,15 @@ class Sweep:
             "rows": rows,
             "benchmarks": [report.to_json() for report in self.reports.values()],
         }
+
+
+def with_twin(benchmark: BenchmarkWorkspace, text: str | None) -> str:
+    """Return strengths of a sweep, or the settings' own, with that of the randomised twin among them."""
+    simulated = benchmark.data.simulated
+    if text is None and simulated is not None and SETTING in simulated.settings.model_fields:
+        text = exact(getattr(benchmark.settings.configs[simulated.section], SETTING))
+    words = [word.strip() for word in (text or "0").split(",")]
+    return ",".join(words if any(re.fullmatch(r"0+(\.0+)?", word) for word in words) else ["0", *words])
 
 
 def open_sweep(benchmark: BenchmarkWorkspace, text: str) -> dict[float, BenchmarkWorkspace]:
@@ -155,7 +202,9 @@ def open_sweep(benchmark: BenchmarkWorkspace, text: str) -> dict[float, Benchmar
             wrong += [f"{exact(value)}: {complaint}" for complaint in complaints(error.errors())]
             continue
         folder = benchmark.folder if value == own else benchmark.folder / f"{SETTING}-{exact(value)}"
-        benchmarks[value] = replace(benchmark, settings=settings, folder=folder, at=f"{SETTING} {exact(value)}: ")
+        benchmarks[value] = replace(
+            benchmark, settings=settings, folder=folder, at=f"{benchmark.at}{SETTING} {exact(value)}: "
+        )
     if wrong:
         raise UsageError.of(wrong, f"{len(wrong)} values are not possible", where="--gamma")
     return benchmarks
@@ -193,7 +242,12 @@ def sweep_markdown(sweep: Sweep) -> str:
     lines = [f"# Sweep on {sweep.report.dataset}", "", ". ".join(escaped(line) for line in _about(sweep)) + ".", ""]
     heads = ["Method", *(f"{SETTING} = {exact(value)}" for value in sweep.values)]
     for table in sweep.tables:
-        lines += [f"## {table.title}", "", *markdown_table(heads, text_blocks(table, DIGITS, averaged=False)), ""]
+        lines += [
+            f"## {table.title}",
+            "",
+            *markdown_table(heads + _twin_heads(sweep, table), _blocks(table, DIGITS)),
+            "",
+        ]
     return "\n".join(lines)
 
 
@@ -205,8 +259,17 @@ def sweep_latex(sweep: Sweep) -> str:
     for table in sweep.tables:
         caption = rf"{latex(table.title)}. {about}. \textbf{{Bold}}: best; \underline{{underline}}: second."
         caption = caption.replace(BUDGET_SIGN, r"$^{\dagger}$")
-        lines += latex_table(caption, heads, text_blocks(table, DIGITS, averaged=False), named=False)
+        lines += latex_table(caption, heads + _twin_heads(sweep, table), _blocks(table, DIGITS), named=False)
     return "\n".join(lines)
+
+
+def _blocks(table: ResultTable, digits: int) -> Blocks:
+    return text_blocks(table, digits, averaged=False)
+
+
+def _twin_heads(sweep: Sweep, table: ResultTable) -> list[str]:
+    """Return the heads of the columns that tell which part of the error is due to confounding."""
+    return [f"{exact(value)} minus 0" for value in sweep.confounded if table.setup == "zero-shot"]
 
 
 def _about(sweep: Sweep) -> list[str]:
@@ -216,6 +279,7 @@ def _about(sweep: Sweep) -> list[str]:
         f"{what}, average over {report.averaged}, lower is better",
         f"± {report.spread}",
         *([f"{BUDGET_SIGN} {report.about_budget}"] if report.has_stopped_rows else []),
+        *([ABOUT_TWIN] if any(_twin_heads(sweep, table) for table in sweep.tables) else []),
     ]
 
 
@@ -227,5 +291,5 @@ def show_sweep(out: Output, sweep: Sweep) -> None:
     out.text(f"{first}; {legend()}", *rest, "")
     heads = ["Method", *(f"{SETTING}={exact(value)}" for value in sweep.values)]
     for table in sweep.tables:
-        show_styled(out, table.title, heads, text_blocks(table, SHOWN_DIGITS, averaged=False))
+        show_styled(out, table.title, heads + _twin_heads(sweep, table), _blocks(table, SHOWN_DIGITS))
         out.text("")

@@ -155,6 +155,7 @@ class ResultRow:
     prediction over members (spec SCORE-4), mean over data sets. `se` is the standard error over test subjects of the
     row of what knows the simulator; None where a data set's is not known. `effects` are averages over steps and data
     sets of how well differences between plans and distributions are predicted, by the names of `EFFECT_COLUMNS`.
+    `due_to_confounding` is, in a sweep, how much larger the errors are than after training on the randomised twin.
     """
 
     name: str
@@ -173,6 +174,7 @@ class ResultRow:
     ensemble: PerStep | None = None
     se: PerStep | None = None
     effects: Mapping[str, float] = field(default_factory=dict)
+    due_to_confounding: PerStep | None = None
 
     @property
     def marked_label(self) -> str:

@@ -17,7 +17,7 @@ from costar_cli.methods.registry import METHODS
 if TYPE_CHECKING:
     from costar_cli.data.base import DataSource
 
-__all__ = ["DEFAULT_PRESET", "EVERY", "PRESETS", "general_settings", "preset_settings", "read_preset"]
+__all__ = ["DEFAULT_PRESET", "EVERY", "PRESETS", "flattened", "general_settings", "preset_settings", "read_preset"]
 
 DEFAULT_PRESET: Final[PresetName] = "default"
 EVERY: Final = "every"
@@ -25,11 +25,11 @@ EVERY: Final = "every"
 Values = dict[str, object]
 
 
-def _keys(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, object]]:
+def flattened(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, object]]:
     """Yield every value of nested tables by its full name, `pretrain.encoder.width`."""
     for name, value in table.items():
         if isinstance(value, dict):
-            yield from _keys(value, f"{path}{name}.")
+            yield from flattened(value, f"{path}{name}.")
         else:
             yield f"{path}{name}", value
 
@@ -41,8 +41,8 @@ def read_preset(name: str) -> tuple[Values, dict[str, Values]]:
     for_data: dict[str, Values] = {}
     for table in document.pop("for_data", []):
         for dataset in table.pop("datasets"):
-            for_data.setdefault(dataset, {}).update(_keys(table))
-    return dict(_keys(document)), for_data
+            for_data.setdefault(dataset, {}).update(flattened(table))
+    return dict(flattened(document)), for_data
 
 
 PRESETS: Final[Mapping[PresetName, Mapping[str, object]]] = {
