@@ -42,6 +42,7 @@ BENCHMARKS = (
     "ingest_events",
     "large",
     "growth",
+    "growth_commands",
 )
 TITLES = {
     "start": "Starting a command",
@@ -63,6 +64,7 @@ TITLES = {
     "ingest_events": "Ingesting ten million events",
     "large": "100,000 tumour patients, all steps",
     "growth": "How cost grows",
+    "growth_commands": "How commands grow",
 }
 
 

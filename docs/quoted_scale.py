@@ -1,14 +1,17 @@
 """The tables of docs/scale.md, from the stored documents of `benchmarks.large`, `.growth`, `.processes`, `.members`."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.growth import OTHERS, slope
 from benchmarks.large import WORDS
+from benchmarks.machine import ROOT
 from costar_cli.settings.presets import preset_settings
 
-__all__ = ["gpu_table", "growth_table", "large_table", "processes_table"]
+__all__ = ["commands_table", "gpu_table", "growth_table", "large_table", "processes_table"]
 
+RESULTS = ROOT / "benchmarks" / "results"
 STAGES = ("pretrain", "finetune")
 
 
@@ -88,6 +91,23 @@ def growth_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
         yield f"| {name} | " + " | ".join(_slope(sizes, points[axis].get(name)) for axis, sizes in grown.items()) + " |"
     yield ""
     yield f"`python -m benchmarks.growth`, commit {origin}."
+
+
+def commands_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
+    """Yield the processor time and the peak memory of commands by the number of subjects, and reading a log."""
+    details = document["details"]
+    _, *sizes = details["sizes"]
+    yield f"| {details['plans']} plans of `whatif` | " + " | ".join(f"{n:,} subjects" for n in sizes) + " |"
+    yield "|---|" + "---:|" * len(sizes)
+    for name, (_, *costs) in details["points"].items():
+        yield f"| {name} | " + " | ".join(f"{cpu_s:.1f} s, {mb / 1000:.2f} GB" for cpu_s, mb, _ in costs) + " |"
+    log = json.loads((RESULTS / "ingest_events_100m-amd-epyc-2-cores.json").read_text("utf-8"))
+    value = {name: figure["value"] for name, figure in log["figures"].items()}
+    yield ""
+    yield f"Processor time and peak memory; `python -m benchmarks.growth_commands`, commit {origin}."
+    yield f"`ingest meds` of {value['events'] / 1e6:.0f} million events: {value['cpu_s']:.0f} s of processor time,"
+    yield f"{value['ingest_rss_mb'] / 1000:.1f} GB, {value['ingest_s'] / 60:.0f} minutes, niced and busy"
+    yield f"(commit {log['commit']}): memory is what bends first."
 
 
 def processes_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:

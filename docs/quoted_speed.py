@@ -125,6 +125,7 @@ def scale_table(name: str) -> Iterator[str]:
     tables = {
         "large": quoted_scale.large_table,
         "growth": quoted_scale.growth_table,
+        "growth_commands": quoted_scale.commands_table,
         "processes": quoted_scale.processes_table,
     }
     return tables[name](document, _origin(document))

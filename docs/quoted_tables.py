@@ -414,6 +414,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "speed": speed_table,
     "gpu": gpu_table,
     **{name: partial(scale_table, name) for name in ("large", "growth", "processes")},
+    "growth commands": partial(scale_table, "growth_commands"),
 }
 
 
