@@ -1,6 +1,7 @@
 """`costar search`: the treatment plan that makes an outcome best, for one subject or for each of many."""
 
 import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 SCREEN_PLANS: Final = 3
 MOST_DAYS: Final = 8  # whose numbers stand above a calendar
 NO_TREATMENT: Final = "."
+TOGETHER: Final = re.compile(r"(?<!=)\+")  # between treatments at one step; `price=+10 %` is a level
 SUPPORT_WORDS: Final = {"green": "well supported", "amber": "? little support", "red": "! no support"}
 BESIDE: Final = 90  # letters of a line beside a plan in words; where there are fewer, plans stand above the numbers
 
@@ -255,21 +257,36 @@ def _show_calendars(out: "Output", report: "SearchReport", ranked: Sequence[Mapp
         line += [percent(row.get("survival"))] * survived
         lines.append([*line, SUPPORT_WORDS.get(str(row["support"])) if row["rank"] else None])
     out.table(headers, lines, keys=2)
-    if legend := [f"{letter} {what}" for what, letter in letters.items() if letter != NO_TREATMENT]:
+    if legend := [f"{x} {_in_legend(what)}" for what, x in letters.items() if x != NO_TREATMENT]:
         out.text(", ".join(legend))
 
 
+def _in_legend(what: str) -> str:
+    """Return `both chemotherapy and radiotherapy` for two treatments at one step, `all of ...` for more."""
+    names = TOGETHER.split(what)
+    return (
+        " and ".join(names) if len(names) == 1 else f"{'both' if len(names) == 2 else 'all of'} {' and '.join(names)}"
+    )
+
+
 def letters_of(given: Iterable[str]) -> dict[str, str]:
-    """Return a letter for each treatment, a dot for none: the first of its own that is free, `B` for both of two."""
+    """Return a letter for each treatment, a dot for none: the first of its own that is free, `B` for both of two.
+
+    Treatments at one step do not have the first letter of one of them, which would be read as that one alone.
+    """
     letters: dict[str, str] = {}
-    for what in sorted(dict.fromkeys(given), key=lambda what: "+" in what):  # single treatments choose first
+    for what in sorted(
+        dict.fromkeys(given), key=lambda what: bool(TOGETHER.search(what))
+    ):  # single treatments choose first
         if what == "none":
             letters[what] = NO_TREATMENT
             continue
-        names = what.split("+")
-        own = what.upper() if what[:1].isalpha() and "=" not in what else ""
-        wanted = [*own[:1], *("B" if len(names) == 2 else ""), *own[1:], *ascii_uppercase, *ascii_lowercase]
-        letters[what] = next((x for x in wanted if x in ascii_letters and x not in letters.values()), "#")
+        names = TOGETHER.split(what)
+        own = what.upper() if len(names) == 1 and what[:1].isalpha() and "=" not in what else ""
+        taken = {name[:1].upper() for name in names} if len(names) > 1 else set[str]()
+        taken.update(letters.values())
+        wanted = [*own, *("B" if len(names) == 2 else ""), *ascii_uppercase, *ascii_lowercase]
+        letters[what] = next((x for x in wanted if x in ascii_letters and x not in taken), "#")
     return letters
 
 

@@ -10,6 +10,7 @@ import pytest
 from cli_world import Run, write_ward
 
 from costar_cli.cli.app import main
+from costar_cli.cli.search import letters_of
 from costar_cli.errors import ExitCode
 from costar_cli.files import read_header
 
@@ -210,3 +211,18 @@ def test_plans_to_choose_from_and_the_one_to_compare_with_come_from_files(
     assert result["possible_plans"] == 3
     assert len(result["subjects"][0]["plans"]) == 3
     assert [step["chemotherapy"] for step in result["subjects"][0]["reference"]["given"]] == ["on", "on"]
+
+
+def test_treatments_at_one_step_have_no_letter_that_reads_as_one_of_them() -> None:
+    assert letters_of(["chemotherapy+radiotherapy", "none"]) == {"chemotherapy+radiotherapy": "B", "none": "."}
+    assert letters_of(["chemotherapy", "radiotherapy", "chemotherapy+radiotherapy"])["radiotherapy"] == "R"
+    assert letters_of(["bolus+insulin"])["bolus+insulin"] not in "BI"
+    assert letters_of(["a+b+c"])["a+b+c"] not in "ABC"
+    assert set(letters_of(["price=+10 %", "price=-10 %"]).values()) == {"A", "B"}  # levels, and no two treatments
+
+
+def test_a_legend_says_what_is_given_together(made: Path, call: Call) -> None:
+    run = call(*asked(made, *OBJECTIVE, "--subject", 62, "--unsupported"))
+    assert run.code == 0, run.err
+    [legend] = [line for line in run.out.splitlines() if "both" in line]
+    assert "B both chemotherapy and radiotherapy" in legend
