@@ -1,15 +1,17 @@
-"""Make pictures of docs/img again: those that the README and the pages on reports and own data show.
+"""Draw pictures of docs/img again: those of the README, of reports and own data, and what pages' commands draw.
 
-python -m docs.pictures           # all; minutes, and `report` needs a browser: `apt-get install chromium`
-python -m docs.pictures whatif    # one of whatif, report, data-report
+python -m docs.pictures                  # all; minutes, and `report` needs a browser: `apt-get install chromium`
+python -m docs.pictures whatif search    # some of whatif, report, data-report, search, target, gallery-shelves, ...
 """
 
 import io
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from PIL import Image
 
 import costar_cli as costar
 from costar_cli.questions import WhatIfReport
+from tests.docs.pages import RUNNABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 IMG = ROOT / "docs" / "img"
@@ -77,7 +80,29 @@ def data_report(path: Path) -> None:
     whole.quantize(64).save(path, optimize=True)
 
 
-PICTURES: Mapping[str, Callable[[Path], None]] = {"whatif": whatif, "report": report, "data-report": data_report}
+def of_commands(page: Path, path: Path) -> None:
+    """Run the commands of a page, show what they print, and keep the picture that they draw."""
+    script = "\n".join(match["script"] for match in RUNNABLE.finditer(page.read_text("utf-8")))
+    env = {name: value for name, value in os.environ.items() if not name.startswith("COSTAR_")}
+    env |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "80"}
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "examples").symlink_to(ROOT / "examples")
+        shell = ["bash", "-ec", script]
+        subprocess.run(shell, cwd=folder, env=env, check=True)  # noqa: S603 - the page's own
+        drawn = Image.open(Path(folder) / f"{path.stem.removeprefix('gallery-')}.png")
+        drawn.convert("RGB").quantize(128).save(path, optimize=True)
+
+
+PICTURES: Mapping[str, Callable[[Path], None]] = {
+    "whatif": whatif,
+    "report": report,
+    "data-report": data_report,
+    "search": partial(of_commands, ROOT / "docs" / "search.md"),
+    "target": partial(of_commands, ROOT / "docs" / "target.md"),
+} | {
+    path.stem: partial(of_commands, ROOT / "docs" / "gallery" / f"{path.stem.removeprefix('gallery-')}.md")
+    for path in sorted(IMG.glob("gallery-*.png"))
+}
 
 
 def browser() -> str | None:

@@ -8,7 +8,7 @@ import pytest
 from docs import readme_tour
 from docs.word_count import words
 from tests.cli.cli_world import REPOSITORY, environment
-from tests.docs.pages import FENCED, README, runnable_blocks
+from tests.docs.pages import FENCED, README, runnable_blocks, skeleton
 
 TOUR = REPOSITORY / "docs" / "tour.md"
 
@@ -77,3 +77,17 @@ def test_the_tour_is_rewritten_line_by_line_where_numbers_or_columns_change() ->
         page,
         ["member  epochs", "     1       6", "next  costar y"],
     )
+
+
+@pytest.mark.slow
+def test_the_page_on_search_prints_what_it_shows(tmp_path: Path, script_path: str) -> None:
+    (block,) = runnable_blocks(REPOSITORY / "docs" / "search.md")
+    env = environment(PATH=script_path, COLUMNS="80")
+    done = subprocess.run(
+        ["bash", "-ec", block.script], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    printed = [skeleton(line) for line in done.stdout.splitlines()]
+    assert len(block.output) > 10
+    assert [line for line in block.output if skeleton(line) not in printed] == []
+    assert (tmp_path / "search.png").stat().st_size > 10_000
