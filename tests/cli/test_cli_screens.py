@@ -140,7 +140,7 @@ def test_a_search_draws_calendars(screens: dict[tuple[str, int], list[str]]) -> 
     lines = screens[f"search -s 45 {SEARCH} {MIXED}", 80]
     assert lines[1].startswith("Best supported of ")
     assert lines[2].split()[:4] == ["day", "6", "7", "8"]
-    [legend] = [line for line in lines if "C chemotherapy" in line]
+    [legend] = [line for line in lines if "both chemotherapy" in line]
     letters = {item.split()[0] for item in legend.split(", ")} | {"."}
     for line in lines[3:6]:
         assert set(line.split()[1:4]) <= letters, line
