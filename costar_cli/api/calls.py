@@ -14,6 +14,7 @@ import numpy as np
 
 from costar_cli.config.choices import PresetName
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.data.compatible import require_outcomes
 from costar_cli.data.dataset import Dataset
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import CostarWarning, UsageError
@@ -76,15 +77,18 @@ def levels_of(level: float | Sequence[float]) -> tuple[float, ...]:
     return levels
 
 
-def require_data_set(given: object, where: str = "dataset=") -> None:
-    """See that an argument is a data set.
+def require_data_set(given: object, where: str = "dataset=", *, outcomes: bool = True) -> None:
+    """See that an argument is a data set, and has `outcomes`, if it needs some.
 
     Raises:
+        DataError: it has events alone.
         UsageError: it is something else, such as the path of one.
     """
     if not isinstance(given, Dataset):
         fix = "give what `costar.simulate`, `costar.read_table` or `costar.read_dataset` returns"
         raise UsageError(f"{type(given).__name__} is no data set", where=where, fix=fix)
+    if outcomes:
+        require_outcomes(given.schema, where)
 
 
 def resolved(

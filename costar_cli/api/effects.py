@@ -83,7 +83,7 @@ def estimate_effects(
     Raises:
         UsageError: plans, subjects or options that do not fit; fewer than 50 subjects; plans that nobody follows.
     """
-    require_data_set(dataset)
+    require_data_set(dataset, outcomes=False)
     request = EffectRequest(
         estimator=texts(estimator, "estimator"), outcome=texts(outcome, "outcome"), measure=texts(measure, "measure"),
         origin=origin_of(origin), when=when, once=once, protocol=protocol, grace=grace, by=by, reference=reference,
@@ -233,15 +233,20 @@ def _check_outcomes(schema: PanelSchema, request: EffectRequest, *, events: bool
     """See that what is measured is there.
 
     Raises:
-        UsageError: an outcome or event that the data do not have.
+        UsageError: an outcome or event that the data do not have, or measures of what they do not have.
     """
     known = [
         *(outcome.name for outcome in schema.outcomes),
         *((*schema.terminal.values(), ANY_EVENT) if events else ()),
     ]
-    if request.measure and not events and all(name.startswith(("risk", "rmst")) for name in request.measure):
+    of_events = {name.startswith(("risk", "rmst")) for name in request.measure}
+    if of_events == {True} and not events:
         fix = "measure `mean`, `difference` or `ratio`, or ingest a table whose series end with events"
         raise UsageError(f"{' and '.join(request.measure)} are of events, and no series ends with one",
+                         where="--measure", fix=fix)  # fmt: skip
+    if of_events == {False} and not schema.outcomes:
+        fix = "measure `risk`, `risk-difference`, `risk-ratio` or `rmst`"
+        raise UsageError(f"{' and '.join(request.measure)} are of outcomes, and the data have events alone",
                          where="--measure", fix=fix)  # fmt: skip
     for name in request.outcome:
         if name not in known:

@@ -50,7 +50,8 @@ def check(
         from costar_cli.data.store import read_dataset
 
         dataset, doubts = read_dataset(files[0], truth=False), list[str]()
-        then = next_command({}, "finetune", "--method", "auto", data=files[0])
+        quick = ("finetune", "--method", "auto") if dataset.schema.outcomes else ("effect", "--plan", "plans.json")
+        then = next_command({}, *quick, data=files[0])
     else:
         dataset, doubts = _read(files, schema, statics)
         words = [*map(str, files), *([] if schema else ["--init"])]

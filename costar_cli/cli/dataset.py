@@ -123,6 +123,8 @@ def make_new(
     path, model = out or session.workspace.new, like if header.kind == "model" else None
     asked = ("--subjects", "all", "--origin", "last", "--plan", "plan.json")  # plan.json may say a later origin
     then = next_command(session.given, "whatif", *asked, data=path, model=model)
+    if not preprocessing.panel.outcomes:
+        then = next_command(session.given, "effect", "--plan", "plans.json", data=path)
     config, parents = {LIKE: preprocessing.digest}, {**parents, "like": header.digest}
     make_dataset(session, path, build, config=config, overwrite=overwrite, parents=parents, then=then, check=check)
 

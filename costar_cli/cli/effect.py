@@ -101,7 +101,7 @@ def effect(
     read += [("file of subjects", Path(about.subjects))] if about.subjects else []
     shard = None if files.shard is None else Shard.parse(files.shard)
     files.check(read, shard)
-    session.read("dataset", data)
+    session.read("dataset", data, outcomes=False)
     from costar_cli.api.effects import effects_of
     from costar_cli.questions import choose_subjects
 

@@ -10,7 +10,7 @@ import typer
 from costar_cli.api.outputs import check_outputs
 from costar_cli.cli import options
 from costar_cli.cli.dataset import make_dataset, make_new, read_inputs, read_like
-from costar_cli.cli.hints import next_command
+from costar_cli.cli.hints import next_command, other_than
 from costar_cli.cli.options import FILES, expanded
 from costar_cli.cli.session import Session, open_session
 from costar_cli.cli.simulate import DataSetGroup
@@ -249,8 +249,11 @@ def _ingest(
 
         check_columns(inputs, schema)
 
-    config = table_config(schema, seed)
-    make_dataset(session, out, build, config=config, overwrite=overwrite, parents=digests, check=check)
+    config, then = table_config(schema, seed), None
+    if not schema.named("outcome"):
+        data = other_than(out or session.workspace.data, session.workspace.data)
+        then = next_command(session.given, "effect", "--plan", "plans.json", data=data)
+    make_dataset(session, out, build, config=config, overwrite=overwrite, parents=digests, then=then, check=check)
 
 
 def _ingest_new(session: Session, inputs: "TableInputs", like: Path, out: Path | None, *, overwrite: bool) -> None:

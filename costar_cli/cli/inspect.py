@@ -185,6 +185,10 @@ def _show_variables(out: Output, schema: object) -> None:
             if isinstance(dose, Mapping):
                 given = f"{dose.get('low')} to {dose.get('high')} {dose.get('unit') or ''}".rstrip()
                 rows.append(["treatments", dose.get("name"), given, f"dose, {dose.get('basis')}"])
+    if not schema.get("outcomes"):  # what such data are about
+        ends = [end for end in schema.get("ends") or () if isinstance(end, Mapping)]
+        kinds = ("loss of follow-up", "event")
+        rows += [["ends", end.get("name"), "", kinds[end.get("terminal", True) is True]] for end in ends]
     if rows:
         out.text("")
         out.table(["role", "variable", "unit or levels", "kind"], rows, title="variables")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -202,7 +202,7 @@ class Session:
     given: Mapping[str, str] = field(default_factory=dict)
     inputs: list[Input] = field(default_factory=list)
 
-    def read(self, kind: str, path: Path, *, role: str = "", fix: str = "") -> "Artifact":
+    def read(self, kind: str, path: Path, *, role: str = "", fix: str = "", outcomes: bool = True) -> "Artifact":
         """Return the header of an input, and say that it is read.
 
         Args:
@@ -210,12 +210,23 @@ class Session:
             path: its file.
             role: what the input is to the verb; its kind by default.
             fix: the command that makes such a file, if not the usual one.
+            outcomes: whether a data set needs some; one that its file does not describe is left to whoever loads it.
 
         Raises:
             ArtifactError: the file is missing, is no artifact, or is one of another kind.
+            DataError: a data set has events alone.
         """
         header = read_kind(kind, path, fix=fix)
         self.tell_read(role or kind, path, header.digest, kind, what="data set" if kind == "dataset" else kind)
+        described = header.meta.get("schema")
+        if kind == "dataset" and outcomes and isinstance(described, Mapping) and not described.get("outcomes"):
+            from pydantic import ValidationError
+
+            from costar_cli.data.compatible import require_outcomes
+            from costar_cli.data.schema import PanelSchema
+
+            with suppress(ValidationError):
+                require_outcomes(PanelSchema.model_validate(described), str(path))
         return header
 
     def tell_read(self, role: str, path: Path, digest: str = "", kind: str = "", *, what: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from pydantic import ValidationError
 
@@ -9,7 +10,7 @@ from costar_cli.data.dataset import Dataset
 from costar_cli.data.record import ModelRecord
 from costar_cli.data.schema import PanelSchema, TreatmentEncoding, Variable
 from costar_cli.diagnostics import Diagnostic
-from costar_cli.errors import MismatchError
+from costar_cli.errors import DataError, MismatchError
 from costar_cli.files import Artifact
 
 DOSE_FACTS = ("unit", "basis", "scale", "knots", "levels")  # on which the encoded columns depend, or their meaning
@@ -23,6 +24,18 @@ class DataFacts:
     name: str
     schema: PanelSchema
     horizon: int
+
+
+def require_outcomes(schema: PanelSchema, where: str) -> None:
+    """See that a data set has an outcome, which models learn and predict.
+
+    Raises:
+        DataError: it has events alone.
+    """
+    if not schema.outcomes:
+        event = quote(next(iter(schema.terminal.values())))
+        fix = f"ask `costar effect --outcome {event} --plan PLANS`, or declare an outcome and ingest the table again"
+        raise DataError("the table has events alone, and no outcome that a model could predict", where=where, fix=fix)
 
 
 def require_compatible(

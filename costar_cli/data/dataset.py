@@ -123,10 +123,13 @@ class Dataset(Displayed):
         return iter([str(part) for part in self.panels])
 
     def __repr__(self) -> str:
+        what, names = "outcomes", [outcome.name for outcome in self.schema.outcomes]
+        if not names:
+            what, names = "events", list(self.schema.terminal.values())
         lines = [
             plain(f"<Dataset {self.headline}"),
             *(f"{p}: {panel.n_subjects:,} subjects, {panel.length.sum():,} steps" for p, panel in self.panels.items()),
-            f"outcomes: {_some([outcome.name for outcome in self.schema.outcomes])}",
+            f"{what}: {_some(names)}",
             f"treatments: {_some(self.schema.treatments.all_names)}>",
         ]
         return "\n  ".join(lines)

@@ -169,6 +169,9 @@ class ModelRecord:
                     known[name] = _reader(name).validate_python(value)
                 except ValidationError as error:
                     damaged += [f"{name}: {line}" for line in complaints(error.errors())]
+        if isinstance(known.get("schema"), PanelSchema) and not known["schema"].outcomes:
+            del known["schema"]
+            damaged.append("schema.outcomes: a model has at least one")
         if damaged and not lenient:
             raise ValueError("; ".join(first_of(damaged)))
         return cls(**known, facts={name: value for name, value in meta.items() if name not in kinds})

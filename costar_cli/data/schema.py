@@ -214,7 +214,7 @@ class ErrorUnit(BaseModel):
 
 
 class PanelSchema(WithAdditions):
-    """The columns shared by every panel of a data set."""
+    """The columns shared by every panel of a data set; without outcomes only effects on its events are estimated."""
 
     model_config = FROZEN
     additions: ClassVar[tuple[str, ...]] = ("ends", "subject")
@@ -230,8 +230,8 @@ class PanelSchema(WithAdditions):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if not self.outcomes:
-            raise ValueError("at least one outcome")
+        if not self.outcomes and not self.terminal:
+            raise ValueError("at least one outcome, or an event with which series end")
         variables = [v.name for v in (*self.covariates, *self.outcomes, *self.statics)]
         names = [*variables, *self.treatments.all_names]
         if twice := sorted(name for name, count in Counter(names).items() if count > 1):

@@ -71,10 +71,12 @@ class Target:
     settled_MK: Bools
 
     def only(self, names: Collection[str]) -> "Target | None":
-        """Return the target of some quantities, all of no names; None of quantities that it does not have.
+        """Return the target of some quantities, all of no names; None of those that it does not have, or of none.
 
         Several events stay together: the risk of one depends on the others.
         """
+        if not self.names:  # outcomes of data with events alone
+            return None
         if not names or (self.kinds[0] == "event" and {*self.names, ANY_EVENT} & {*names}):
             return self
         at = [q for q, name in enumerate(self.names) if name in names]

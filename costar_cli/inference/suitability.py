@@ -65,7 +65,7 @@ def assess(dataset: Dataset) -> Suitability:
     report, overlap = describe_dataset(dataset), describe_overlap(dataset)
     return Suitability((
         _lengths(dataset, report),
-        _outcomes(report),
+        _outcomes(dataset, report),
         _treatments(dataset),
         *_decided(dataset),
         *_overlap(overlap, report),
@@ -97,7 +97,9 @@ def _lengths(dataset: Dataset, report: DataReport) -> Criterion:
     return Criterion("steps", text)
 
 
-def _outcomes(report: DataReport) -> Criterion:
+def _outcomes(dataset: Dataset, report: DataReport) -> Criterion:
+    if not dataset.schema.outcomes:
+        return Criterion("outcome", "none: `costar effect` estimates risks of the events, and no model can be trained")
     missing = {known.variable: known.share for known in report.missing}
     shares = {known.outcome: missing.get(known.outcome, 0.0) for known in report.outcomes}
     text = ", ".join(f"{name} {100 * share:.0f} % missing" for name, share in shares.items())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from costar_cli.data import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable
+from costar_cli.data import Dataset, End, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable
 from costar_cli.errors import DataError, UsageError
 
 
@@ -200,6 +200,8 @@ def test_schema_names_each_column_once():
         )
     with pytest.raises(ValidationError, match="at least one outcome"):
         PanelSchema(outcomes=(), treatments=drug)
+    with pytest.raises(ValidationError, match="at least one outcome"):
+        PanelSchema(outcomes=(), treatments=drug, ends=(End(name="dropout", terminal=False),))
 
 
 def test_values_without_a_class_or_level_are_not_encoded():

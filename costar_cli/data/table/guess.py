@@ -78,6 +78,7 @@ def guess_schema(paths: Sequence[Path], statics: Path | None = None) -> GuessedS
     files = ", ".join(path.name for path in (*paths, *([statics] if statics else [])))
     events = {"code": log.code.name, "value": log.value.name} if log else {}
     lacking = [role for role in ("subject", "time", "treatment", "outcome") if not guess.named(role)]
+    lacking = [role for role in lacking if role != "outcome" or not guess.named("event")]
     text = "\n".join(_schema_lines(guess, split, files, events, lacking)) + "\n"
     doubts = [f"{name}: {'; '.join(whats)}" for name, whats in guess.doubts.items()]
     return GuessedSchema(text, (*doubts, *(f"no column seems to be the {role}" for role in lacking)))

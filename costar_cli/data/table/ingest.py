@@ -47,6 +47,9 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
         DataError: the tables cannot be used; the message names files, rows and fixes, as many at once as possible.
         StorageError: the disk has no room for the rows.
     """
+    if inputs.queries is not None and not schema.named("outcome"):
+        fix = "leave out the queries, or give a column the role `outcome`"
+        raise DataError("queries are plans with known outcomes, and the schema has none", where="--queries", fix=fix)
     with Scratch(inputs.scratch) as scratch, reporter.task("read tables", total=5, unit="stage") as task:
         table = read_table(inputs, schema, reporter, scratch=scratch)
         task.advance()
@@ -56,6 +59,7 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
         # Whether the test subjects are asked what came next
         wanted = schema.queries.rolling_origin
         asks = inputs.queries is None if wanted is None else wanted
+        asks = asks and bool(schema.named("outcome"))
         context = EncodingContext(table.keep(kept), part[kept], schema, reporter, spans=spans, asks=asks)
         if not context.train.any():
             # What to say of a table without source-train: where its subjects are instead, and the first of them
@@ -203,15 +207,16 @@ def encode_columns(context: EncodingContext) -> tuple[PanelSchema, Arrays, Array
     if context.dropped:
         context.reporter.say(Diagnostic.of("columns-left-out", names=shown(context.dropped, 12)))
     cells, subjects = len(table.keys.step), len(table.keys.subjects)
-    observed = np.stack([context.outcomes_observed[encoded.variable.name] for encoded in outcomes], axis=-1)
+    observed = [context.outcomes_observed[encoded.variable.name] for encoded in outcomes]
     seen = [encoded.observed for encoded in covariates]
     context.room.masks(any(column is not None for column in seen))
     by_cell: Arrays = {
         "covariates": _stacked(covariates, cells),
         "treatments": treatments,
         "outcomes": _stacked(outcomes, cells),
-        "outcome_observed": observed,
     }
+    if observed:
+        by_cell["outcome_observed"] = np.stack(observed, axis=-1)
     if any(column is not None for column in seen):
         whole = np.ones(cells, dtype=bool)
         by_cell["covariate_observed"] = np.stack([whole if column is None else column for column in seen], axis=-1)
@@ -223,8 +228,8 @@ def encode_columns(context: EncodingContext) -> tuple[PanelSchema, Arrays, Array
 def _error_unit(schema: TableSchema, outcomes: int, units: set[str]) -> ErrorUnit:
     if schema.error_unit is not None:
         return ErrorUnit(**schema.error_unit.model_dump())
-    if outcomes == 1:
-        return ErrorUnit(label=next(iter(units)))
+    if outcomes <= 1:
+        return ErrorUnit(label=next(iter(units), ""))
     return ErrorUnit(label="sd of source-train", space="standardized")
 
 

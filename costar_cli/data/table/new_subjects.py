@@ -167,7 +167,7 @@ def _made(
     context.findings += _impossible(context, like.possible)
     panel_schema, by_cell, by_subject = _in_order_of(like.panel, *encode_columns(context))
     panels = build_panels(context, by_cell, by_subject)
-    asked = {part: rolling_origin(panel, like.horizon) for part, panel in panels.items()}
+    asked = {part: rolling_origin(panel, like.horizon) for part, panel in panels.items() if panel_schema.outcomes}
     config: dict[str, Any] = {LIKE: like.digest, **ingestion_record(context)}
     if like.stored:
         config[KEY] = dict(like.stored)

@@ -84,9 +84,10 @@ def _role_problems(tables: Mapping[str, Any]) -> Iterator[str]:
     for role in ("time",) if joint else ("subject", "time"):
         if (count := roles.count(role)) != 1:
             yield f'[columns] needs one column of role "{role}", it has {count or "none"}'
-    for role in ("treatment", "outcome"):
-        if not roles.count(role):
-            yield f'[columns] needs a column of role "{role}"'
+    if not roles.count("treatment"):
+        yield '[columns] needs a column of role "treatment"'
+    if not roles.count("outcome") and not roles.count("event"):
+        yield '[columns] needs a column of role "outcome", or "event" where an event alone is asked about'
     for role in ("domain", "split", "cluster"):
         if (count := roles.count(role)) > 1:
             yield f'[columns] can have one column of role "{role}", it has {count}'
@@ -126,7 +127,9 @@ def _schema_problems(schema: TableSchema) -> Iterator[str]:
 
 
 def _outcome_problems(schema: TableSchema) -> Iterator[str]:
-    """Find transforms of outcomes that could not be undone."""
+    """Find transforms of outcomes that could not be undone, and queries of outcomes where there are none."""
+    if schema.queries.rolling_origin and not schema.named("outcome"):
+        yield 'queries.rolling_origin asks for outcomes, and no column has the role "outcome": leave it out'
     differs = [name for name in schema.named("outcome") if schema.columns[name].transform == "difference"]
     if schema.time.gaps == "elapsed" and differs:
         yield (

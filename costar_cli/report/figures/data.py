@@ -203,7 +203,8 @@ def figures(report: DataReport, overlap: "Overlap | None" = None) -> Iterator[tu
         yield "overlap", "Overlap", draw_overlap(overlap, names)
     if report.doses:
         yield "doses", "Doses", draw_outcomes(report.doses, report.step, "steps with a dose")
-    yield "outcomes", "Outcomes", draw_outcomes(report.outcomes, report.step)
+    if report.outcomes:
+        yield "outcomes", "Outcomes", draw_outcomes(report.outcomes, report.step)
     if any(shift.difference is not None for shift in report.shifts):
         yield "shifts", "Shift from source to target", draw_shifts(report)
 
