@@ -39,7 +39,7 @@ def printed(page: Path, folder: Path, script_path: str, **variables: str) -> str
 @pytest.mark.parametrize(
     ("page", "variables", "verbs", "least"),
     [
-        (README, {"COLUMNS": "80"}, ["check", "ingest table", "finetune --method auto", "whatif"], 8),
+        (README, {"COLUMNS": "80"}, ["check", "ingest table", "finetune --method auto --minutes 2", "whatif"], 8),
         (TOUR, {}, ["simulate tumor", "pretrain", "finetune", "evaluate", "whatif", "inspect", "verify"], 30),
     ],
     ids=["README", "tour"],

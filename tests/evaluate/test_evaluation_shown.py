@@ -8,7 +8,7 @@ from costar_cli.cli.scores import show_scores
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluation import EvaluationReport, run_evaluation
 from costar_cli.evaluation.calibrated import LightScores
-from costar_cli.reporting import NullReporter
+from costar_cli.reporting import NullReporter, than_last_value
 from costar_cli.reporting.output import Output
 
 NAIVE = "Last value carried forward"
@@ -81,6 +81,12 @@ def test_a_method_that_hardly_beats_the_last_value_says_so_in_words(capsys):
     assert " (3 % less error)" in alarm
     assert not any(line.startswith("! hardly better") for line in screen(off(0.5 * rival), capsys)[0])
     assert "! worse than the last value carried forward: COSTAR" in screen(off(50.0), capsys)[0]
+
+
+def test_the_headline_of_a_fit_says_when_it_is_hardly_better_than_the_last_value():
+    assert than_last_value(0.97, 1.0) == "3 % less error than last value carried forward: hardly better"
+    assert than_last_value(0.5, 1.0) == "50 % less error than last value carried forward"
+    assert than_last_value(1.2, 1.0) == "20 % more error than last value carried forward"
 
 
 def rated(report, errors):
