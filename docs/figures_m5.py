@@ -102,7 +102,7 @@ def class_table() -> Iterator[str]:
         _, used = here.units(rows)
         found = here.classes.classify(here.sequences.change[rows])[used]
         shares.append(np.bincount(found, minlength=len(labels)) / len(found))
-    yield "| class | label | stands for | FOODS | HOUSEHOLD |"
+    yield "| class | label | change | FOODS | HOUSEHOLD |"
     yield "|---|---|---|---|---|"
     for k, label in enumerate(labels):
         change = here.classes.change[k]

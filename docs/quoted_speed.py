@@ -71,7 +71,7 @@ SPEED: Sequence[tuple[str, str, Callable[[Figures], str]]] = (
         "pretrain_step",
         "one pretraining step, against a literal implementation, and its peak memory",
         lambda f: (
-            f"{_times(f['ratio_to_literal'])}; {f['peak_rss_mb']:.0f} MB, of which {f['import_rss_mb']:.0f} MB imports"
+            f"{_times(f['ratio_to_literal'])}; {f['peak_rss_mb']:.0f} MB, {f['import_rss_mb']:.0f} MB of it imports"
         ),
     ),
     (

@@ -1,4 +1,4 @@
-"""Messages, help and descriptions are written as a technical writer would, without words of costar's own."""
+"""Messages, help, descriptions and pages are written as a technical writer would, without words of costar's own."""
 
 import ast
 import re
@@ -11,6 +11,7 @@ from test_cli_settings import strings
 from costar_cli.cli.app import app
 from costar_cli.diagnostics import CATALOGUE, SHORT
 from costar_cli.settings.keys import all_keys
+from docs.word_count import counts
 
 BANNED = re.compile(
     r"\b(told|said|somebody|whoever|what is no|of which|stands|anew|as can be|all the same|"
@@ -83,7 +84,13 @@ def in_diagnostics() -> list[tuple[str, str]]:
     return [*entries, *SHORT.items()]
 
 
-@pytest.mark.parametrize("texts", [in_code, in_templates, in_help, in_diagnostics])
+def in_pages() -> list[tuple[str, str]]:
+    """Every line of the pages that people write; HDF5's heap is a term."""
+    lines = [(page, line) for page in counts() for line in (REPOSITORY / page).read_text("utf-8").splitlines()]
+    return [(page, re.sub(r"\b(?:B-tree or (?:a )?heap|trees or heaps)\b", "", line)) for page, line in lines]
+
+
+@pytest.mark.parametrize("texts", [in_code, in_templates, in_help, in_diagnostics, in_pages])
 def test_no_text_has_a_banned_word(texts) -> None:
     found = texts()
     assert len(found) > 20
