@@ -78,3 +78,12 @@ def test_an_export_reads_back(here: Path, call: Call) -> None:
     for part, panel in first.panels.items():
         assert (panel.ends == second.panels[part].ends).all()
         assert (panel.treatments == second.panels[part].treatments).all()
+
+
+def test_new_subjects_are_asked_about_effects(here: Path, call: Call) -> None:
+    call("ingest", "table", "deaths.csv", "--init")
+    call("ingest", "table", "deaths.csv", "--schema", "schema.toml", "--accept-guesses", "-w", "w")
+    made = call("ingest", "table", "deaths.csv", "--like", "w/data.h5", "--out", "new.h5")
+    assert made.code == 0, made.err
+    assert made.err.rstrip().endswith("next  costar effect --plan plans.json --data new.h5")
+    assert call("effect", "--plan", "plans.json", "--data", "new.h5", "--learner", "regression").code == 0

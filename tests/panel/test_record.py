@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from costar_cli.data import End
 from costar_cli.data.record import ModelRecord, StageRecord, ValidationRecord
 from costar_cli.errors import ArtifactError
 from costar_cli.files import Artifact
@@ -51,3 +52,13 @@ def test_damage_is_one_error_that_names_all_of_it_and_lenient_readers_leave_it_o
     assert all(name in caught.value.where for name in ("warnings", "stages"))
     lenient = ModelRecord.read(meta, lenient=True)
     assert lenient == replace(RECORD, warnings=(), stages=None)
+
+
+def test_no_model_predicts_events_alone() -> None:
+    """A data set may have no outcome, a model's file may not say so."""
+    schema = TUMOR.model_copy(update={"outcomes": (), "ends": (End(name="death"),)})
+    meta = stored(replace(RECORD, schema=schema))
+    with pytest.raises(ArtifactError, match="incomplete or damaged") as caught:
+        ModelRecord.of(Artifact("model", {}, meta))
+    assert "schema.outcomes: a model has at least one" in caught.value.where
+    assert ModelRecord.read(meta, lenient=True) == replace(RECORD, schema=None)
