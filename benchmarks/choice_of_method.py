@@ -39,10 +39,10 @@ from costar_cli.evaluation.metrics import SquaredErrors, average_over_steps
 from costar_cli.evaluation.score import TestPart, score
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS, SHORT_LIST
+from costar_cli.methods.shared.combining import Errors, error_scales, weigh
+from costar_cli.methods.shared.plan_weights import plan_weights
 from costar_cli.methods.stack.method import anchors_among
 from costar_cli.methods.stack.model import StackModel
-from costar_cli.methods.stack.plan_weights import plan_weights
-from costar_cli.methods.stack.weights import Errors, error_scales, weigh
 from costar_cli.reporting import NullReporter, NullTask
 
 __all__ = ["compare", "main", "summary"]

@@ -22,11 +22,11 @@ from costar_cli.inference.estimates import predictor
 from costar_cli.methods import METHODS, stored
 from costar_cli.methods.base import FitTask, FittedPart, Stage, StepLoss, adjusted
 from costar_cli.methods.registry import THAT_ADJUST, Methods
+from costar_cli.methods.shared.combining import Errors, Weighing, error_scales, weigh
+from costar_cli.methods.shared.plan_weights import plan_weights
 from costar_cli.methods.stack import method as stack_method
 from costar_cli.methods.stack.model import StackModel
-from costar_cli.methods.stack.plan_weights import plan_weights
 from costar_cli.methods.stack.settings import StackConfig
-from costar_cli.methods.stack.weights import Errors, Weighing, error_scales, weigh
 from costar_cli.training import Trained, loop
 from tests.fits import artifact_of, fit_method, model_of
 from tests.methods.invariant_worlds import world

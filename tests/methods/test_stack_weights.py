@@ -9,9 +9,9 @@ import pytest
 from costar_cli.data import Panel, Scaler
 from costar_cli.data.panel import join_panels
 from costar_cli.data.windows import factual_windows
-from costar_cli.methods.stack import plan_weights as stack_plan_weights
-from costar_cli.methods.stack.plan_weights import PlanWeights, plan_weights, tempered
-from costar_cli.methods.stack.weights import Errors, convex, weigh
+from costar_cli.methods.shared import plan_weights as stack_plan_weights
+from costar_cli.methods.shared.combining import Errors, convex, weigh
+from costar_cli.methods.shared.plan_weights import PlanWeights, plan_weights, tempered
 from tests.methods.invariant_worlds import world
 from tests.methods.stack_worlds import fit, stacked
 

@@ -15,12 +15,12 @@ from costar_cli.errors import DataError, OutOfTimeError, Termination, TrainingEr
 from costar_cli.files import Artifact
 from costar_cli.methods.base import Device, Fit, FitTask, Fitted, FittedModel, FittedPart, adjusted
 from costar_cli.methods.registry import LISTS, METHODS
+from costar_cli.methods.shared.combining import Errors, Weighing, error_scales, weigh
 from costar_cli.methods.shared.effect_check import LIMIT, EffectCheck, largest
+from costar_cli.methods.shared.plan_weights import PlanWeights, plan_weights
 from costar_cli.methods.shared.trained import PARAMS, model_to_start_from
 from costar_cli.methods.stack.model import PARTS, SHARED, StackModel, read_stack
-from costar_cli.methods.stack.plan_weights import PlanWeights, plan_weights
 from costar_cli.methods.stack.settings import StackConfig
-from costar_cli.methods.stack.weights import Errors, Weighing, error_scales, weigh
 
 FAILS: Final = (DataError, TrainingError, ArithmeticError, np.linalg.LinAlgError)
 SOURCE: Final = "source's stack"  # in a leaderboard
