@@ -202,8 +202,10 @@ class PretrainConfig(TrainingConfig):
     keep: Literal["last", "best"] = Field("last", description="Which epoch's weights to keep")
 
 
-class FinetuneConfig(TrainingConfig):
+class FinetuneConfig(WithAdditions, TrainingConfig):
     """Supervised training of encoder and outcome predictor (spec COSTAR-14 to 18)."""
+
+    additions: ClassVar[tuple[str, ...]] = ("remainder",)
 
     members: int | None = Field(
         None,
@@ -246,6 +248,11 @@ class FinetuneConfig(TrainingConfig):
         description="Whether the structured decoder forecasts covariates with the outcomes, and learns each step from "
         "the truth before it (default: the source model's, or forecast)",
     )
+    remainder: bool | None = Field(
+        None,
+        description="Fit mixed effects first, and predict what they leave: as much of it is added as validation errors "
+        "and observed effects allow (default: the source model's, or no)",
+    )
     loss: LossName = Field(
         "squared", description="Loss: squared errors, or errors in the subject's own scale, large ones by their size"
     )
@@ -259,6 +266,11 @@ class FinetuneConfig(TrainingConfig):
             raise ValueError(
                 "`decoder = structured` predicts changes, no levels: leave `output` out, or choose `increment` or "
                 "`relative`"
+            )
+        if self.remainder and (self.decoder == "structured" or self.output == "level"):
+            raise ValueError(
+                "`remainder = true` needs a decoder that predicts changes of all steps at once: choose "
+                "`decoder = stepped` or `non_autoregressive`, and leave `output` out"
             )
         for name in STRUCTURED:
             value = getattr(self, name)

@@ -62,6 +62,7 @@ KINDS: Final[Mapping[str, KindSpec]] = {
         must=TRAINED_ARRAYS,
         may=(
             "parts/**",
+            "base/**",
             *TRANSFORM_ARRAYS,
             *(f"calibration/{field}" for field in ("radius", "units", "plans_radius", "plans_effective")),
             *(f"practice/{field}" for field in ("knots", "intercept", "coef", "spread", "rarest", "course")),

@@ -149,9 +149,12 @@ class FitTask:
         """Return a scaled panel on the device, long series in stretches."""
         from costar_cli.data.tensors import PanelTensors  # noqa: PLC0415 - networks alone need torch
 
+        return PanelTensors.from_panel(self.learned_panel(part), self.scaler, device=self.device, dtype=self.dtype)
+
+    def learned_panel(self, part: Part) -> Panel:
+        """Return what networks learn a panel from: long series in stretches."""
         panel = self.panels[part]
-        panel = Stretches.of(panel).panel if self.in_stretches else panel
-        return PanelTensors.from_panel(panel, self.scaler, device=self.device, dtype=self.dtype)
+        return Stretches.of(panel).panel if self.in_stretches else panel
 
     @property
     def in_stretches(self) -> bool:

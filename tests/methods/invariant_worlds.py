@@ -50,6 +50,10 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "costar, taught": ({}, {"decoder": "autoregressive"}),
     "costar, vt and one step": ({"architecture": "vt_relative"}, {"decoder": "autoregressive_one_step"}),
     "costar, relative": ({"inputs": "relative"}, {"output": "relative", "loss": "relative_huber"}),
+    "costar, remainder": (
+        {"inputs": "relative"},
+        {"decoder": "stepped", "loss": "relative_huber", "remainder": True},
+    ),
     "costar, structured": ({"architecture": "ct", "inputs": "relative"}, {"decoder": "structured", "carry_overs": 2}),
 }
 # Networks whose outcomes are rolled out.

@@ -115,7 +115,13 @@ class Decoder:
         return None if self.scale is None else self.scale.to(y_MTY).units(y_MTY)
 
     def predict(
-        self, params_R: Params, z_RBTD: Tensor, series: Windows, ahead: Windows, given_RMHY: Tensor | None = None
+        self,
+        params_R: Params,
+        z_RBTD: Tensor,
+        series: Windows,
+        ahead: Windows,
+        given_RMHY: Tensor | None = None,
+        from_RMHY: Tensor | None = None,
     ) -> Predicted:
         """Return what is predicted from every origin of a batch, M = B T.
 
@@ -125,10 +131,13 @@ class Decoder:
             series: every position of the subjects, from the first on.
             ahead: the steps from each position on.
             given_RMHY: true outcomes, after which an autoregressive head predicts each step in training.
+            from_RMHY: outcomes from which changes are predicted, where that is not the level at the origin.
         """
         y_RBTY = series.column("outcomes")
         unit_RBTY = self.units(y_RBTY)
         start = self._start(y_RBTY.flatten(1, 2), None if unit_RBTY is None else unit_RBTY.flatten(1, 2))
+        if from_RMHY is not None and start is not None:
+            start = from_RMHY, start[1]
         given: tuple[Tensor, ...] = ()
         if given_RMHY is not None and isinstance(self.head, AutoregressivePredictor):
             given = (given_RMHY if start is None else (given_RMHY - start[0]) / start[1],)
@@ -188,6 +197,7 @@ class RolledDecoder(Decoder):
         series: Windows,
         ahead: Windows,
         given_RMHY: Tensor | None = None,
+        from_RMHY: Tensor | None = None,
     ) -> Predicted:
         """Return what is predicted from every origin of a batch; each step from the truth before it with covariates."""
         head = self.head.to(series.panel.y_NTY)

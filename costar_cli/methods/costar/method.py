@@ -1,17 +1,24 @@
 """COSTAR: fine-tune a pretrained encoder with an outcome predictor, in one stage."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+
+import torch
+from torch import Tensor
 
 from costar_cli.config.choices import DecoderName, OutputName
 from costar_cli.config.models import STRUCTURED, EncoderConfig, FinetuneConfig
+from costar_cli.data.record import ModelRecord
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.errors import MismatchError, UsageError
-from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.files import Artifact
+from costar_cli.methods.base import Device, Fit, FitTask, Fitted, FittedModel
 from costar_cli.methods.costar.decoding import DecoderShape
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.predictor import decoder_for
+from costar_cli.methods.costar.remainder import META, SHARE, Base, RemainderModel, shares
 from costar_cli.methods.costar.supervised import ENCODER, HEAD, SupervisedStage
-from costar_cli.methods.registry import REFERENCE
+from costar_cli.methods.registry import BASE, REFERENCE
 from costar_cli.methods.shared.covariate_transition import reach_of, reach_of_covariates
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, choose_forms
@@ -27,13 +34,18 @@ class CostarMethod(ReadsModels):
     def fit(self, task: FitTask) -> Fit:
         """Train from a pretrained encoder, from the source's model (few-shot), or from scratch.
 
+        Where the remainder of mixed effects is learned, these are fitted first; in few-shot they are the source's.
+
         Raises:
             MismatchError: there are fewer members to start from than asked for, or the source's model has another
                 decoder.
             UsageError: `config.encoder` contradicts the encoder to start from, or a setting of the structured decoder
                 is given to another one.
         """
-        start = model_to_start_from(task, CostarModel, REFERENCE)
+        source = task.start if isinstance(task.start, RemainderModel) else None
+        start = model_to_start_from(replace(task, start=source.network) if source else task, CostarModel, REFERENCE)
+        _require_same_base(task, start, source)
+        base = source.base if source else _base(task) if task.config.remainder else None
         encoder = _encoder_config(task, start)
         train = task.tensors(task.train)
         shape = _decoder_shape(task, start, encoder, train)
@@ -51,11 +63,65 @@ class CostarMethod(ReadsModels):
             # A last batch of three subjects would weigh as much as one of 64; in few-shot every subject is precious.
             drop_last=task.domain == "source",
             name=task.stage_name("finetune"),
+            base=_answers(task, base, train) if base else None,
         )
-        return (yield from one_stage(task, stage, lambda params_R, _: Fitted(params_R, dict(meta))))
+        if base is None:
+            return (yield from one_stage(task, stage, lambda params_R, _: Fitted(params_R, dict(meta))))
+        more_meta, arrays = base.stored()
+
+        def complete(params_R: Params, members: Sequence[int]) -> Fitted:
+            everything = torch.ones(len(members), task.horizon, len(task.schema.outcomes))
+            share_RHY = torch.as_tensor(source.share_RHY[list(members)]) if source else everything
+            return Fitted({**params_R, SHARE: share_RHY}, meta | more_meta, (), arrays)
+
+        # The stage's own loss has the mixed effects in it; a complete model would ask them anew in each epoch.
+        fitted = yield from one_stage(task, stage, complete, select_on="own-loss")
+        if source:
+            return fitted
+        params_R = {name: value for name, value in fitted.params.items() if name != SHARE}
+        network = CostarModel(
+            params=params_R, schema=task.schema, scaler=task.scaler, horizon=task.horizon, encoder_config=encoder,
+            shape=shape, device=task.device,
+        )  # fmt: skip
+        share_RHY = torch.from_numpy(shares(task, base, network)).float()
+        return replace(fitted, params={**params_R, SHARE: share_RHY})
+
+    def load(self, artifact: Artifact, device: Device = "cpu") -> FittedModel:
+        """Return the model that an artifact holds, with the mixed effects whose remainder it predicts, if any."""
+        if META in (ModelRecord.read(artifact.meta).facts or {}):
+            return RemainderModel.from_artifact(artifact, device)
+        return super().load(artifact, device)
 
 
 COSTAR = CostarMethod()
+
+
+def _base(task: FitTask) -> Base:
+    """Fit mixed effects to the subjects that the network learns from."""
+    if task.fit_part is None:
+        raise TypeError("mixed effects are fitted by the run that the task is of")
+    part = task.fit_part(BASE, None)
+    return Base.of(part.artifact, part.model)
+
+
+def _answers(task: FitTask, base: Base, train: PanelTensors) -> dict[str, Tensor]:
+    """Return what mixed effects predict from every position of the subjects to learn from and to select on."""
+    parts = {"train": task.train, "validation": task.validation}
+    made = {name: base.answers(task.learned_panel(part), task.horizon) for name, part in parts.items()}
+    return {name: torch.from_numpy(values).to(train.y_NTY) for name, values in made.items()}
+
+
+def _require_same_base(task: FitTask, start: CostarModel | None, source: RemainderModel | None) -> None:
+    """Stop where the settings ask for mixed effects and the source's model has none, or the other way round.
+
+    Raises:
+        MismatchError: they do.
+    """
+    if start and start.horizon and task.config.remainder not in (None, source is not None):
+        have = "predicts the remainder of mixed effects" if source else "has no mixed effects under it"
+        raise MismatchError(
+            f"the source's model {have}", where="finetune.remainder", fix="omit it, or train another source model"
+        )
 
 
 def _encoder_config(task: FitTask, start: CostarModel | None) -> EncoderConfig:
@@ -86,7 +152,7 @@ def _decoder_shape(
         return replace(source.shape, forms=source.shape.forms or _forms(task, encoder, source.shape.output))
     decoder = config.decoder or decoder_for(task.schema.treatments)
     _require_structured(config, decoder)
-    output = config.output or ("relative" if decoder == "structured" else "level")
+    output = config.output or ("relative" if decoder == "structured" or config.remainder else "level")
     forms = start.shape.forms if start else ()
     forecasts = decoder == "structured" and config.covariates != "none"
     return DecoderShape(

@@ -1,6 +1,6 @@
 """The supervised stage: encoder and outcome predictor trained together on every origin of every subject."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import torch
@@ -56,6 +56,8 @@ class SupervisedStage(PlainStage):
         start_R: parameters to start from: `encoder.*` (after pretraining), also `head.*` (few-shot), or none.
         drop_last: whether an incomplete last batch is left out (not in few-shot).
         name: what progress and random streams call the stage.
+        base: predictions `[N,T-1,H,dy]` of another model from every position, of `train` and `validation`, whose
+            remainder is learned (spec COSTAR-32).
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class SupervisedStage(PlainStage):
         start_R: Params | None = None,
         drop_last: bool = True,
         name: str = "finetune",
+        base: Mapping[str, Tensor] | None = None,
     ) -> None:
         self.config, self.drop_last, self.name = config, drop_last, name
         shape = shape or DecoderShape(config.decoder or DEFAULT_DECODER, hidden=config.hidden)
@@ -80,7 +83,7 @@ class SupervisedStage(PlainStage):
         self._make_decoder = partial(make_decoder, shape, dims, horizon, encoder_config, treatments)
         self.encoder, self.decoder = self._make_encoder().to(train.v_NV.device), self._make_decoder()
         self._scale = OutcomeScale(shape.forms) if config.loss == "relative_huber" else None
-        self._start_R = start_R
+        self._start_R, self._base = start_R, base
         self._rows = {"train": SubjectRows(train), "validation": SubjectRows(validation)}
         self._history = {name: inputs.history(rows.panel)[:, :-1].contiguous() for name, rows in self._rows.items()}
         steps = {"train": 1 if shape.decoder == "autoregressive_one_step" else horizon, "validation": horizon}
@@ -120,7 +123,8 @@ class SupervisedStage(PlainStage):
         ahead = series.unrolled(len(weight_H))
         answer_RMHY, counts_RMH = ahead.target.flatten(1, 2), ahead.weight.flatten(1, 2)
         given_RMHY = answer_RMHY if name == "train" else None
-        predicted = self.decoder.predict(head, z_RBTD, series, ahead, given_RMHY)
+        from_RMHY = None if self._base is None else self._base[name][rows_RB].flatten(1, 2)[:, :, : len(weight_H)]
+        predicted = self.decoder.predict(head, z_RBTD, series, ahead, given_RMHY, from_RMHY)
         observed_RMHY = None if ahead.observed is None else ahead.observed.flatten(1, 2)
         error_RMH = self._errors(predicted.outcomes, answer_RMHY, series.column("outcomes"), observed_RMHY)
         if predicted.beside is not None:

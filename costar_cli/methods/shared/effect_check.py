@@ -89,6 +89,16 @@ class EffectCheck:
         return {"effect_check": {"limit": LIMIT, "estimates": rows}}
 
 
+def allowed(distance_PY: Floats) -> NDArray[np.bool_]:
+    """Return which models the data do not contradict, by outcome; where they contradict all, the nearest alone.
+
+    Args:
+        distance_PY: the `largest` distance of each model, by outcome.
+    """
+    all_Y = (distance_PY > LIMIT).all(axis=0)
+    return np.where(all_Y, distance_PY == distance_PY.min(axis=0), ~(distance_PY > LIMIT))
+
+
 def largest(distance_CHY: Floats) -> Floats:
     """Return the largest distance of each outcome `[Y]`, not a number where none is known."""
     known_Y = np.isfinite(distance_CHY).any(axis=(0, 1))

@@ -16,7 +16,7 @@ from costar_cli.files import Artifact
 from costar_cli.methods.base import Device, Fit, FitTask, Fitted, FittedModel, FittedPart, adjusted
 from costar_cli.methods.registry import LISTS, METHODS
 from costar_cli.methods.shared.combining import Errors, Weighing, error_scales, weigh
-from costar_cli.methods.shared.effect_check import LIMIT, EffectCheck, largest
+from costar_cli.methods.shared.effect_check import LIMIT, EffectCheck, allowed, largest
 from costar_cli.methods.shared.plan_weights import PlanWeights, plan_weights
 from costar_cli.methods.shared.trained import PARAMS, model_to_start_from
 from costar_cli.methods.stack.model import PARTS, SHARED, StackModel, read_stack
@@ -215,8 +215,7 @@ class _Effects:
     @property
     def allowed_PY(self) -> NDArray[np.bool_]:
         """Return which parts the data do not contradict, by outcome; where they contradict all, the nearest alone."""
-        nearest_PY = self.distance_PY == self.distance_PY.min(axis=0)
-        return np.where(self._contradicted_Y, nearest_PY, ~(self.distance_PY > LIMIT))
+        return allowed(self.distance_PY)
 
     @property
     def _contradicted_Y(self) -> NDArray[np.bool_]:

@@ -1,0 +1,121 @@
+"""COSTAR on the remainder of mixed effects: what is added, how much, and where nothing may be (spec COSTAR-32)."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from costar_cli.config.models import EncoderConfig, FinetuneConfig
+from costar_cli.data import Dataset, Part
+from costar_cli.data.windows import factual_windows
+from costar_cli.errors import ArtifactError, MismatchError
+from costar_cli.methods.costar.remainder import RemainderModel
+from costar_cli.methods.stored import model_of as stored_model
+from tests.fits import artifact_of, fit_method
+from tests.methods.linear_worlds import linear_data
+
+CONFIG = FinetuneConfig(
+    epochs=10, members=2, batch_size=16, hidden=32, seed=3, learning_rate=0.003, decoder="stepped", remainder=True,
+    loss="relative_huber", encoder=EncoderConfig(width=16, heads=2, clip_distance=4, inputs="relative"),
+)  # fmt: skip
+
+
+@cache
+def bent() -> Dataset:
+    """A linear world without confounding, in which every third outcome of all subjects is higher."""
+    dataset = linear_data(gamma=0.0)
+    panels = {}
+    for part, panel in dataset.panels.items():
+        added_NT = 2.0 * (np.arange(panel.n_steps) % 3 == 0) * panel.observed
+        panels[part] = replace(panel, outcomes=panel.outcomes + added_NT[..., None].astype(np.float32))
+    return replace(dataset, panels=panels, queries={}, truth={})
+
+
+@cache
+def fitted(*, bend: bool) -> RemainderModel:
+    dataset = bent() if bend else linear_data()
+    return stored_model(artifact_of(fit_method(dataset, "costar", None, CONFIG)))
+
+
+def error(model, dataset: Dataset) -> float:
+    windows = factual_windows(dataset.panel("source", "test"), dataset.horizon)
+    off_RQHY = model.rollout(windows.panel, windows.asked) - windows.queries.outcomes
+    return float(np.sqrt(np.mean(np.square(off_RQHY.mean(axis=0))[windows.observed_QHY])))
+
+
+def test_what_mixed_effects_cannot_say_is_added():
+    model = fitted(bend=True)
+    assert model.share_RHY[:, 0].mean() > 0.5
+    assert error(model, bent()) < 0.95 * error(model.base.model, bent())
+    assert model.adjusts == "none"  # of what is added nobody knows whether it is an effect
+
+
+def test_nothing_is_added_to_the_right_law():
+    """With all of the network, errors on observed windows fall and those under plans grow sevenfold."""
+    model, dataset = fitted(bend=False), linear_data()
+    assert model.is_base
+    assert model.adjusts == "all"
+    part = Part("source", "test")
+    queries = next(iter(dataset.queries[part].values()))
+    asked = replace(queries, outcomes=None, scored=None)
+    np.testing.assert_array_equal(
+        model.rollout(dataset.panels[part], asked)[0], model.base.model.rollout(dataset.panels[part], asked)[0]
+    )
+
+
+def test_answers_are_those_of_mixed_effects_and_a_share_of_changes():
+    model, panel = fitted(bend=True), bent().panel("source", "test")
+    asked = factual_windows(panel, bent().horizon).asked
+    level_QY = factual_windows(panel, bent().horizon).panel.outcomes[asked.subject, asked.origin]
+    where = factual_windows(panel, bent().horizon).panel
+    changes = model.network.rollout(where, asked) - level_QY[:, None]
+    expected = model.base.model.rollout(where, asked) + model.share_RHY[:, None] * changes
+    np.testing.assert_allclose(model.rollout(where, asked), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(model.answer(model.encode(where), asked), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_bands_have_the_noise_that_mixed_effects_know():
+    model, panel = fitted(bend=True), bent().panel("source", "test")
+    windows = factual_windows(panel, bent().horizon)
+    known = model.predict_distribution(windows.panel, windows.asked)
+    own = model.base.model.predict_distribution(windows.panel, windows.asked)
+    np.testing.assert_array_equal(known.sd_noise[1], own.sd_noise[0])
+    np.testing.assert_allclose(known.mean, model.rollout(windows.panel, windows.asked), rtol=1e-5, atol=1e-5)
+    drawn = model.draw_outcomes(windows.panel, windows.asked, 400, seed=1)
+    np.testing.assert_allclose(drawn.mean(axis=0), known.mean.mean(axis=0), atol=0.25 * known.sd.max())
+
+
+def test_few_shot_keeps_the_mixed_effects_and_shares_of_the_source():
+    source, config = fitted(bend=True), CONFIG.model_copy(update={"epochs": 1})
+    adapted = stored_model(artifact_of(fit_method(bent(), "costar", None, config, domain="target", start=source)))
+    np.testing.assert_array_equal(adapted.share_RHY, source.share_RHY)
+    assert adapted.base.artifact.arrays.keys() == source.base.artifact.arrays.keys()
+
+
+def test_few_shot_of_a_model_without_mixed_effects_refuses_the_setting():
+    plain = CONFIG.model_copy(update={"remainder": None, "epochs": 1})
+    source = stored_model(artifact_of(fit_method(bent(), "costar", None, plain)))
+    with pytest.raises(MismatchError, match="has no mixed effects under it"):
+        fit_method(bent(), "costar", None, CONFIG, domain="target", start=source)
+
+
+@pytest.mark.parametrize("own", [{"decoder": "structured"}, {"output": "level"}])
+def test_levels_and_rolled_effects_have_no_remainder(own: dict[str, str]):
+    with pytest.raises(ValidationError, match="needs a decoder that predicts changes"):
+        FinetuneConfig(remainder=True, **own)
+
+
+@pytest.mark.parametrize("damage", ["share", "missing", "method"])
+def test_damaged_files_are_refused(damage: str):
+    artifact = artifact_of(fit_method(bent(), "costar", None, CONFIG.model_copy(update={"epochs": 1})))
+    arrays, meta = dict(artifact.arrays), dict(artifact.meta)
+    if damage == "share":
+        arrays["params/share"] = arrays["params/share"] + 2
+    elif damage == "missing":
+        del arrays["base/params/outcome0.mean"]
+    else:
+        meta["base"] = {**meta["base"], "method": "ridge"}
+    with pytest.raises(ArtifactError):
+        stored_model(replace(artifact, arrays=arrays, meta=meta))
