@@ -74,8 +74,7 @@ class CostarMethod(ReadsModels):
             share_RHY = torch.as_tensor(source.share_RHY[list(members)]) if source else everything
             return Fitted({**params_R, SHARE: share_RHY}, meta | more_meta, (), arrays)
 
-        # The stage's own loss has the mixed effects in it; a complete model would ask them anew in each epoch.
-        fitted = yield from one_stage(task, stage, complete, select_on="own-loss")
+        fitted = yield from one_stage(task, stage, complete)
         if source:
             return fitted
         params_R = {name: value for name, value in fitted.params.items() if name != SHARE}

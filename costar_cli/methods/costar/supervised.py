@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Final, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from costar_cli.methods.base import StepLoss
 from costar_cli.methods.costar.architectures import make_encoder
 from costar_cli.methods.costar.decoding import DecoderShape, make_decoder
 from costar_cli.methods.costar.inputs import EncoderInputs
-from costar_cli.methods.costar.predictor import DEFAULT_DECODER
+from costar_cli.methods.costar.predictor import DEFAULT_DECODER, OutcomePredictor
 from costar_cli.methods.costar.representation import encode_members
 from costar_cli.methods.shared.balancing import LEAST_WEIGHT, squared_error, sum_of_observed
 from costar_cli.methods.shared.dropout import MaskSource
@@ -24,6 +25,7 @@ from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import SubjectRows
 
 ENCODER, HEAD = "encoder.", "head."
+NEARLY_NOTHING: Final = 0.01  # weights of a last layer at first, where the remainder of another model is learned
 
 
 def step_weights(kind: str, horizon: int) -> Tensor:
@@ -94,7 +96,12 @@ class SupervisedStage(PlainStage):
         """Return a member: freshly drawn parameters, replaced by those to start from."""
 
         def make() -> nn.Module:
-            return nn.ModuleDict({ENCODER[:-1]: self._make_encoder(), HEAD[:-1]: self._make_decoder().head})
+            head = self._make_decoder().head
+            if self._base is not None:
+                _, last = cast("OutcomePredictor", head).layers
+                last.weight.data.mul_(NEARLY_NOTHING)
+                last.bias.data.zero_()
+            return nn.ModuleDict({ENCODER[:-1]: self._make_encoder(), HEAD[:-1]: head})
 
         return initial_params(make, self.config, self.name, member, self._start_R), {}
 
