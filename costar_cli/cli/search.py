@@ -242,6 +242,7 @@ def _show_calendars(out: "Output", report: "SearchReport", ranked: Sequence[Mapp
     letters = letters_of(what for plan in plans for what in plan)
     days = [str(answer.origin + h) for h in range(len(plans[0]))]
     wide = max(map(len, days)) if len(days) <= MOST_DAYS else 1
+    days = [f"{day:>{wide}}" for day in days] if len(days) <= MOST_DAYS else days
     unit = step_word(report.schema.step)
     days_head = f"{unit} {' '.join(days)}" if wide > 1 or len(days) <= MOST_DAYS else f"from {unit} {days[0]}"
     kind = report.objective_kind if report.objective_kind == RANGE else f"{100 * report.question.level:g} % interval"

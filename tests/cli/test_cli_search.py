@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -226,3 +227,14 @@ def test_a_legend_says_what_is_given_together(made: Path, call: Call) -> None:
     assert run.code == 0, run.err
     [legend] = [line for line in run.out.splitlines() if "both" in line]
     assert "B both chemotherapy and radiotherapy" in legend
+
+
+def test_each_letter_stands_under_the_last_digit_of_its_day(made: Path, call: Call) -> None:
+    words = asked(made, *OBJECTIVE, "--subject", 62, "--unsupported")
+    words[words.index("--origin") + 1] = 8
+    [head, *lines] = call(*words).out.split("Best", 1)[1].splitlines()[1:]
+    days = [found.end() - 1 for found in re.finditer(r"\b(?:8|9|10|11|12|13)\b", head)]
+    assert len(days) == 6
+    [best] = [line for line in lines if line.split()[:1] == ["1"]]
+    letters = best[: days[-1] + 1]
+    assert [at for at, letter in enumerate(letters) if letter in ".CRB"] == days
