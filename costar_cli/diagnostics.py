@@ -288,6 +288,7 @@ WARNINGS: Final = {  # a result may be wrong
     "effect-positivity":
         "plan `{subject}`: at {share} of decisions its treatment was hardly ever given (probability below {limit})",
     "effect-weights": "plan `{subject}`: the largest weight is {times} times the mean weight at step {step}",
+    "effect-not-converged": "how likely treatments were comes of regressions that did not converge",
     "averages-refuted":
         "model `{subject}` says {own} for plan `{plan}` less `{reference}` at step {step}, outside the corrected "
         "interval, {lower} to {upper}: its differences are forecasts, not effects",
@@ -482,6 +483,11 @@ FIXES: Final = {  # what helps, or what follows
     "weak-overlap": "counterfactual estimates there are extrapolations",
     "rare-combinations": "counterfactual estimates there are extrapolations",
     "outliers": "correct or remove them",
+    "effect-positivity":
+        "compare plans nearer to practice, such as `odds`, or choose trials that may be treated so (`--when`)",
+    "effect-weights": "compare `--truncate` .95 and 1, or estimate by `--estimator gformula`, which has no weights",
+    "effect-not-converged": "leave out columns from which treatments follow",
+    "effect-no-event": "ask for more steps (`times`), or leave it out (`--outcome`)",
 }
 # What terminals show of sentences that take more than two lines there; `--show all` shows these whole.
 SHORT: Final = {

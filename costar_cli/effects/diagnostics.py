@@ -41,6 +41,8 @@ def cautions(effects: Effects, flow: Flow) -> Iterator[Diagnostic]:
         if times > LARGE:
             times_text = f"{times:.0f}"
             yield Diagnostic.of("effect-weights", name, times=times_text, step=large["step"])
+    if not effects.practice.converged:
+        yield Diagnostic.of("effect-not-converged")
     for estimates in effects.targets:
         target = estimates.target
         kind = "event" if target.kinds[0] == "event" else "outcome"

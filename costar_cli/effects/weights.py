@@ -4,6 +4,7 @@
 `Q` quantities, `R` rows: trials at decisions.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,6 +25,7 @@ MOST_RATIO: Final = 100.0  # of a plan to practice at one decision, likewise
 MOST_KINDS: Final = 12  # combinations of doses that have a probability each; of more, densities are compared
 TINY: Final = 1e-12
 MOST_COMPARED: Final = 20_000  # rows on which classifiers are compared
+MOST_ITERATIONS: Final = 1_000  # of a logistic regression; 8 combinations of treatments in the ICU world take 200
 GROWN: Final[dict[str, Any]] = {"max_iter": 100, "learning_rate": 0.08, "max_leaf_nodes": 8, "min_samples_leaf": 40,
                                 "max_bins": 63, "l2_regularization": 1.0}  # fmt: skip
 
@@ -58,10 +60,14 @@ class Practice:
         fold_M: the part of each trial; it is predicted by what learnt from the others.
         known: columns with the probability that a treatment is given, by its name, where it was randomised.
         boosting: whether trees compete.
+
+    Attributes:
+        converged: whether the regressions that were chosen so far are at their best.
     """
 
     def __init__(self, trials: Trials, fold_M: Ints, *, known: Mapping[str, str], boosting: bool) -> None:
         self.trials, self.fold_M, self.known, self.boosting = trials, fold_M, known, boosting
+        self.converged = True
         self.step_R, self.row_R = np.nonzero(trials.decided_MK.T)
         steps = range(trials.steps)
         self.history_RP = np.concatenate([self._with_step(k, self._at(k)[0]) for k in steps])
@@ -87,9 +93,11 @@ class Practice:
         """
         given_RA = np.zeros((len(label_R), 0)) if given_RA is None else given_RA
         at_R = np.ones(len(label_R), dtype=bool) if at_R is None else at_R
-        return _cross_fitted(
+        probability_RJ, converged = _cross_fitted(
             self.history_RP, given_RA, label_R, self.fold_M[self.row_R], at_R, self._present, boosting=self.boosting
         )
+        self.converged &= converged
+        return probability_RJ
 
     @cached_property
     def _recorded_R(self) -> Bools:
@@ -298,11 +306,13 @@ class Practice:
             given.append(np.concatenate([columns[k][c][rows_M] for k, rows_M in rows]))
             weight.append(np.concatenate([chances[k][c][rows_M] for k, rows_M in rows]))
         label_R, weight_R = np.repeat([0, *[1] * options], len(history_RP)), np.concatenate(weight)
-        planned = _cross_fitted(
+        planned_RJ, converged = _cross_fitted(
             np.tile(history_RP, (options + 1, 1)), np.concatenate(given), label_R, np.tile(fold_R, options + 1),
             (weight_R > 0) & np.tile(self._recorded_R[at_R], options + 1), self._present, boosting=True,
             weight_R=weight_R,
-        )[: len(history_RP), 1]  # fmt: skip
+        )  # fmt: skip
+        self.converged &= converged
+        planned = planned_RJ[: len(history_RP), 1]
         ratio_R = np.ones(len(self.row_R))
         ratio_R[at_R] = planned / np.maximum(1 - planned, 1 / MOST_RATIO)
         return self._spread(ratio_R)[:, : len(chances)]
@@ -353,8 +363,9 @@ def _cross_fitted(
     *,
     boosting: bool,
     weight_R: Floats | None = None,
-) -> Floats:
-    """Return probabilities of classes `[R,J]` by the classifier that predicts a part of the subjects best.
+) -> tuple[Floats, bool]:
+    """Return probabilities of classes `[R,J]` by the classifier that predicts a part of the subjects best, and whether
+    it converged.
 
     Logistic regressions on the present and the treatments just before, on lines, then on curves, then trees: a larger
     one is taken where its log loss is smaller by more than the standard error of the difference.
@@ -363,7 +374,7 @@ def _cross_fitted(
     classes = int(label_R.max()) + 1
     names: list[DesignName | Literal["trees"]] = ["now", "lines", "curves"]
     names += ["trees"] * boosting
-    fitted: dict[str, Floats] = {}
+    fitted: dict[str, tuple[Floats, bool]] = {}
     first = int(fold_R.min())
     test_R = at_R & (fold_R == first)
     best, least_R = names[0], np.zeros(0)
@@ -373,32 +384,33 @@ def _cross_fitted(
         fitted[name] = _predicted(
             name, history_RP, given_RA, label_R, some_R, weight_R, present, fold_R == first, classes
         )
-        inside = fitted[name][test_R[fold_R == first]]
+        inside = fitted[name][0][test_R[fold_R == first]]
         loss_R = -np.log(np.maximum(inside[np.arange(len(inside)), label_R[test_R]], 1e-6)) * weight_R[test_R]
         gain_R = least_R - loss_R if len(least_R) else loss_R
         if name == names[0] or gain_R.mean() > gain_R.std() / np.sqrt(max(len(gain_R), 1)):
             best, least_R = name, loss_R
-    out_RJ = np.zeros((len(label_R), classes))
+    out_RJ, converged = np.zeros((len(label_R), classes)), True
     whole = len(at_R) <= MOST_COMPARED
     if whole:
-        out_RJ[fold_R == first] = fitted[best]
+        out_RJ[fold_R == first], converged = fitted[best]
     for fold in np.unique(fold_R)[whole:]:
-        out_RJ[fold_R == fold] = _predicted(
+        out_RJ[fold_R == fold], at_best = _predicted(
             best, history_RP, given_RA, label_R, at_R & (fold_R != fold), weight_R, present, fold_R == fold, classes
         )
-    return out_RJ
+        converged &= at_best
+    return out_RJ, converged
 
 
 def _predicted(
     name: DesignName | Literal["trees"], history_RP: Floats, given_RA: Floats, label_R: NDArray[np.integer],
     train_R: Bools, weight_R: Floats, present: tuple[tuple[int, ...], tuple[int, ...]], rows_R: Bools, classes: int,
-) -> Floats:  # fmt: skip
-    """Return probabilities of classes of some rows, by one classifier that learnt from others."""
+) -> tuple[Floats, bool]:  # fmt: skip
+    """Return probabilities of classes of some rows, by one classifier that learnt from others, and if it converged."""
     out_RJ = np.zeros((int(rows_R.sum()), classes))
     kinds, weighted = np.unique(label_R[train_R]), (weight_R != 1).any()  # the library bins weighted rows slowly
     if len(kinds) == 1:
         out_RJ[:, kinds[0]] = 1.0
-        return out_RJ
+        return out_RJ, True
     if name == "trees":
         from sklearn.ensemble import HistGradientBoostingClassifier  # noqa: PLC0415 - it loads for a second
 
@@ -406,7 +418,8 @@ def _predicted(
         trees = HistGradientBoostingClassifier(**GROWN, early_stopping=False, random_state=0)
         trees.fit(x_RD[train_R], label_R[train_R], sample_weight=weight_R[train_R] if weighted else None)
         out_RJ[:, trees.classes_] = trees.predict_proba(x_RD[rows_R])
-        return out_RJ
+        return out_RJ, True
+    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
     from sklearn.preprocessing import StandardScaler  # noqa: PLC0415
 
@@ -416,7 +429,9 @@ def _predicted(
     scaler = StandardScaler().fit(x_RD[train_R])
     # Newton's matrix has a row per column and class: with 8 combinations in the ICU world it took ten times as long.
     narrow = x_RD.shape[1] * (len(kinds) - 1) < 300
-    law = LogisticRegression(C=1.0, solver="newton-cholesky" if narrow else "lbfgs", max_iter=200)
-    law.fit(scaler.transform(x_RD[train_R]), label_R[train_R], sample_weight=weight_R[train_R])
+    law = LogisticRegression(C=1.0, solver="newton-cholesky" if narrow else "lbfgs", max_iter=MOST_ITERATIONS)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        law.fit(scaler.transform(x_RD[train_R]), label_R[train_R], sample_weight=weight_R[train_R])
     out_RJ[:, law.classes_] = law.predict_proba(scaler.transform(x_RD[rows_R]))
-    return out_RJ
+    return out_RJ, not any(issubclass(warning.category, ConvergenceWarning) for warning in caught)

@@ -8,9 +8,11 @@ import pytest
 
 import costar_cli as costar
 from costar_cli.data import Dataset, Part
-from costar_cli.effects import EffectReport
+from costar_cli.effects import EffectReport, weights
 from costar_cli.effects.diagnostics import balance, baseline, followers, natural_course, positivity
-from tests.effect_worlds import WORLDS
+from tests.codes import codes, said
+from tests.effect_worlds import WORLDS, panel_world
+from tests.effects.test_discrete import counted_panel, effects_in
 from tests.effects.test_estimation import report_on
 from tests.mortal_world import MORTAL, REGIMES, mortal_panel
 
@@ -125,3 +127,59 @@ def test_the_natural_course_stands_for_those_who_are_lost() -> None:
         assert abs(row["weighted"] - truth) < 0.01
         assert abs(row["gformula"] - truth) < 0.01
     assert rows["recovery", 5]["observed"] - truth > 0.025  # the sicker, who are lost, recover less often
+
+
+def report_on_rare(n: int, share: float) -> EffectReport:
+    """Return effects where a `share` of those with x is treated, and half of the others."""
+    panel, rng = counted_panel(n, 1), np.random.default_rng(2)
+    given_NT = rng.random((n, 3)) < np.where(panel.covariates[..., 0] > 0, share, 0.5)
+    panel = replace(panel, treatments=given_NT[..., None].astype(np.float32))
+    return effects_in(panel, estimator="ipw", unsupported=True)
+
+
+def test_a_treatment_that_is_hardly_ever_given_to_some_is_a_warning_with_a_fix(overlap: EffectReport) -> None:
+    report = report_on_rare(3000, 0.005)
+    assert {one.subject for one in report.diagnostics if one.code == "effect-positivity"} == {"always"}
+    text = said(report.diagnostics, "effect-positivity")
+    x_NT = report.effects.trials.panel.covariates[:, :2, 0]
+    assert f"plan `always`: at {100 * x_NT.mean():.0f} % of decisions" in text
+    assert "(probability below 0.02) (compare plans nearer to practice" in text
+    assert "effect-positivity" not in codes(overlap.diagnostics)
+
+
+def test_one_weight_that_is_much_larger_than_others_is_a_warning_with_its_step(overlap: EffectReport) -> None:
+    report = report_on_rare(3000, 0.01)
+    (one,) = (one for one in report.diagnostics if one.code == "effect-weights")
+    rows = [row for row in followers(report.effects) if row["plan"] == "always"]
+    times = {row["step"]: row["largest"] / row["mean"] for row in rows}
+    step = max(times, key=lambda k: times[k])
+    assert times[step] > 20
+    assert one.subject == "always"
+    assert str(one).startswith(f"plan `always`: the largest weight is {times[step]:.0f} times the mean weight at step")
+    assert f"at step {step} (compare `--truncate`" in str(one)
+    assert "effect-weights" not in codes(overlap.diagnostics)
+
+
+def test_an_event_that_no_trial_has_is_a_warning() -> None:
+    panel = mortal_panel(400, 5, rows=3)
+    panel = replace(panel, end=np.where(panel.end == 2, 1, panel.end))  # all recoveries are deaths
+    data = Dataset("mortal", MORTAL, 2, {Part("source", "train"): panel})
+    plans = {"plans": {name: {**dict(plan), "times": 2} for name, (plan, _) in REGIMES.items()}}
+    report = costar.estimate_effects(data, plans, learner="regression", estimator="ipw", unsupported=True)
+    assert said(report.diagnostics, "effect-no-event") == (
+        "recovery: none of 400 trials has it within 2 steps "
+        "(ask for more steps (`times`), or leave it out (`--outcome`))"
+    )
+
+
+@pytest.mark.parametrize("iterations", [2, weights.MOST_ITERATIONS])
+@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
+def test_a_regression_of_practice_that_does_not_converge_is_a_warning_of_costar(
+    iterations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "MOST_ITERATIONS", iterations)
+    world = panel_world(treatments=2, binary=True)  # four combinations and 100 covariates: not by Newton's method
+    plans = {name: regime.steps(2) for name, regime in world.regimes.items()}
+    data = world.dataset(300, 1)
+    report = costar.estimate_effects(data, {"plans": plans}, learner="regression", estimator="ipw", unsupported=True)
+    assert ("effect-not-converged" in codes(report.diagnostics)) == (iterations == 2)
