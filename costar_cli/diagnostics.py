@@ -157,6 +157,9 @@ WARNINGS: Final = {  # a result may be wrong
     "events-without-number": "{events} of {n:,} whose number is missing or not finite: left out",
     "events-tied":
         "{events} at one moment of one subject with different numbers, whose order means nothing: the {which} counts",
+    "ends-outside":
+        "{subjects} have it outside of their series, which it does not end: before the beginning, after the window or, "
+        "for {lost} of them, after the loss of follow-up",
     "intervals-odd": "{intervals}; left out or in doubt: {odd}",
     "intervals-overlap": "{intervals} that begin before another one of the subject ends: {effect}",
     "signal-at-discharge":

@@ -180,6 +180,22 @@ def test_a_series_ends_at_its_first_end() -> None:
     assert statics["time of death"].to_list() == [None, at(7)]
 
 
+def test_an_event_counts_before_a_loss_at_its_moment_and_what_ends_no_series_is_counted() -> None:
+    left, death = 'left = { role = "censored", code = "OUT" }\n', 'death = { role = "event", code = "DEAD" }\n'
+    rows = [*((who, hour, "Y", 1.0) for who in range(1, 6) for hour in range(9)), (1, 0.0, "A", None)]
+    rows += [(1, 4.5, "DEAD", None), (1, 4.5, "OUT", None), (2, 4.5, "OUT", None), (2, 5.0, "DEAD", None)]
+    rows += [(3, -9.0, "DEAD", None), (4, 20.0, "DEAD", None)]
+    for order in (left + death, death + left):
+        toml = PLAIN + order + '[anchor]\ncode = "Y"\nafter = "7h"\n'
+        steps, statics, reporter = made(log_of(rows), toml)
+        assert statics["time of death"].to_list() == [at(4.5), None, None, None, None]
+        assert statics["time of left"].to_list() == [None, at(4.5), None, None, None]
+        assert steps["subject_id"].value_counts().sort("subject_id")["count"].to_list() == [6, 6, 7, 7, 7]
+        [told] = [str(one) for one in reporter.diagnostics if one.code == "ends-outside"]
+        assert "3 subjects" in told
+        assert "for 1 of them, after the loss" in told
+
+
 def test_units_are_brought_together_or_refused() -> None:
     rows = [(1, 0.0, "Y", 1.0, "mg"), (1, 1.0, "Y", 2.0, "g"), (1, 0.0, "A", None, None)]
     with pytest.raises(DataError, match="2 units: 1 of 'g', 1 of 'mg'"):

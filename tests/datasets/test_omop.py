@@ -1,6 +1,6 @@
 """An OMOP database is a log of events: what each table says, in every form of file, and what is refused or counted."""
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from costar_cli.data import Dataset
-from costar_cli.data.events import parse_signals
+from costar_cli.data.events import parse_signals, table_of_events
 from costar_cli.data.events.ingest import ingest_events
 from costar_cli.data.events.omop import open_omop
 from costar_cli.errors import DataError
@@ -97,6 +97,73 @@ def test_series_end_by_death_or_with_the_observation(tmp_path: Path, tables, rep
     assert [end.name for end in dataset.schema.ends] == ["death", "left"]
     assert ends[1] == (1, 6)  # the sixth day is that of the death
     assert {end for who, end in ends.items() if who != 1} == {(2, 8)}
+
+
+def ends_of(dataset: Dataset) -> dict[int, tuple[str, int]]:
+    """Return of each subject which end its series has and how long it is."""
+    names = ["", *(end.name for end in dataset.schema.ends)]
+    return {
+        int(who): (names[end], int(length))
+        for panel in dataset.panels.values()
+        for who, end, length in zip(panel.subject_id, panel.ends, panel.length, strict=True)
+    }
+
+
+@pytest.mark.parametrize("first", ["death", "left"])
+def test_deaths_on_the_last_day_of_the_observation_end_the_series(tmp_path: Path, tables, reporter, first: str) -> None:
+    days = {row["person_id"]: row["observation_period_end_date"] for row in tables["observation_period"]}
+    tables["death"] = [
+        {"person_id": who, "death_date": days[who], "death_datetime": f"{days[who]} 14:00:00" if who <= 6 else None}
+        for who in range(1, 13)
+    ]
+    tables["death"][11]["death_date"] += timedelta(days=1)
+    left, death = SIGNALS["columns"]["left"], SIGNALS["columns"]["death"]
+    order = {"death": death, "left": left} if first == "death" else {"left": left, "death": death}
+    columns = {name: line for name, line in SIGNALS["columns"].items() if name not in order}
+    signals = parse_signals(SIGNALS | {"columns": columns | order})
+    ends = ends_of(ingest_events(open_omop(write_omop(tmp_path, tables), reporter), signals, reporter))
+    assert {ends[who] for who in range(1, 7)} == {("death", 9)}  # in the afternoon, before the ninth morning
+    assert {ends[who] for who in range(7, 12)} == {("death", 8)}
+    assert {ends[who] for who in range(12, 41)} == {("left", 8)}
+    [told] = [text for text in reporter.warnings if "outside of their series" in text]
+    assert "1 subject" in told
+    assert "for 1 of them, after the loss of follow-up" in told
+
+
+def test_the_last_day_of_an_observation_is_whole(tmp_path: Path, tables, reporter) -> None:
+    for row in [row for row in tables["measurement"] if row["person_id"] <= 6]:
+        evening = f"{row['measurement_date']} 20:00:00"
+        tables["measurement"].append(row | {"measurement_datetime": evening, "value_as_number": 200.0})
+        if row["person_id"] == 6:  # and one of the day after, when nobody observed
+            later = row["measurement_date"] + timedelta(days=8)
+            tables["measurement"].append(row | {"measurement_date": later, "measurement_datetime": f"{later} 01:00:00"})
+    path = write_omop(tmp_path, tables)
+    highest = SIGNALS["columns"]["pressure"] | {"aggregate": "max"}
+    dataset = ingest(path, reporter, {"pressure": highest, "death": None})
+    assert set(ends_of(dataset).values()) == {("left", 8)}
+    for panel in dataset.panels.values():
+        early = panel.subject_id <= 6
+        assert (panel.outcomes[early, 7, 0] == 200.0).all()
+        assert (panel.outcomes[~early, 7, 0] < 160.0).all()
+    hourly = ingest(path, reporter, {"death": None}, time={"step": "6h"})
+    assert set(ends_of(hourly).values()) == {("left", 8 * 4)}
+    until = {"code": f"visit_occurrence//{INPATIENT}", "until": {"code": "observation_period//end"}}
+    window = ingest(path, reporter, {"death": None, "left": None}, anchor=until)
+    assert set(ends_of(window).values()) == {("", 8)}
+
+
+def test_quantities_of_drugs_are_spread_over_their_days(tmp_path: Path, tables, reporter) -> None:
+    day = tables["observation_period"][0]["observation_period_start_date"]
+    row = tables["drug_exposure"][0] | {"person_id": 1, "drug_exposure_start_date": day, "quantity": 11.0}
+    row |= {"drug_exposure_end_date": day + timedelta(days=4)}
+    tables["drug_exposure"] = [row, *(other for other in tables["drug_exposure"] if other["person_id"] != 1)]
+    path = write_omop(tmp_path, tables)
+    for code, whole, n in (("drug_exposure", 11.0, 5), ("drug_era", 2.0, 3)):
+        dose = {"role": "treatment", "kind": "continuous", "prefix": f"{code}//"}
+        signals = parse_signals(SIGNALS | {"columns": SIGNALS["columns"] | {"ace": dose}})
+        inputs, _ = table_of_events(open_omop(path, reporter), signals, reporter)
+        [steps] = [table.scan.filter(pl.col("subject_id") == 1).collect() for table in inputs.tables]  # type: ignore[union-attr]
+        assert steps["ace"].to_list() == pytest.approx([whole / n] * n + [0.0] * (8 - n))
 
 
 def test_midnights_are_dates_and_intervals_of_dates_end_with_their_day(tmp_path: Path, tables) -> None:
@@ -330,3 +397,24 @@ def test_ties_have_an_order_that_does_not_depend_on_the_rows(tmp_path: Path, tab
     )
     assert first == np.float32(140.0)
     assert any("at one moment" in text for text in reporter.warnings)
+
+
+def test_the_order_of_rows_of_one_date_does_not_matter(tmp_path: Path, tables, reporter) -> None:
+    for name, key in (("measurement", "value_as_number"), ("drug_exposure", "quantity")):
+        tables[name] += [row | {key: row[key] + step / 7} for row in tables[name] for step in (1, 2)]
+    for name in tables:
+        tables[name] = [{k: v for k, v in row.items() if not k.endswith("datetime")} for row in tables[name]]
+    made = list[Dataset]()
+    dose = {"role": "treatment", "kind": "continuous", "parent": f"drug_exposure//{ACE}"}
+    for order in ("as they are", "reversed"):
+        (folder := tmp_path / order).mkdir()
+        rows = tables if order == "as they are" else {name: own[::-1] for name, own in tables.items()}
+        for how in ("first", "last", "mean"):
+            pressure = SIGNALS["columns"]["pressure"] | {"aggregate": how}
+            made.append(ingest(write_omop(folder, rows), reporter, {"ace": dose, "pressure": pressure}))
+    for one, two in zip(made[:3], made[3:], strict=True):
+        for key, panel in one.panels.items():
+            other = two.panels[key]
+            assert panel.subject_id.tolist() == other.subject_id.tolist()
+            for name in ("outcomes", "treatments", "statics", "ends", "length"):
+                assert getattr(panel, name).tobytes() == getattr(other, name).tobytes(), name

@@ -104,7 +104,7 @@ def paired(starts: pl.DataFrame, stops: pl.DataFrame | None, how: str, name: str
         reporter.say(
             Diagnostic.of("intervals-odd", name, intervals=counted(both.height, "interval"), odd=", ".join(odd))
         )
-    both = both.sort("subject", "time", "stop")
+    both = both.sort("subject", "time", "stop", "value")
     before = pl.col("stop").cum_max().shift(1).over("subject")
     if over := int(both.select((pl.col("time") < before).sum()).item()):
         effect = "their values add up" if how in WITH_VALUES else "each step counts once"

@@ -366,7 +366,11 @@ def _people(tables: Mapping[str, pl.LazyFrame], concepts: pl.LazyFrame | None) -
     made.append(
         period.select(subject=who, time=start.cast(pl.Datetime("us")), code=pl.lit("observation_period"), stop=until)
     )
-    made.append(period.select(subject=who, time=end.cast(pl.Datetime("us")), code=pl.lit("observation_period//end")))
+    made.append(
+        period.select(
+            subject=who, time=end.cast(pl.Datetime("us")), code=pl.lit("observation_period//end"), until=until
+        )
+    )
     if "death" in tables:
         death = tables["death"]
         kinds = [f"death_{kind}" for kind in ("datetime", "date") if f"death_{kind}" in death.collect_schema().names()]

@@ -35,7 +35,7 @@ class Chosen:
 
     `log` has `subject`, `time` (float64, null for what holds always), `id` and `value`; `codes` says of each `id` which
     code and unit it is, `ids` which of them each signal and each part of the anchor has. `intervals` and `texts` are
-    of the signals that are so.
+    of the signals that are so, `until` of losses of follow-up and ends of windows, where the log has it.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Chosen:
     signals: Mapping[str, Signal]
     intervals: Mapping[str, Intervals]
     texts: Mapping[str, pl.DataFrame]
+    until: Mapping[str, pl.DataFrame]
 
     def events(self, name: str) -> pl.DataFrame:
         """Return the events of a signal, or of a part of the anchor: subject, time and value."""
@@ -68,6 +69,12 @@ class Chosen:
         """Return of whom and when those are."""
         timed = self.timed(name)
         return timed["subject"].to_numpy().astype(np.int64), timed["time"].to_numpy()
+
+    def days(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return of whom those are, when, and when the day ends of those of which no more is known; else the time."""
+        timed = self.until[name].filter(pl.col("time").is_not_null()) if name in self.until else self.timed(name)
+        until = timed["until"].fill_null(timed["time"]) if name in self.until else timed["time"]
+        return timed["subject"].to_numpy().astype(np.int64), timed["time"].to_numpy(), until.to_numpy()
 
 
 def with_values(rows: pl.DataFrame, signal: Signal, codes: pl.DataFrame) -> pl.DataFrame:
@@ -144,7 +151,7 @@ def choose(events: Events, schema: SignalsSchema, reporter: Reporter, *, new: bo
     log, subjects = _read(events, codes, every)
     intervals, texts = dict[str, Intervals](), dict[str, pl.DataFrame]()
     dated = not events.scan.collect_schema()["time"].is_float()
-    chosen = Chosen(events.name, subjects, dated, log, codes, ids, schema.signals, {}, {})
+    chosen = Chosen(events.name, subjects, dated, log, codes, ids, schema.signals, {}, {}, {})
     for name, signal in schema.signals.items():
         own = codes[ids[name]]
         if signal.value == "text":
@@ -155,7 +162,10 @@ def choose(events: Events, schema: SignalsSchema, reporter: Reporter, *, new: bo
             starts = with_values(_more(chosen, events, ids[name], **more), signal, codes)
             stops = _more(chosen, events, ids[f"{name}.stop"], **more) if signal.stop else None
             intervals[name] = paired(starts, stops, how, name, reporter)
-    chosen = replace(chosen, intervals=intervals, texts=texts)
+    ends = [name for name in ids if name == "anchor.until" or name in schema.named("censored")]
+    ends = ends if "until" in events.scan.collect_schema().names() else []
+    until = {name: _more(chosen, events, ids[name], until="until") for name in ends}
+    chosen = replace(chosen, intervals=intervals, texts=texts, until=until)
     _tell(chosen, events, schema, reporter)
     return chosen
 
@@ -243,8 +253,8 @@ def _scan(events: Events, codes: pl.DataFrame, ids: Sequence[int], more: Mapping
     finite = pl.when(number.is_finite() & (number.abs() <= LARGEST)).then(number)
     kept = [
         pl.col(column).cast(pl.Datetime("us")).cast(pl.Int64).cast(pl.Float64).alias(name)
-        if name == "stop" and dated
-        else pl.col(column).cast(pl.Float64 if name == "stop" else pl.String).alias(name)
+        if name in ("stop", "until") and dated
+        else pl.col(column).cast(pl.Float64 if name in ("stop", "until") else pl.String).alias(name)
         for name, column in more.items()
     ]
     time = pl.col("time").cast(pl.Datetime("us")).cast(pl.Int64) if dated else pl.col("time")

@@ -62,7 +62,7 @@ class Signal(Selection):
         None,
         description="What the events of a step become. Of intervals: `rate`, the mean over the step; `amount`, what of "
         "an interval's whole falls into the step; `fraction` of the step; or `any`. By default `any` of treatments, "
-        "`sum` of doses (`rate` of intervals) and `first` of others",
+        "`sum` of doses (`rate` of intervals with `stop`, `amount` of those of OMOP) and `first` of others",
     )
     stop: Selection | None = Field(None, description="Events that end the intervals which these events start")
     pair: Line | None = Field(None, description="Column of the events that says which start and stop belong together")
@@ -99,7 +99,10 @@ class SignalsSchema:
         if signal.aggregate:
             return signal.aggregate
         if column.role == "treatment" and signal.value == "number":
-            return ("rate" if intervals else "sum") if column.is_dose else "any"
+            if not column.is_dose:
+                return "any"
+            # The value of a start that another event stops is a rate; a log that says both says how much it was in all
+            return "sum" if not intervals else "rate" if signal.stop else "amount"
         return "first" if column.role in OF_STEPS else "last"
 
     @property

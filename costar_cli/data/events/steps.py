@@ -1,7 +1,7 @@
 """From a log of events to a row per subject and step: the table, its statics and its schema (polars)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -32,13 +32,15 @@ class Grid:
     """The steps of each of N subjects: `begin [N]`, `length [N]`, 0 for those without a series, and `ends`.
 
     Times are microseconds since 1970, or numbers, as float64: exact to the microsecond for 285 years around 1970.
-    `ends` says when each subject's event came, by signal, infinity for never.
+    `ends` says when each subject's event came, by signal, infinity for never; what is dated after `last` `[N]` is no
+    longer the subject's.
     """
 
     begin: Floats
     length: Ints
     size: float
-    ends: Mapping[str, Floats] = field(default_factory=dict)
+    ends: Mapping[str, Floats]
+    last: Floats
 
     @property
     def cells(self) -> int:
@@ -59,9 +61,7 @@ class Grid:
     def cell(self, subject: Ints, time: Floats) -> Ints:
         """Return the cells of moments, -1 for those outside of their subject's series."""
         step = np.floor((time - self.begin[subject]) / self.size + TOLERANCE)
-        inside = (step >= 0) & (step < self.length[subject])
-        for at in self.ends.values():  # what is dated after the end is no longer the subject's
-            inside &= time <= at[subject]
+        inside = (step >= 0) & (step < self.length[subject]) & (time <= self.last[subject])
         return np.where(inside, self.start[subject] + np.where(inside, step, 0).astype(np.int64), -1)
 
 
@@ -150,9 +150,9 @@ def lay_out(chosen: Chosen, schema: SignalsSchema, reporter: Reporter) -> Grid:
         if anchor.after is not None:
             limit = at + length_of(anchor.after)
         if anchor.until is not None:
-            subject, time = chosen.moments("anchor.until")
-            later = time > at[subject]
-            np.minimum.at(limit, subject[later], time[later])
+            subject, _, until = chosen.days("anchor.until")
+            later = until > at[subject]
+            np.minimum.at(limit, subject[later], until[later])
         nobody = "with an event of the anchor, and one of a signal after it"
     kept = np.isfinite(begin) & (last >= begin)
     last, kept = _observed_on(chosen, schema, begin, last, limit, kept)
@@ -163,7 +163,7 @@ def lay_out(chosen: Chosen, schema: SignalsSchema, reporter: Reporter) -> Grid:
         subjects = counted(int((~kept).sum()), "subject")
         reporter.say(Diagnostic.of("events-without-series", subjects=subjects, n=n, what=nobody))
     begin = np.where(kept, begin, np.inf)
-    ends = _ends(chosen, schema, begin, limit)
+    ends, over = _ends(chosen, schema, begin, limit, reporter)
     earliest = np.min([*ends.values(), np.full(n, np.inf)], axis=0)
     # The step of the last event; one that begins at the limit is behind it; an end is in the first step from then on
     begin = np.where(kept, begin, 0.0)
@@ -175,7 +175,7 @@ def lay_out(chosen: Chosen, schema: SignalsSchema, reporter: Reporter) -> Grid:
         problem = f"a series of {int(steps.max()):,} steps, of all {int(steps.sum()):,}"
         fix = f"give longer steps in [time], or `anchor` with `after`: at most {LONGEST:,}, of all {MOST_ROWS:,}"
         raise DataError(problem, where=f"subject {chosen.subjects[int(steps.argmax())]}", fix=fix)
-    return Grid(begin, steps.astype(np.int64), size, ends)
+    return Grid(begin, steps.astype(np.int64), size, ends, over)
 
 
 def _observed_on(
@@ -188,7 +188,7 @@ def _observed_on(
     last, kept = last.copy(), kept.copy()
     hows = {schema.how(name, intervals=name in chosen.intervals) for name in schema.named("outcome")}
     for name in schema.named("censored"):
-        subject, time = chosen.moments(name)
+        subject, time, _ = _left(chosen, schema, name, begin)
         beyond = subject[time > limit[subject]]
         last[beyond] = limit[beyond]
         if hows <= {"any", "count", "sum"}:  # no event is an observation, too
@@ -196,19 +196,58 @@ def _observed_on(
     return last, kept
 
 
-def _ends(chosen: Chosen, schema: SignalsSchema, begin: Floats, limit: Floats) -> dict[str, Floats]:
-    """Return when each end came `[N]`, infinity for never: the first in a series that begins and is limited so."""
-    ends, taken = dict[str, Floats](), np.zeros(len(begin), dtype=bool)
-    for name in schema.named(*ENDS):
-        subject, time = chosen.moments(name)
-        ends[name] = np.full(len(begin), np.inf)
+def _left(chosen: Chosen, schema: SignalsSchema, name: str, begin: Floats) -> tuple[Ints, Floats, Floats]:
+    """Return who is lost to follow-up, when, and until when what happens is theirs.
+
+    Of whom only the last day is known is lost at the last step that begins in it, and what that day holds is theirs.
+    """
+    subject, time, until = chosen.days(name)
+    there = np.isfinite(begin[subject])
+    subject, time, until = subject[there], time[there], until[there]
+    start, size = begin[subject], schema.table.time.parsed.size
+    last_step = start + (np.ceil((until - start) / size - TOLERANCE) - 1) * size
+    whole = until > time
+    return (
+        subject,
+        np.where(whole, np.maximum(time, last_step), time),
+        np.where(whole, np.nextafter(until, -np.inf), time),
+    )
+
+
+def _ends(
+    chosen: Chosen, schema: SignalsSchema, begin: Floats, limit: Floats, reporter: Reporter
+) -> tuple[dict[str, Floats], Floats]:
+    """Return when each end came `[N]`, infinity for never: the first in a series that begins and is limited so.
+
+    And the last moment that is the subject's `[N]`. An event counts before a loss of follow-up at the same moment, or
+    on its day: databases close the observation with the death.
+    """
+    n = len(begin)
+    ends, over = dict[str, Floats](), np.full(n, np.inf)
+    events, losses = schema.named("event"), schema.named("censored")
+    for name in [*events, *losses]:
+        if name in losses:
+            subject, time, until = _left(chosen, schema, name, begin)
+        else:
+            subject, time = chosen.moments(name)
+            until = time
         inside = (time > begin[subject]) & (time <= limit[subject])
-        np.minimum.at(ends[name], subject[inside], time[inside])
-    earliest = np.min([*ends.values(), np.full(len(begin), np.inf)], axis=0)
-    for name, when in ends.items():  # a series ends once: of two ends at one moment, the one that the file names first
-        own = np.isfinite(when) & (when == earliest) & ~taken
-        ends[name], taken = np.where(own, when, np.inf), taken | own
-    return ends
+        own, until_own = np.full(n, np.inf), np.full(n, np.inf)
+        np.minimum.at(own, subject[inside], time[inside])
+        np.minimum.at(until_own, subject[inside], until[inside])
+        # A series ends once: of two ends at one moment, the one that the file names first
+        first = until_own < over
+        ends = {other: np.where(first, np.inf, at) for other, at in ends.items()}
+        ends[name], over = np.where(first, own, np.inf), np.minimum(over, until_own)
+    lost = np.isfinite(np.min([*(ends[name] for name in losses), np.full(n, np.inf)], axis=0))
+    ended = np.isfinite(over) & ~lost
+    for name in events:
+        subject, time = chosen.moments(name)
+        outside = np.isfinite(begin[subject]) & ~ended[subject]
+        late = np.unique(subject[outside & lost[subject] & (time > over[subject])])
+        if who := len(np.unique(subject[outside])):
+            reporter.say(Diagnostic.of("ends-outside", name, subjects=counted(who, "subject"), lost=len(late)))
+    return {name: ends[name] for name in schema.named(*ENDS)}, over
 
 
 def _column(chosen: Chosen, schema: SignalsSchema, grid: Grid, name: str, reporter: Reporter) -> tuple[pl.Series, int]:
