@@ -38,7 +38,7 @@ NONE_OF_MEMBERS: Final = (
 )
 NONE_OF_ONE: Final = "none (a network shrinks effects, by how much nothing that it says shows)"
 FEW_UNITS: Final = f"none (fewer than {FEWEST_UNITS} units)"  # of a group
-NONE: Final = "none (the model says nothing of what its training leaves open)"
+NONE: Final = "none (the model does not measure how uncertain its training is)"
 CORRECTED: Final = "subjects, and what the model gets wrong of those who follow a plan (influence curve)"
 TARGETED: Final = "tmle"  # the name that `costar effect` has for it
 

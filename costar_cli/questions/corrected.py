@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FOLDS: Final = 5
 SEED: Final = 0
-NO_FOLLOW_UP: Final = "nothing is known after the origin to correct it by: ask from an earlier one"
+NO_FOLLOW_UP: Final = "the data end at the origin, so means cannot be corrected: choose an earlier origin"
 OUTLASTED: Final = "some origins are so late that the data end before this step"
 MOST_CORRECTED: Final = 100  # plans: each is asked about anew from every step, and keeps what each moment moves
 FEW_DRAWS: Final = 20  # of a rule with chances, from each moment: the mean over moments is what counts

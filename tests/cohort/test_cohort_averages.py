@@ -135,8 +135,8 @@ def test_ensembles_have_no_interval_however_many_members_they_have_and_say_why()
     ("parts", "kind"),
     [
         ("mixed", "subjects and training (posterior)"),
-        ("boosting", "none (the model says nothing of what its training leaves open)"),
-        ("mixed,boosting", "none (the model says nothing of what its training leaves open)"),
+        ("boosting", "none (the model does not measure how uncertain its training is)"),
+        ("mixed,boosting", "none (the model does not measure how uncertain its training is)"),
         ("mixed,growth", "none (members of an ensemble"),
     ],
 )
