@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from benchmarks.theory import (
@@ -20,6 +19,7 @@ from benchmarks.theory import (
     jitter_transitions,
     spectral_minimiser,
 )
+from costar_cli.report.figures.style import COLOURS, PLAN_MARKERS, figure, save
 
 TARGET = Path(__file__).parent / "img" / "theory-bound.png"
 
@@ -76,34 +76,32 @@ def target_error(graph: PairGraph, clusters: list[NDArray[np.int64]], power: int
 def main() -> None:
     """Measure, and draw both panels."""
     runs = [[measure(float(scale), seed) for seed in SEEDS] for scale in SCALES]
-    figure = Figure(figsize=(10.5, 3.4), layout="constrained")
-    left, right = figure.subplots(1, 2, sharex=True)
-    names = {
-        "alpha": r"$\alpha$: leaves its cluster",
-        "rho": r"$\rho$: finds its source cluster",
-        "mismatch": "finds another source cluster",
+    ingredients = {
+        r"$\alpha$: pair leaves its cluster": lambda found: found.alpha,
+        r"$\rho$: pair with own source cluster": lambda found: found.rho,
+        "mismatch: with another source cluster": lambda found: found.mismatch,
+        r"$\gamma$: hardness of cutting a cluster": lambda found: found.gamma.low,
     }
-    for name, label in names.items():
-        left.plot(SCALES, [np.mean([getattr(run.ingredients, name) for run in at]) for at in runs], label=label)
-    left.plot(
-        SCALES,
-        [np.mean([run.ingredients.gamma.low for run in at]) for at in runs],
-        label=r"$\gamma$: cluster hangs together",
-    )
-    left.set(yscale="log", ylim=(1e-5, 1), ylabel="probability", xlabel="scale of the augmentation")
-    for i, power in enumerate(POWERS):
-        error = [np.mean([run.errors[i] for run in at]) for at in runs]
-        right.plot(SCALES, error, marker="o", markersize=3, label=f"measured, t = {power}")
-    for c in CONSTANTS:
-        bound = [np.mean([run.ingredients.zero_one(c) for run in at]) for at in runs]
-        right.plot(SCALES, bound, linestyle="--", label=f"bound, c = {c:.0f}")
-    right.set(ylabel="target histories missed", xlabel="scale of the augmentation", ylim=(-0.03, 1.05))
-    for axes in (left, right):
-        axes.set(xscale="log", xticks=(0.3, 0.5, 1, 2, 4), xticklabels=("0.3", "0.5", "1", "2", "4"))
-        axes.minorticks_off()
-        axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(TARGET, dpi=110, metadata={"Software": None})
+    with figure(9.6, 4.6) as drawn:
+        left, right = drawn.subplots(1, 2, sharex=True)
+        for (label, value), colour in zip(ingredients.items(), COLOURS, strict=False):
+            left.plot(
+                SCALES, [np.mean([value(run.ingredients) for run in at]) for at in runs], color=colour, label=label
+            )
+        left.set(yscale="log", ylim=(1e-5, 1), ylabel="probability", title="Ingredients of the bound")
+        for i, (power, colour, marker) in enumerate(zip(POWERS, COLOURS, PLAN_MARKERS, strict=False)):
+            error = [np.mean([run.errors[i] for run in at]) for at in runs]
+            right.plot(SCALES, error, color=colour, marker=marker, label=f"measured, t = {power}")
+        for c, colour in zip(CONSTANTS, COLOURS[len(POWERS) :], strict=False):
+            bound = [np.mean([run.ingredients.zero_one(c) for run in at]) for at in runs]
+            right.plot(SCALES, bound, color=colour, linestyle="--", label=f"bound, c = {c:,.0f}")
+        right.set(ylabel="share of target histories missed", ylim=(-0.03, 1.05), title="Error in the target domain")
+        for axes, columns in ((left, 1), (right, 2)):
+            axes.set(xscale="log", xticks=(0.3, 0.5, 1, 2, 4), xticklabels=("0.3", "0.5", "1", "2", "4"))
+            axes.set_xlabel("scale of the augmentation")
+            axes.minorticks_off()
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=columns)
+        save(drawn, TARGET)
 
 
 if __name__ == "__main__":
