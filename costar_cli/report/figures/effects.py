@@ -68,7 +68,8 @@ def draw_averages(found: Sequence[AverageEffects]) -> Figure:
     absent = [np.isnan(effects.outcomes.half_LGPHY).all(axis=(0, 2, 3, 4)) for effects in found]
     few = any(absent_G.any() and not absent_G.all() for absent_G in absent)
     others = [i for i in range(len(plans)) if i != found[0].reference]
-    forest_in = 0.6 + 0.24 * len(others) if others else 0.0
+    names = [label_lines(plans[i].name, 18) for i in others]
+    forest_in = 0.6 + (0.36 if "\n" in "".join(names) else 0.24) * len(others) if others else 0.0
     heights = [height for _ in rows for height in (2.7, forest_in)[: 1 + bool(others)]]
     with figure(3.4 + 2.9 * len(columns), 1.4 + sum(heights)) as drawn:
         axes = drawn.subplots(len(heights), len(columns), squeeze=False, sharey="row", height_ratios=heights)
@@ -78,7 +79,7 @@ def draw_averages(found: Sequence[AverageEffects]) -> Figure:
             for g, ax in enumerate(means):
                 _draw_average(ax, effects, g, k)
             words = label_text(labelled(outcome.name, outcome.unit), 50)
-            means[0].set_ylabel(f"mean {words}\n{label_text(effects.label, 30)}")
+            means[0].set_ylabel(f"mean {words}" + f"\n{label_text(effects.label, 30)}" * (len(found) > 1))
             for g, ax in enumerate(forests[0] if forests else ()):
                 _draw_end(ax, effects, g, k, others)
                 against = label_text(effects.plans[effects.reference].name, 24)
@@ -108,7 +109,7 @@ def _draw_end(ax: Axes, effects: AverageEffects, g: int, k: int, others: Sequenc
         ax, range(len(others)), [float(found.mean_GPHY[one]) for one in at],
         [(float(low[one]), float(high[one])) for one in at], [plan_style(i) for i in others], truths=truths,
     )  # fmt: skip
-    ax.set_yticks(range(len(others)), [label_text(effects.plans[i].name, 18) for i in others])
+    ax.set_yticks(range(len(others)), [label_lines(effects.plans[i].name, 18) for i in others])
     ax.set_ylim(len(others) - 0.4, -0.6)
 
 
