@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 import costar_cli
 from benchmarks.measure import Figure, Measured, run
@@ -134,16 +135,29 @@ def measure(options: argparse.Namespace) -> Measured:
     return Measured(figures, {"sizes": grown, "points": points})
 
 
+LABELS: Final = (
+    ("processor seconds", 0.0),
+    ("memory beyond the start\n(MB, less than 1 drawn as 1)", 1.0),
+)  # and least
+
+
 def draw(points: Mapping[str, Mapping[str, Sequence[Cost]]], grown: Mapping[str, Sequence[int]], path: Path) -> None:
-    """Draw processor seconds and memory against each size, both axes logarithmic."""
+    """Draw processor seconds and memory against each size, both axes logarithmic.
+
+    Less than 1 MB is drawn as 1 MB: it is what the process happened to keep, not what the work needs.
+    """
     with figure(2.6 * len(grown), 5.2) as fig:
         axes = fig.subplots(2, len(grown))
         for column, (axis, by_name) in enumerate(points.items()):
-            for of, label in enumerate(("processor seconds", "memory beyond the start (MB)")):
+            for of, (label, least) in enumerate(LABELS):
                 ax = axes[of][column]
                 for (name, costs), colour, marker in zip(by_name.items(), COLOURS, PLAN_MARKERS, strict=False):
-                    values = [cost[of] or math.nan for cost in costs]
+                    values = [max(cost[of], least) or math.nan for cost in costs]
                     ax.loglog(grown[axis], values, color=colour, marker=marker, markersize=3.5, label=name)
+                low, high = ax.get_ylim()
+                if high < 30 * low:  # powers of 10 alone would be a tick or two
+                    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
                 ax.minorticks_off()
                 ticks = grown[axis][:: 1 + len(grown[axis]) // 6]
                 ax.set_xticks(ticks, [f"{n:,}" for n in ticks])

@@ -58,7 +58,7 @@ def _draw_moments(axes: Axes, found: dict[str, Measured]) -> None:
             axes.axvline(bound, color=colour, linewidth=0.8, linestyle=(0, (2, 3)))
     axes.set(yticks=rows, yticklabels=list(found), xlim=(0.88, 1.12), xlabel="measured / target")
     axes.set_title("Level and spread")
-    axes.legend(loc="lower right")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.07), ncols=2)
 
 
 def _draw_missing(axes: Axes, found: dict[str, Measured]) -> None:
