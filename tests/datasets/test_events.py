@@ -141,6 +141,15 @@ def test_a_log_may_say_the_stop_of_each_event(how: str, expected: list[float]) -
     assert steps["a"].to_list() == pytest.approx(expected)
 
 
+def test_a_covariate_of_intervals_that_overlap_is_the_fraction_of_the_step_in_any() -> None:
+    toml = PLAIN + 'ward = { role = "covariate", code = "W" }\n'
+    rows = [(1, 0.0, "Y", 1.0, None), (1, 2.5, "Y", 1.0, None), (1, 0.0, "A", None, None)]
+    rows += [(1, 0.5, "W", None, at(2)), (1, 1.0, "W", None, at(2))]
+    steps, _, reporter = made(log_of(rows, "stop"), toml)
+    assert steps["ward"].to_list() == pytest.approx([0.5, 1.0, 0.0])
+    assert "intervals-overlap" in codes(reporter)
+
+
 def test_amounts_of_intervals_add_up_to_what_was_given() -> None:
     rng = np.random.default_rng(3)
     starts = rng.uniform(0, 40, 200)

@@ -62,7 +62,8 @@ class Signal(Selection):
         None,
         description="What the events of a step become. Of intervals: `rate`, the mean over the step; `amount`, what of "
         "an interval's whole falls into the step; `fraction` of the step; or `any`. By default `any` of treatments, "
-        "`sum` of doses (`rate` of intervals with `stop`, `amount` of those of OMOP) and `first` of others",
+        "`sum` of doses (`rate` of intervals with `stop`, `amount` of those of OMOP) and `first` of others "
+        "(`fraction` of intervals)",
     )
     stop: Selection | None = Field(None, description="Events that end the intervals which these events start")
     pair: Line | None = Field(None, description="Column of the events that says which start and stop belong together")
@@ -103,6 +104,8 @@ class SignalsSchema:
                 return "any"
             # The value of a start that another event stops is a rate; a log that says both says how much it was in all
             return "sum" if not intervals else "rate" if signal.stop else "amount"
+        if intervals and column.role != "treatment":
+            return "fraction"
         return "first" if column.role in OF_STEPS else "last"
 
     @property
