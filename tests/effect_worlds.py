@@ -79,7 +79,7 @@ class EffectWorld:
     update: Callable[[Floats, Floats, Floats, Rng], tuple[Floats, Floats]]
     regimes: Mapping[str, Regime] = field(default_factory=lambda: {"never": NEVER, "always": ALWAYS})
     reference: str = "never"
-    kind: Literal["continuous", "binary"] = "continuous"
+    kind: Literal["continuous", "binary", "count"] = "continuous"
     treatments: tuple[str, ...] = ("a",)
     dosed: bool = False
     show: Callable[[Floats], Floats] = lambda x: x
