@@ -161,6 +161,7 @@ WARNINGS: Final = {  # a result may be wrong
         "{subjects} have it outside of their series, which it does not end: before the beginning, after the window or, "
         "for {lost} of them, after the loss of follow-up",
     "intervals-odd": "{intervals}; left out or in doubt: {odd}",
+    "intervals-at-once": "{intervals} whose stop is the start: a `{how}` has nothing of them",
     "intervals-overlap": "{intervals} that begin before another one of the subject ends: {effect}",
     "signal-at-discharge":
         "{share:.0f} % of the {events:,} events have the time of a discharge: they may have been known only then, and "
@@ -226,6 +227,9 @@ WARNINGS: Final = {  # a result may be wrong
     "values-after-dose":
         "{after:,} of {values:,} values were measured after a dose of the same step, and count as measured before it: "
         "effects come out too small; give shorter steps, or no `--step`, where each record is a visit",
+    "values-at-dose":
+        "{at:,} of {values:,} values come in the file after a dose at once of the same time, and count as measured "
+        "before it: wrong for a peak, as behind an IV bolus",
     "series-unobserved": "{series} without an observation left out",
     "covariates-backward":
         "{names}: the value of a record counts before it was measured (`--carry backward`), and predictions see it",
@@ -474,6 +478,8 @@ NOTES: Final = {  # a reader of the results would like to know
 FIXES: Final = {  # what helps, or what follows
     "no-two-steps": "models learn from one step to the next: provide longer series",
     "series-too-short": "make the data set with a horizon of at most {longest}, or give longer series",
+    "intervals-at-once": 'give `aggregate = "{instead}"`',
+    "values-at-dose": "give peaks a later TIME",
     "outcome-never-observed": "it can be neither learned here nor used for selection",
     "outcome-partly-observed": "the other steps are used neither for training nor for scoring",
     "outcomes-constant": "choose outcomes that change",

@@ -150,6 +150,28 @@ def test_a_covariate_of_intervals_that_overlap_is_the_fraction_of_the_step_in_an
     assert "intervals-overlap" in codes(reporter)
 
 
+@pytest.mark.parametrize(
+    ("how", "expected", "fix"),
+    [("rate", [0.0, 6.0], 'aggregate = "amount"'), ("fraction", [0.0, 0.75], 'aggregate = "any"'),
+     ("amount", [5.0, 6.0], ""), ("any", [1.0, 1.0], "")],
+)  # fmt: skip
+def test_intervals_at_once_and_those_outside_are_counted(how: str, expected: list[float], fix: str) -> None:
+    line = f'a = {{ role = "treatment", kind = "continuous", code = "A", aggregate = "{how}" }}'
+    toml = PLAIN.replace('a = { role = "treatment", code = "A" }', line)
+    toml += '[anchor]\ncode = "IN"\nafter = "2h"\n'
+    rows = [(1, 0.0, "IN", None, None), (1, 0.0, "Y", 1.0, None), (1, 1.9, "Y", 1.0, None)]
+    rows += [(1, 0.5, "A", 5.0, at(0.5)), (1, 1.0, "A", 8.0 if how == "rate" else 6.0, at(1.75))]
+    rows += [(1, 7.0, "A", 9.0, at(8.0)), (1, -3.0, "A", 9.0, at(-2.0)), (1, 9.0, "A", 9.0, at(9.0))]
+    steps, _, reporter = made(log_of(rows, "stop"), toml)
+    assert steps["a"].to_list() == pytest.approx(expected)
+    said = {one.code: str(one) for one in reporter.diagnostics}
+    assert said["events-outside"].startswith("3 events outside of the series")
+    assert ("intervals-at-once" in said) == bool(fix)
+    if fix:
+        assert said["intervals-at-once"].startswith("a: 1 interval whose stop is the start")
+        assert fix in said["intervals-at-once"]
+
+
 def test_amounts_of_intervals_add_up_to_what_was_given() -> None:
     rng = np.random.default_rng(3)
     starts = rng.uniform(0, 40, 200)

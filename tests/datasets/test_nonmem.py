@@ -145,9 +145,9 @@ def test_older_codes_of_nlmixr2_are_doses_and_infusions_that_end(table) -> None:
 def test_several_outcomes_by_dvid_and_several_doses_by_cmt(table, reporter) -> None:
     text = """
         id,time,amt,dv,dvid,cmt,evid
-        1,0,100,.,.,1,1
         1,0,.,0.5,cp,2,0
         1,0,.,90,pca,3,0
+        1,0,100,.,.,1,1
         1,4,.,6.5,cp,2,0
         1,4,.,7.5,cp,2,0
         1,6,5,.,.,2,1
@@ -207,6 +207,51 @@ def test_flags_of_adppk_and_their_limits_are_read(table) -> None:
         ("S1-001", 0, None, 54), ("S1-001", 0.5, 8.2, 0), ("S1-001", 30.2, 0.005, 0)
     ]  # fmt: skip
     assert schema.named("static") == ["WTBL"]
+
+
+def test_values_below_a_limit_that_are_marked_as_missing_are_no_less_below_it(table, reporter) -> None:
+    text = """
+        ID,TIME,DV,AMT,EVID,MDV,BLQ,LLOQ
+        1,0,.,54,1,1,0,0.5
+        1,1,8.2,.,0,0,0,0.5
+        1,2,0,.,0,1,1,0.5
+        1,3,.,.,0,1,1,0.5
+        1,4,7,.,0,1,0,0.5
+    """
+    assert "'BLQ': 2 values beyond a limit" in refused(table, text)
+    frame, _ = table(text, below="half", covariates="none")
+    assert rows(frame, "TIME", "DV") == [(0, None), (1, 8.2), (2, 0.25), (3, 0.25)]
+    assert reporter.warnings[-1].startswith("2 values beyond a limit stand at half of it")
+    frame, _ = table(text, below="missing", covariates="none")
+    assert rows(frame, "TIME", "DV") == [(0, None), (1, 8.2)]
+    assert reporter.warnings[-1].startswith("2 values beyond a limit count as not measured")
+    without = text.replace("LLOQ", "OTHER")  # the DV of 0 of such a row is no limit
+    assert "'DV': 2 values without their limit" in refused(table, without, below="half")
+    assert rows(table(without, below="missing", covariates="none")[0], "TIME", "DV") == [(0, None), (1, 8.2)]
+
+
+@pytest.mark.parametrize("name", ["TINF", "DUR"])
+def test_columns_of_monolix_are_outcomes_doses_and_infusions(table, reporter, name: str) -> None:
+    text = f"""
+        ID;TIME;Y;YTYPE;AMT;ADM;{name};WT
+        1;0;.;.;100;1;.;70
+        1;2;6.5;1;.;.;.;70
+        1;2;90;2;.;.;.;70
+        1;4;.;.;60;2;3;70
+        1;5;4.5;1;.;.;.;70
+        1;8;40;2;.;.;.;70
+    """
+    frame, schema = table(text)
+    assert rows(frame, "TIME", "Y_1", "Y_2", "AMT_1", "AMT_2") == [
+        (0, None, None, 100, 0), (2, 6.5, 90, 0, 0), (4, None, None, 0, 20), (5, 4.5, None, 0, 40),
+        (8, None, 40, 0, 0),
+    ]  # fmt: skip
+    assert schema.named("outcome") == ["Y_1", "Y_2"]
+    assert schema.doses == ["AMT_1", "AMT_2"]
+    assert schema.named("static") == ["WT"]
+    assert not reporter.warnings
+    named, _ = table(text, outcomes="cp=1 pca=2", doses="oral=1 iv=2")
+    assert named.columns == ["ID", "TIME", "cp", "pca", "oral", "iv", "WT"]
 
 
 COVARIATES = """
@@ -279,6 +324,36 @@ def test_clocks_and_dates_are_hours_since_the_first_record(
     body = "".join(f"1,{cell},{rest}\n" for cell, rest in zip(cells, given, strict=True))
     frame, _ = table(f"ID,{head},AMT,DV\n{body}")
     assert frame["TIME"].to_list() == hours
+
+
+@pytest.mark.parametrize("cells", ["1,1/1/24,8:00 1,1/3/24,8:00", "1,1,8 1,3,8"])
+def test_hours_of_dates_are_not_called_by_another_unit(table, cells: str) -> None:
+    first, last = cells.split()
+    text = f"ID,DATE,TIME,AMT,DV\n{first},5,.\n{last},.,3\n"
+    told = refused(table, text, step=1.0, time_unit="day")
+    assert "TIME has dates or clocks, which become hours, not `day`" in told
+    assert "a day is `--step 24`" in told
+    frame, _ = table(text, step=24.0, time_unit="Hours")
+    assert frame["TIME"].to_list() == [0, 24, 48]
+    assert table("ID,TIME,AMT,DV\n1,0,5,.\n1,2,.,3\n", step=1.0, time_unit="day")[1].time.unit == "day"
+
+
+def test_elapsed_times_beside_dates_are_not_added_to_them(table) -> None:
+    text = "ID,DATE,TIME,AMT,DV\n1,1/1/24,0,5,.\n1,1/2/24,24,.,3\n1,1/3/24,48,.,2\n"
+    assert "'TIME': 2 values of 24 or more beside DATE" in refused(table, text)
+    frame, _ = table(text.replace("DATE", "SINCE"), covariates="none")
+    assert frame["TIME"].to_list() == [0, 24, 48]
+
+
+@pytest.mark.parametrize("step", [None, 4.0])
+def test_values_below_a_dose_of_the_same_time_count_before_it_with_a_warning(table, reporter, step) -> None:
+    text = "ID,TIME,DV,AMT,RATE\n1,0,.,100,.\n1,0,9,.,.\n1,4,3,.,.\n1,4,.,50,.\n1,8,.,40,10\n1,8,2,.,.\n"
+    frame, _ = table(text, step=step)
+    assert rows(frame, "TIME", "DV")[:2] == [(0, 9), (4, 3)]
+    told = [text for text in reporter.warnings if "dose" in text]
+    assert len(told) == 1, "the trough above its dose and the value as an infusion begins are as they were measured"
+    assert told[0].startswith("1 of 3 values come in the file after a dose at once of the same time")
+    assert "give peaks a later TIME" in told[0]
 
 
 def test_dates_and_times_that_are_none_are_named(table) -> None:

@@ -27,12 +27,12 @@ class Intervals:
     stop: Floats
     value: Floats
 
-    def per_step(self, begin: Floats, length: Ints, size: float, how: str) -> Floats:
+    def per_step(self, begin: Floats, length: Ints, size: float, how: str) -> tuple[Floats, NDArray[np.bool_]]:
         """Return what of the intervals falls into each cell of the series that `begin` and have a `length` `[N]`.
 
         `rate` is the mean over the step of the sum of the rates, `amount` what is given in the step where each
         interval's is spread evenly over it, `fraction` the share of the step in any interval, where they do not
-        overlap, and `any` whether there is one.
+        overlap, and `any` whether there is one. Also returns which intervals reach into a series.
         """
         cells = np.zeros(int(length.sum()))
         n = length[self.subject]
@@ -59,7 +59,7 @@ class Intervals:
             np.add.at(cells, cell, value[of] * share)
         else:
             np.add.at(cells, cell, overlap * (value[of] if how == "rate" else 1.0))
-        return np.minimum(cells, 1) if how == "fraction" else cells
+        return np.minimum(cells, 1) if how == "fraction" else cells, inside
 
 
 def paired(starts: pl.DataFrame, stops: pl.DataFrame | None, how: str, name: str, reporter: Reporter) -> Intervals:

@@ -255,8 +255,14 @@ def _column(chosen: Chosen, schema: SignalsSchema, grid: Grid, name: str, report
     leveled = name in schema.table.leveled
     how = schema.how(name, intervals=name in chosen.intervals)
     if name in chosen.intervals:
-        values = chosen.intervals[name].per_step(grid.begin, grid.length, grid.size, how)
-        return pl.Series(values.astype(np.int64) if leveled else values), 0
+        intervals = chosen.intervals[name]
+        values, inside = intervals.per_step(grid.begin, grid.length, grid.size, how)
+        at_once = inside & (intervals.start == intervals.stop)
+        if how in ("rate", "fraction") and at_once.any():
+            instead = "amount" if how == "rate" else "any"
+            some = counted(int(at_once.sum()), "interval")
+            reporter.say(Diagnostic.of("intervals-at-once", name, intervals=some, how=how, instead=instead))
+        return pl.Series(values.astype(np.int64) if leveled else values), int((~inside).sum())
     rows = chosen.timed(name)
     if how not in ("any", "count"):
         rows = rows.filter(pl.col("value").is_not_null())

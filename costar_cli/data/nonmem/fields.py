@@ -27,6 +27,7 @@ DERIVED: Final = re.compile(
     "c|row|n?tad|n?tafd|ntime|nomtime|[an]frlt|[an]rrlt|npt|ln?dv|logdv|dvl|[ic]?pred|[ic]?w?res|cwresi|npde|occ"
     "|visit?|studyid"
 )
+HOUR: Final = ("hour", "hours", "hr", "h")
 MOST_CATEGORIES: Final = 20  # of a text that nobody named as a covariate
 _ORDER: Final = {"date": "mdy", "dat1": "dmy", "dat2": "ymd", "dat3": "ydm"}
 
@@ -46,9 +47,9 @@ def codes_of(texts: pl.Series) -> pl.Series:
 
 
 def read_times(
-    given: Mapping[str, pl.Series], names: Mapping[str, str], rows: Rows, changes: Mask
+    given: Mapping[str, pl.Series], names: Mapping[str, str], rows: Rows, changes: Mask, unit: str
 ) -> tuple[Floats, list[Diagnostic]]:
-    """Return times in their unit; from dates and clocks hours since the subject's first record."""
+    """Return times in their `unit`; from dates and clocks hours since the subject's first record."""
     texts = given["time"]
     number = texts.cast(pl.Float64, strict=False)
     clock = texts.str.extract_groups(r"^(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?$").struct.unnest()
@@ -67,8 +68,15 @@ def read_times(
         days, order = _days(given["date"], names["date"])
         fix = "write them as the column's name says (DATE m/d/y, DAT1 d/m/y, DAT2 y/m/d, DAT3 y/d/m), or as 2024-01-31"
         found += wrong_in(names["date"], days.is_null(), f"missing, or no date of the order {order}", rows, fix)
+        # NM-TRAN takes a number beside a date for the hour of the day; from 24 on it is nearly always elapsed time
+        what, fix = f"of 24 or more beside {names['date']}", f"write hours of the day, or remove {names['date']}"
+        found += wrong_in(names["time"], number >= 24, what, rows, fix)
         time, relative = time + days * 24, True
     time_R = time.to_numpy().astype(np.float64)
+    if relative and unit.casefold() not in HOUR:
+        problem = f"{names['time']} has dates or clocks, which become hours, not `{unit}`"
+        fix = "leave `--time-unit` out: of hours, a day is `--step 24`"
+        found.append(invalid(problem, "--time-unit", fix))
     if relative:
         time_R = time_R - time_R[np.flatnonzero(changes)][np.cumsum(changes) - 1]
     return np.round(np.nan_to_num(time_R), 6), found  # so that doses every II are at the times of other records
@@ -151,30 +159,36 @@ def read_doses(
 
 
 def read_limits(
-    dv_R: Floats, seen_R: Mask, numbers: Numbers, given: Mapping[str, pl.Series], names: Mapping[str, str], rows: Rows,
-    settings: NonmemConfig,
-) -> tuple[Floats, int, list[Diagnostic]]:  # fmt: skip
-    """Return values with those beyond a limit as the settings have them, and how many these are."""
+    dv_R: Floats, observed_R: Mask, numbers: Numbers, given: Mapping[str, pl.Series], names: Mapping[str, str],
+    rows: Rows, settings: NonmemConfig,
+) -> tuple[Floats, Mask, list[Diagnostic]]:  # fmt: skip
+    """Return values with those beyond a limit as the settings have them, and which records these are.
+
+    Such a record may have MDV 1: it is an observation, but its DV of 0 is no limit.
+    """
+    none = np.zeros(len(dv_R), dtype=bool)
     if "cens" not in given:
-        return dv_R, 0, []
+        return dv_R, none, []
     words = given["cens"].str.to_uppercase().str.slice(0, 1)
     flag = given["cens"].cast(pl.Float64, strict=False)
     flag = flag.fill_null(words.replace_strict({"Y": 1.0, "T": 1.0, "N": 0.0, "F": 0.0}, default=None))
     odd = given["cens"].is_not_null() & ~flag.is_in([-1.0, 0.0, 1.0]).fill_null(value=False)
     found = wrong_in(names["cens"], odd, "other than -1, 0, 1, Y and N", rows, "correct them")
-    cens = np.nan_to_num(flag.to_numpy().astype(np.float64)) * seen_R
+    cens = np.nan_to_num(flag.to_numpy().astype(np.float64)) * observed_R
     beyond, lloq, other = cens != 0, numbers("lloq"), numbers("limit")
     if not beyond.any():
-        return dv_R, 0, found
+        return dv_R, none, found
     if settings.below == "error":
         what = "beyond a limit: methods learn from values, not from limits"
         fix = "`--below half` or `limit` puts numbers in their place, `--below missing` leaves them out"
-        return dv_R, 0, [*found, *wrong_in(names["cens"], beyond, what, rows, fix)]
-    limit = np.where((cens > 0) & ~np.isnan(lloq), lloq, dv_R)
-    found += wrong_in(names["dv"], beyond & np.isnan(limit), "without their limit", rows, "give it there, or in LLOQ")
+        return dv_R, none, [*found, *wrong_in(names["cens"], beyond, what, rows, fix)]
+    empty = (np.nan_to_num(numbers("mdv")) != 0) & (dv_R == 0)
+    limit = np.where((cens > 0) & ~np.isnan(lloq), lloq, np.where(empty, np.nan, dv_R))
+    lacking = beyond & np.isnan(limit) & (settings.below != "missing")
+    found += wrong_in(names["dv"], lacking, "without their limit", rows, "give it there, or in LLOQ")
     middle = np.where(np.isnan(other), np.where(cens > 0, limit / 2, limit), (limit + other) / 2)
     value = {"half": middle, "limit": limit, "missing": np.full(len(dv_R), np.nan)}[settings.below]
-    return np.where(beyond, value, dv_R), int(beyond.sum()), found
+    return np.where(beyond, value, dv_R), beyond, found
 
 
 def named(

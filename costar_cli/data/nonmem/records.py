@@ -164,7 +164,7 @@ def read_records(path: Path, settings: NonmemConfig, reporter: Reporter, like: R
     ids = given["id"].fill_null("")
     changes_R, wrong = _subjects(given["id"], rows)
     found += wrong
-    time_R, wrong = read_times(given, names, rows, changes_R)
+    time_R, wrong = read_times(given, names, rows, changes_R, settings.time_unit)
     found += wrong
     doses, wrong = read_doses(numbers, names, rows, np.cumsum(changes_R), time_R, reporter)
     found += wrong
@@ -178,10 +178,10 @@ def read_records(path: Path, settings: NonmemConfig, reporter: Reporter, like: R
     fix = "sort each subject's rows by time; where it starts again, EVID 3 or 4 says so"
     found += wrong_in(names["time"], back_R & ~begins_R, "before that of the row above", rows, fix)
     codes = {item: codes_of(given[item]) for item in ("cmt", "dvid") if item in given}
-    seen_R = (kind_R == OBSERVED) & (np.nan_to_num(numbers("mdv")) == 0)
-    dv_R, limited, wrong = read_limits(numbers("dv"), seen_R, numbers, given, names, rows, settings)
+    observed_R = kind_R == OBSERVED
+    dv_R, limited_R, wrong = read_limits(numbers("dv"), observed_R, numbers, given, names, rows, settings)
     found += wrong
-    seen_R &= ~np.isnan(dv_R)
+    seen_R = observed_R & ((np.nan_to_num(numbers("mdv")) == 0) | limited_R) & ~np.isnan(dv_R)
     of = codes.get("dvid")
     if (of is None and "cmt" in codes) and (
         (like and len(like.outcomes) > 1) or codes["cmt"].filter(pl.Series(seen_R)).n_unique() > 1
@@ -209,7 +209,7 @@ def read_records(path: Path, settings: NonmemConfig, reporter: Reporter, like: R
         covariates_like(plain, rows, like) if like else read_covariates(plain, rows, settings, dv_R, given_R, reporter)
     )
     raise_errors([*found, *wrong], what=path.name)
-    if limited:
+    if limited := int(limited_R.sum()):
         reporter.say(Diagnostic.of("values-limited", values=counted(limited, "value"), became=BECAME[settings.below]))
     of_series = ids.filter(pl.Series(begins_R))
     number = pl.DataFrame({"id": of_series}).select(pl.int_range(pl.len()).over("id")).to_series()

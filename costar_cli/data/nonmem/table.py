@@ -17,7 +17,7 @@ import polars as pl
 
 from costar_cli.data.dataset import Dataset
 from costar_cli.data.findings import counted, shown
-from costar_cli.data.nonmem.fields import OTHER, Floats, Ints
+from costar_cli.data.nonmem.fields import OTHER, Floats, Ints, Mask
 from costar_cli.data.nonmem.records import Records, read_records
 from costar_cli.data.nonmem.settings import NonmemConfig, RecordsRead, pairs
 from costar_cli.data.registry import RESERVED_NAMES
@@ -138,6 +138,9 @@ class _Layout:
             at = np.round(first + settings.step * np.arange(steps), 6)
             until = np.append(at[1:], first + settings.step * steps)
         _refuse_long(len(at), records.series_S[number])
+        # Of each record whether a dose at once stands above it at the same time
+        at_once = (records.amount_R[own] > 0) & (records.duration_R[own] == 0)
+        behind = np.maximum.accumulate(np.where(at_once, time, -np.inf)) == time
         columns: dict[str, Any] = {
             records.names["id"]: [records.series_S[number]] * len(at), records.names["time"]: at
         }  # fmt: skip
@@ -145,7 +148,7 @@ class _Layout:
             columns["subject"] = [records.subject_S[number]] * len(at)
         for i, name in enumerate(records.outcomes):
             of = records.outcome_R[own] == i
-            columns[name] = self._outcome(name, time[of], records.dv_R[own][of], at, start)
+            columns[name] = self._outcome(name, time[of], records.dv_R[own][of], at, start, behind[of])
         for i, name in enumerate(records.drugs):
             columns[name] = delivered(start[drug == i], amount[drug == i], duration[drug == i], at, until)
         for name, values in records.covariates.items():
@@ -179,7 +182,9 @@ class _Layout:
             counts["overlapping"] += int((start[mine][1:] < ends[:-1]).sum())
         return start, records.amount_R[of], records.duration_R[of], records.drug_R[of]
 
-    def _outcome(self, name: str, when: Floats, values: Floats, at: Floats, start: Floats) -> list[float | None]:
+    def _outcome(
+        self, name: str, when: Floats, values: Floats, at: Floats, start: Floats, behind: Mask
+    ) -> list[float | None]:
         """Return an outcome's first value of each step, or of each visit; a baseline where it is known without."""
         place = np.searchsorted(at, when, side="right") - 1
         steps, first = np.unique(place, return_index=True)
@@ -188,6 +193,7 @@ class _Layout:
             made[step] = float(values[i])
         self.counts["values"] += len(steps)
         self.counts["shared"] += len(when) - len(steps)
+        self.counts["at dose"] += int(behind[first].sum())
         last = np.searchsorted(start, when[first], side="left") - 1  # the last dose before the value
         self.counts["after"] += int(((last >= 0) & (start[last] >= at[steps])).sum()) if len(start) else 0
         base = pairs(self.settings.baseline)
@@ -209,6 +215,8 @@ class _Layout:
         if counts["shared"]:
             what = "step" if settings.step else "time"
             reporter.say(Diagnostic.of("values-shared", values=counted(counts["shared"], "value"), what=what))
+        if counts["at dose"]:
+            reporter.say(Diagnostic.of("values-at-dose", at=counts["at dose"], values=counts["values"]))
         if counts["after"] and settings.step:
             reporter.say(Diagnostic.of("values-after-dose", after=counts["after"], values=counts["values"]))
         if empty:
