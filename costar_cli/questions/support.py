@@ -21,6 +21,8 @@ BEYOND: Final = {"amber": "95 %", "red": "99 %"}  # of held-out windows that sta
 RARE: Final = 1e-3
 SUPPORTED: Final = "well supported"
 _MARKS: Final = ("", "?", "!")  # of amber and red
+_RARE: Final = ("", "rare", "hardly ever given")
+_IMPRECISE: Final = ("", "imprecise", "too imprecise")
 NEVER: Final = "practically never"
 MOST_ODDS: Final = 1e6  # beyond 1 in so many the regressions of practice tell nothing more
 
@@ -133,11 +135,11 @@ class _Reasons:
             share = _share(ratings.probability_QH[number, : last + 1].min())
             text = f"{share} of such {steps_axis(self.schema.step)}"
         elif ratings.practice_QH[number, last] == worst:
-            text = f"rare {since}"
+            text = f"{_RARE[worst]} {since}"
         elif self.unmeasured_QHY is not None and self.unmeasured_QHY[number, last, k]:
             text = f"never observed {since}"
         else:
-            text = f"imprecise {since}"
+            text = f"{_IMPRECISE[worst]} {since}"
         return f"{_MARKS[worst]} {text}"
 
     def _reasons(self, number: int, plan: TreatmentPlan, h: int, k: int) -> Iterator[str]:
