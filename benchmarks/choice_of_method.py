@@ -113,7 +113,7 @@ def limit_row(dataset: Dataset, name: str) -> Iterator[Row]:
     for setup, part in SETUPS.items():
         if part in dataset.panels and (limit := known_limit(dataset, part)):
             test = TestPart.of(dataset.panel(*part), dataset.queries[part], dataset.horizon)
-            scored = score_limit(dataset, limit, part, test, denominator_Y=sd_Y, **asked)
+            scored, _ = score_limit(dataset, limit, part, test, denominator_Y=sd_Y, **asked)
             row[setup] = f"{average_error(dataset, scored['counterfactual']):.6g}"
     if any(row[setup] for setup in SETUPS):
         yield row

@@ -35,7 +35,7 @@ def lines(dataset: Dataset) -> Iterator[str]:
         part = TestPart.of(dataset.panels[place], dataset.queries[place], dataset.horizon)
         begun, reporter = time.process_time(), NullReporter()
         with reporter.task("limit") as task:
-            scored = score_limit(
+            scored, _ = score_limit(
                 dataset, limit, place, part, denominator_Y=denominator_Y, batch_size=BATCH, task=task, reporter=reporter
             )
         took_s = time.process_time() - begun

@@ -28,6 +28,7 @@ RARE: Final = ("--debug", "--quiet", "--csv-safe", "--shard", "--merge", "--conf
                "--skip-unknown")  # fmt: skip
 RARE_OF: Final[Mapping[str, tuple[str, ...]]] = {  # options that the short help of a verb leaves out
     "simulate tumor": (
+        "--twin",
         "--drop-confounder",
         "--ends",
         "--visits",
@@ -105,6 +106,9 @@ RARE_OF: Final[Mapping[str, tuple[str, ...]]] = {  # options that the short help
         "--seed",
         "--overwrite",
         "--members",
+        "--twin",
+        "--protocol",
+        "--protocols",
     ),
 }
 LIST = "<name,...>"  # metavar of options whose value is a list with commas

@@ -61,8 +61,8 @@ KINDS: Final[Mapping[str, KindSpec]] = {
         made_by="costar finetune",
         must=TRAINED_ARRAYS,
         may=(
-            "parts/**",
             "base/**",
+            "parts/**",
             *TRANSFORM_ARRAYS,
             *(f"calibration/{field}" for field in ("radius", "units", "plans_radius", "plans_effective")),
             *(f"practice/{field}" for field in ("knots", "intercept", "coef", "spread", "rarest", "course")),
@@ -85,7 +85,7 @@ KINDS: Final[Mapping[str, KindSpec]] = {
         meta=("scores", "shard", "whole", "fingerprint"),
     ),
     "part": KindSpec(
-        made_by="costar whatif --average --shard, or costar effect --shard",
+        made_by="costar whatif --average --shard` and `costar effect --shard",
         may=("**",),
         meta=("shard", "fingerprint"),
     ),

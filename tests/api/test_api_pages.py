@@ -66,7 +66,7 @@ def test_the_card_of_a_model_has_its_data_and_its_scores(dataset, ridge, tmp_pat
     for words in ("Model card", "Shift from source to target", f"{row.mean.average:.4g}", ridge.digest):
         assert words in text
     costar.write_report(ridge, tmp_path / "card.html", overwrite=True)
-    assert "is not beside this file" in (tmp_path / "card.html").read_text()
+    assert "is not in the folder of this file" in (tmp_path / "card.html").read_text()
 
 
 @pytest.mark.filterwarnings("ignore::costar_cli.errors.CostarWarning")

@@ -113,7 +113,7 @@ def test_a_cohort_has_an_average_curve_with_groups_lights_a_table_and_a_figure(m
     whole = rows.filter((pl.col("group") == "all") & (pl.col("quantity") == "outcome") & (pl.col("step") == 3))
     assert whole["dose"].to_list() == [0, 1, 2]
     assert (whole["amber"] + whole["red"] <= 30).all()
-    assert all(words in drawn for words in ("estimate after 3 steps", "range given in training", "the simulator's"))
+    assert all(words in drawn for words in ("estimate after 3 steps", "range in the training data", "(simulator)"))
     shown = call(*asked(made, *words)).out
     assert "Mean outcome after 3 steps" in shown
     assert "difference from treatment=0" in shown

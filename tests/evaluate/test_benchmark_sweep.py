@@ -34,9 +34,9 @@ def test_a_row_has_its_average_at_every_strength_and_none_where_it_was_not_made(
 
 def test_every_form_has_the_strengths_as_columns(sweep, capsys):
     markdown, latex = sweep_markdown(sweep), sweep_latex(sweep)
-    assert "| Method | gamma = 0 | gamma = 4 |" in markdown
+    assert "| Method | gamma = 0 | gamma = 4 | 4 minus 0 |" in markdown
     assert "| **1.1000±0.1414** |  |" in markdown
-    assert r"Method & $\gamma=0$ & $\gamma=4$ \\" in latex
+    assert r"Method & $\gamma=0$ & $\gamma=4$ & 4 minus 0 \\" in latex
     assert latex.count(r"\midrule") == 2
     assert r"\textbf{2.1000$\pm$0.1414}" in latex
     show_sweep(Output(), sweep)

@@ -206,5 +206,5 @@ def test_figures_leave_out_what_is_not_known_of_bands(few, plot, tmp_path, monke
     figure_checks.assert_readable(drawn.last)
     texts = {text.get_text() for axes in drawn.last.axes for text in axes.texts}
     ends = [max(line.get_xdata()) for axes in drawn.last.axes for line in axes.lines[1:]]
-    assert ("not known" in texts) is (plot is figures.plot_pit)
+    assert ("unknown" in texts) is (plot is figures.plot_pit)
     assert set(ends) == ({0.85} if plot is figures.plot_reliability else set())

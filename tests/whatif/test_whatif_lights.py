@@ -74,7 +74,9 @@ def test_a_rare_plan_is_red_in_words_and_keeps_its_numbers(tumors: Dataset, ridg
     assert {row["support"] for row in rows_of(report, "watch")} == {"green"}
     assert {row["reason"] for row in rows_of(report, "watch")} == {None}
     assert {row["support"] for row in report.difference_rows() if row["plan"] == "both"} == {"red"}
-    assert {"red: very rare", "not supported by the data"} <= {line.get_label() for line in light_handles(report)}
+    assert {"very rare in the data", "estimate that the data do not support"} <= {
+        line.get_label() for line in light_handles(report)
+    }
 
 
 def test_a_rule_has_the_lights_of_the_course_that_it_gives_most_and_chance_makes_it_no_less_precise(

@@ -96,12 +96,12 @@ class SupervisedStage(PlainStage):
         """Return a member: freshly drawn parameters, replaced by those to start from."""
 
         def make() -> nn.Module:
-            head = self._make_decoder().head
+            network = nn.ModuleDict({ENCODER[:-1]: self._make_encoder(), HEAD[:-1]: self._make_decoder().head})
             if self._base is not None:
-                _, last = cast("OutcomePredictor", head).layers
+                _, last = cast("OutcomePredictor", network[HEAD[:-1]]).layers
                 last.weight.data.mul_(NEARLY_NOTHING)
                 last.bias.data.zero_()
-            return nn.ModuleDict({ENCODER[:-1]: self._make_encoder(), HEAD[:-1]: head})
+            return network
 
         return initial_params(make, self.config, self.name, member, self._start_R), {}
 
