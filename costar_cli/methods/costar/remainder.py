@@ -22,7 +22,7 @@ from costar_cli.methods.registry import BASE
 from costar_cli.methods.shared.combining import Errors, error_scales, weigh
 from costar_cli.methods.shared.effect_check import allowed, largest
 from costar_cli.methods.shared.plan_weights import plan_weights
-from costar_cli.methods.shared.trained import PARAMS, TrainedModel
+from costar_cli.methods.shared.trained import PARAMS, TrainedModel, probabilities_within
 from costar_cli.methods.shared.transformed import TransformedModel
 from costar_cli.methods.stored import model_of
 from costar_cli.reporting import Reporter
@@ -166,8 +166,8 @@ class RemainderModel(TrainedModel):
         return self.base.model.bounds(panel, queries) if self.is_base else None
 
     def encode(self, panel: Panel) -> tuple[Any, Any, NDArray[np.float32]]:
-        """Return what both know of every subject's history, and its outcomes."""
-        return self.network.encode(panel), self.base.model.encode(panel), panel.outcomes
+        """Return what both know of every subject's history, and its outcomes; the network only where it is added."""
+        return None if self.is_base else self.network.encode(panel), self.base.model.encode(panel), panel.outcomes
 
     def answer(
         self,
@@ -179,8 +179,10 @@ class RemainderModel(TrainedModel):
     ) -> NDArray[np.float32]:
         """Predict as `rollout` does, on a panel that `encode` has seen."""
         of_network, of_base, outcomes_NTY = states
-        made_RQHY = self.network.answer(of_network, queries, batch_size=batch_size, reporter=reporter)
         base_RQHY = self.base.model.answer(of_base, queries, batch_size=batch_size)
+        if self.is_base:
+            return self._sum(base_RQHY, self._nothing(queries))
+        made_RQHY = self.network.answer(of_network, queries, batch_size=batch_size, reporter=reporter)
         return self._sum(base_RQHY, self._added(made_RQHY, outcomes_NTY, queries))
 
     def rollout(
@@ -195,9 +197,12 @@ class RemainderModel(TrainedModel):
     ) -> NDArray[np.float32]:
         """Return what the members add `[R,Q,H,Y]`."""
         if self.is_base:
-            return np.zeros((self.members, *queries.plan.shape[:2], len(self.schema.outcomes)), dtype=np.float32)
+            return self._nothing(queries)
         made_RQHY = self.network.rollout(panel, queries, batch_size=batch_size, reporter=reporter)
         return self._added(made_RQHY, panel.outcomes, queries)
+
+    def _nothing(self, queries: Queries) -> NDArray[np.float32]:
+        return np.zeros((self.members, *queries.plan.shape[:2], len(self.schema.outcomes)), dtype=np.float32)
 
     def _added(
         self, made_RQHY: NDArray[np.float32], outcomes_NTY: NDArray[np.float32], queries: Queries
@@ -207,11 +212,7 @@ class RemainderModel(TrainedModel):
         return self.share_RHY[:, None, : queries.horizon] * (made_RQHY - level_QY[:, None])
 
     def _sum(self, base_RQHY: NDArray[np.floating], added_RQHY: NDArray[np.float32]) -> NDArray[np.float32]:
-        total_RQHY = np.asarray(base_RQHY + added_RQHY, dtype=np.float32)
-        binary = [o for o, outcome in enumerate(self.schema.outcomes) if outcome.kind == "binary"]
-        if binary:
-            total_RQHY[..., binary] = total_RQHY[..., binary].clip(0, 1)
-        return total_RQHY
+        return probabilities_within(self.schema, np.asarray(base_RQHY + added_RQHY, dtype=np.float32))
 
     def predict_distribution(
         self, panel: Panel, queries: Queries, summed_Y: NDArray[np.bool_] | None = None
@@ -277,11 +278,13 @@ def shares(task: FitTask, base: Base, network: CostarModel) -> Floats:
     if check:
         distance_PY = np.stack([largest(check.distances(check.differences(m))) for m in (base.model, whole)])
         allowed_PY = allowed(distance_PY)
-    alone_QHY = base.model.rollout(windows.panel, windows.asked).mean(axis=0)
+    alone_RQHY = base.model.rollout(windows.panel, windows.asked)
+    alone_QHY = alone_RQHY.mean(axis=0)
+    both_RQHY = whole._sum(alone_RQHY, whole._of_network(windows.panel, windows.asked))
     steps = np.minimum(np.arange(task.horizon), windows.queries.horizon - 1)
     share_RHY = [
         weigh(Errors.of([alone_QHY, both_QHY], windows, scale_QY, weight_QH), anchors=(0,), allowed_PY=allowed_PY)
         .weight_PHY[1][steps]
-        for both_QHY in whole.rollout(windows.panel, windows.asked)
+        for both_QHY in both_RQHY
     ]  # fmt: skip
     return np.stack(share_RHY)

@@ -186,10 +186,7 @@ class EncodingModel(TrainedModel, Generic[StatesT]):
             for together in self.jobs(states, queries, batch_size):
                 for count in self.together(fill, together):
                     task.advance(count)
-        binary = [o for o, outcome in enumerate(self.schema.outcomes) if outcome.kind == "binary"]
-        if binary:  # predictions of these are probabilities (spec SURV-8)
-            result[..., binary] = result[..., binary].clip(0, 1)
-        return result
+        return probabilities_within(self.schema, result)
 
     def rollout(
         self, panel: Panel, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
@@ -220,6 +217,14 @@ class EncodingModel(TrainedModel, Generic[StatesT]):
             AnswerJob(slice(None), rows, self.members * (rows.stop - rows.start), partial(predict, queries.take(rows)))
             for rows in parts
         ]
+
+
+def probabilities_within(schema: PanelSchema, outcomes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return outcomes `[...,Y]`, those predicted of binary ones, which are probabilities, from 0 to 1 (spec SURV-8)."""
+    binary = [o for o, outcome in enumerate(schema.outcomes) if outcome.kind == "binary"]
+    if binary:
+        outcomes[..., binary] = outcomes[..., binary].clip(0, 1)
+    return outcomes
 
 
 def require_horizon(horizon: int, queries: Queries) -> None:
