@@ -6,6 +6,7 @@ python -m docs.quoted_tables --check    # exit 1 if a page differs, as CI does
 A marker is a line `<!-- from benchmarks/results: NAME -->`; what follows it, up to `<!-- end -->`, is written here.
 """
 
+import ast
 import json
 import re
 import sys
@@ -42,6 +43,7 @@ PAGES = (
     ),
     ROOT / "docs" / "methods" / "costar.md",
     *(ROOT / "docs" / "gallery" / f"{table}.md" for table in GALLERY),
+    ROOT / "benchmarks" / "README.md",
 )
 BLOCK = re.compile(r"(<!-- from benchmarks/results: (?P<name>[a-z ]+) -->\n).*?(?<=\n)(<!-- end -->)", re.DOTALL)
 SETUPS = ("zero-shot", "few-shot", "supervised")
@@ -70,6 +72,17 @@ def counterfactual(folder: str, setup: str) -> list[Line]:
     wanted = ("methods", setup, "counterfactual")
     found = [r for r in rows(folder) if (r["table"], r["setup"], r["truth"]) == wanted]
     return [r for r in found if r["basis"] in {"ours", "limit"}]
+
+
+def scripts_table() -> Iterator[str]:
+    """Yield a line per script of benchmarks/ that is run, with the first sentence of its docstring."""
+    yield "| script | what it measures |"
+    yield "|---|---|"
+    for path in sorted((ROOT / "benchmarks").glob("*.py")):
+        text = path.read_text("utf-8")
+        if "__main__" in text:
+            about = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0].partition(": python -m ")[0]
+            yield f"| `{path.stem}` | {' '.join(about.split())} |"
 
 
 def study_table() -> Iterator[str]:
@@ -379,6 +392,7 @@ def gallery_table(name: str) -> Iterator[str]:
 
 
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
+    "scripts": scripts_table,
     "study": study_table,
     "published form": published_form_table,
     "mechanistic": mechanistic_table,

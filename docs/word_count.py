@@ -1,7 +1,8 @@
 """Count the words of the pages: python docs/word_count.py
 
 Counted are words of prose and tables, on the site and in the README. Not counted are equations (docs/spec), references
-that programs write (docs/cli.md, docs/diagnostics.md, the keys of a schema), tables of stored results, code and output.
+that programs write (docs/cli.md, docs/diagnostics.md, the keys of a schema), tables of stored results, code and output,
+and the titles that the list of decisions repeats.
 """
 
 import re
@@ -11,7 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 WRITTEN = {"docs/cli.md", "docs/diagnostics.md"}
 BLOCKS = re.compile(
-    r"<!-- from benchmarks/results:.*?<!-- end -->|<!-- keys:.*?<!-- /keys -->|<!--.*?-->|^```.*?^```",
+    r"<!-- from benchmarks/results:.*?<!-- end -->|<!-- keys:.*?<!-- /keys -->|<!--.*?-->|^```.*?^```"
+    r"|^- \[\d{4}\]\(\S+\.md\) [^\n]*",
     re.DOTALL | re.MULTILINE,
 )
 
@@ -23,7 +25,10 @@ def words(text: str) -> int:
 
 def counts() -> dict[str, int]:
     """Return the words of every page that people write, by its path."""
-    pages = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md")]
+    pages = [
+        ROOT / name
+        for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md", "benchmarks/README.md")
+    ]
     pages += [path for path in sorted((ROOT / "docs").rglob("*.md")) if path.parent.name != "spec"]
     named = {path.relative_to(ROOT).as_posix(): path for path in pages}
     return {name: words(path.read_text("utf-8")) for name, path in named.items() if name not in WRITTEN}
