@@ -329,7 +329,7 @@ NOTES: Final = {  # a reader of the results would like to know
         "{rows} behind the one where plans begin left out: neither treatment nor outcome is known there",
     "split-by-column": "split by time, as column '{subject}' says",
     "split-by-time": "split by time: train before {val}, val from there to {test}, test from there on",
-    "subjects-without-part": "{subjects} left out: no part has two steps of theirs, or `few_shot`",
+    "subjects-without-part": "{subjects} left out: no split has two steps of theirs, or `few_shot`",
     "subjects-without-domain": "{subjects} in neither domain left out",
     "few-shot-left-out": "{subjects} left out (`few_shot`)",
     "series-cut": "{subjects} cut to {steps} (`max_length`)",
@@ -364,7 +364,7 @@ NOTES: Final = {  # a reader of the results would like to know
     "trained-on-some":
         "model `{subject}` was trained on {count:,} of the {total:,} {part} subjects, possibly including this one",
     "selected-on-part":
-        "model `{subject}` was selected on this subject's part: its error may be smaller than on others",
+        "model `{subject}` was selected on this subject's split: its error may be smaller than on others",
     "trained-on-earlier-steps":
         "the data are split by time: model `{subject}` may have learned from this subject's {steps}",
     "training-unknown": "whether model `{subject}` was trained on this subject is unknown",

@@ -134,7 +134,7 @@ def places_of(dataset: Dataset, subjects: Iterable[int | str] | None, part: str 
     """Return where the subjects named are, or all of a part, or all there are."""
     if part is not None and part not in map(str, dataset.panels):
         has = ", ".join(str(one) for one in dataset.panels)
-        raise UsageError(f"the data set has no part {part!r}", where="part=", fix=f"choose from {has}")
+        raise UsageError(f"the data set has no split {part!r}", where="part=", fix=f"choose from {has}")
     if subjects is None:
         return choose_subjects(dataset, part or "all", where="subjects=")
     places = choose_subjects(dataset, [subjects] if isinstance(subjects, int | str) else subjects, where="subjects=")

@@ -1,12 +1,14 @@
 """What `costar whatif` prints: answers of one subject by plan and step, with lights; or means over a cohort."""
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from costar_cli.cli.session import Session
 from costar_cli.reporting.output import Output
+from costar_cli.reporting.text import columns_of, fold_first
 
 if TYPE_CHECKING:
     from costar_cli.plans.doses import Sweep
@@ -75,6 +77,7 @@ def show_answers(out: Output, report: "WhatIfReport", sweep: "Sweep | None" = No
     for outcome in outcomes:
         headers, rows = end_table(report, outcome.name, doses, plan=heading)
         title = titles[outcome.name] * (len(outcomes) > 1)
+        rows = fold_first(headers, rows, columns_of(sys.stdout))
         out.table(headers, rows, title=title, keys=1 + several, together=1 + (report.truth is not None))
     out.text(*dict.fromkeys(RESTS_ON[note.code] for note in report.diagnostics if note.code in RESTS_ON))
     out.release(2)

@@ -87,7 +87,8 @@ def make_dataset(
         | {name: part.queries.get(name) for name in names}
         for part in stored.parts
     ]
-    session.out.table(list(parts[0]), [list(part.values()) for part in parts], keys=1)
+    rows = [[f"{cell:,}" if isinstance(cell, int) else cell for cell in part.values()] for part in parts]
+    session.out.table(["split", *list(parts[0])[1:]], rows, keys=1)
     data = other_than(path, session.workspace.data)
     quick = next_command(session.given, "finetune", "--method", "auto", "--minutes", QUICK_MINUTES, data=data)
     session.out.next(*([then] if then else [quick, next_command(session.given, "pretrain", data=data)]))

@@ -93,6 +93,7 @@ def effect(
     from costar_cli.files.tables import columns_of_rows, safe_cells, table_file
 
     session = run.open(ctx)
+    session.out.hold()
     if about.plan is None:
         fix = "`costar effect --help` shows what it takes"
         raise UsageError("missing option '--plan' / '-p'", fix=fix)
@@ -171,5 +172,6 @@ def show_effects(out: "Output", report: "EffectReport") -> None:
     shared, every = followers_table(report), [steps_table(report)] if out.shows("days") else []
     for table in [*every, *([shared] if shared else []), *end_tables(report, main=not out.shows("days"))]:
         out.table(table.headers, table.rows, title=table.title, keys=table.keys)
+    out.release()
     out.note(f"followers in brackets: how many of equal weight; ? below {FEW:g}")
     out.more("days")

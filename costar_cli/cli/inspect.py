@@ -155,7 +155,7 @@ def _show_parts(out: Output, arrays: Sequence[Mapping[str, Any]]) -> None:
     if shapes:
         out.text("")
         rows = [[part, *(f"{size:,}" for size in shape[:2])] for part, shape in shapes.items()]
-        out.table(["part", "subjects", "steps at most"], rows, title="parts")
+        out.table(["split", "subjects", "steps at most"], rows, title="splits")
 
 
 def _calibrated(calibration: object) -> dict[str, str]:

@@ -269,7 +269,7 @@ SubjectsOpt = Annotated[
     str | None,
     typer.Option(
         "--subjects",
-        help="Cohort: `all`, a part such as `target/test`, or a file of subjects (one per line, or a CSV column)",
+        help="Cohort: `all`, a split such as `target/test`, or a file of subjects (one per line, or a CSV column)",
     ),
 ]
 SkipUnknownFlag = Annotated[

@@ -82,12 +82,16 @@ def _headline(report: "EvaluationReport", rows: "Sequence[ReportRow]") -> str:
     from costar_cli.evaluation.metrics import AVERAGED_STEPS
 
     counts = sorted({row.subjects for row in rows if row.subjects is not None})
-    subjects = [f"{counts[0]:,} test subjects per row"] if len(counts) == 1 else []
+    subjects = [f"{counts[0]:,} test subjects"] if len(counts) == 1 else []
     subjects = [f"{counts[0]:,} to {counts[-1]:,} test subjects"] if len(counts) > 1 else subjects
-    kind = " as observed" * ({row.truth for row in rows} == {"factual"})
-    steps = steps_of(min(report.horizon, AVERAGED_STEPS), report.step)
-    what = f"RMSE in {report.unit.label or 'outcome units'}{kind}, mean of {steps} ahead"
-    return f"{', '.join([report.dataset, *subjects])}: {what}"
+    kinds = {row.truth for row in rows}
+    goals = {"factual": " from observed outcomes", "counterfactual": " from the truth"}
+    goal = "".join(text for kind, text in goals.items() if kinds == {kind})
+    what = f"RMSE{goal} in {report.unit.label or 'outcome units'}"
+    return (
+        f"{', '.join([report.dataset, *subjects])}: {what}, mean of "
+        f"{steps_of(min(report.horizon, AVERAGED_STEPS), report.step)}"
+    )
 
 
 def _score_table(report: "EvaluationReport", rows: "Sequence[ReportRow]") -> tuple[list[str], list[list[object]]]:

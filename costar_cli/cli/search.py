@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SCREEN_PLANS: Final = 3
 MOST_DAYS: Final = 8  # whose numbers stand above a calendar
 NO_TREATMENT: Final = "."
+LINE: Final = 80  # letters of a headline; a longer one has two lines
 TOGETHER: Final = re.compile(r"(?<!=)\+")  # between treatments at one step; `price=+10 %` is a level
 SUPPORT_WORDS: Final = {"green": "well supported", "amber": "? little support", "red": "! no support"}
 BESIDE: Final = 90  # letters of a line beside a plan in words; where there are fewer, plans stand above the numbers
@@ -206,9 +207,10 @@ def _show(session: Session, report: "SearchReport") -> None:
     if out.shows("days"):
         _show_in_words(out, report)
     about = f"{objective.text}" + f" in {objective.unit}" * bool(objective.unit)
-    about = f"Subject {answer.name} from {unit} {answer.when} by {report.label}: {about}"
+    who = f"Subject {answer.name} from {unit} {answer.when} by {report.label}:"
+    lines = [f"{who} {about}"] if len(who) + len(about) < LINE else [who, f"   {about}"]
     if not best.found:
-        out.text(about, *how_sure(report))
+        out.text(*lines, *how_sure(report))
     else:
         ranked = report.rows(answer, SCREEN_PLANS)
         decimals = decimals_of((row["objective"] for row in ranked), digits=3)
@@ -217,7 +219,7 @@ def _show(session: Session, report: "SearchReport") -> None:
         lead = "Best" if question.unsupported else "Best supported"
         amount = f"{number_text(first['objective'], decimals)} {objective.unit}".rstrip()
         versus = f"{report.reference} {number_text(last['objective'], decimals)}"
-        out.text(about, f"{lead} of {best.considered:,} plans: {amount}{behind}, {versus}")
+        out.text(*lines, f"{lead} of {best.considered:,} plans: {amount}{behind}, {versus}")
         _show_calendars(out, report, ranked, decimals)
         left = best.left_out
         if left and not question.unsupported:
@@ -238,7 +240,12 @@ def _show_calendars(out: "Output", report: "SearchReport", ranked: Sequence[Mapp
 
     answer = report.answers[0]
     places = [*range(len(ranked) - 1), len(answer.best.values_MHA) - 1]
-    plans = [[report.schema.treatments.describe(row) for row in answer.best.values_MHA[i]] for i in places]
+    describe, idle = report.schema.treatments.describe, report.schema.treatments.idle
+    nothing = set(TOGETHER.split(describe(idle)))  # `insulin=none` is a dot, as no treatment is
+    plans = [
+        ["+".join(name for name in TOGETHER.split(describe(row)) if name not in nothing) or "none" for row in values_HA]
+        for values_HA in (answer.best.values_MHA[i] for i in places)
+    ]
     letters = letters_of(what for plan in plans for what in plan)
     days = [str(answer.origin + h) for h in range(len(plans[0]))]
     wide = max(map(len, days)) if len(days) <= MOST_DAYS else 1
@@ -258,8 +265,13 @@ def _show_calendars(out: "Output", report: "SearchReport", ranked: Sequence[Mapp
         line += [percent(row.get("survival"))] * survived
         lines.append([*line, SUPPORT_WORDS.get(str(row["support"])) if row["rank"] else None])
     out.table(headers, lines, keys=2)
-    if legend := [f"{x} {_in_legend(what)}" for what, x in letters.items() if x != NO_TREATMENT]:
-        out.text(", ".join(legend))
+    if legend := {what: x for what, x in letters.items() if x != NO_TREATMENT}:
+        names = {what.partition("=")[0] for what in legend}
+        if len(legend) > 1 and len(names) == 1 and all("=" in what for what in legend):  # levels of one treatment
+            levels = [f"{x} {what.partition('=')[2]}" for what, x in legend.items()]
+            out.text(f"{names.pop()}: {', '.join(levels)}")
+        else:
+            out.text(", ".join(f"{x} {_in_legend(what)}" for what, x in legend.items()))
 
 
 def _in_legend(what: str) -> str:

@@ -133,7 +133,7 @@ def show_training(session: Session, record: "ModelRecord", status: str, *next_co
             shown = [["training limit" if cell == "budget" else cell for cell in row] for row in rows]
             out.table([field.replace("_", " ") for field in _FIELDS], shown, keys=1)
         show_parts(out, record)
-    out.text(_training_line(record, rows))
+    out.text(*_training_lines(record, rows))
     if record.stopped_by_budget:
         out.text("! stopped at the training limit: more epochs may lower the error")
     if effects := on_effects(record):
@@ -154,34 +154,31 @@ def show_training(session: Session, record: "ModelRecord", status: str, *next_co
     out.done({"members": members, "reference_loss": reference, "stages": stages, **facts}, status=status)
 
 
-def _training_line(record: "ModelRecord", rows: "Sequence[Sequence[object]]") -> str:
+def _training_lines(record: "ModelRecord", rows: "Sequence[Sequence[object]]") -> list[str]:
     """Return what was trained, and how it did on validation beside the last value carried forward."""
     from costar_cli.data.findings import counted
 
     weighed = sorted(record.leaderboard or (), key=lambda row: -(row.get("weight") or 0))
-    parts = [
-        f"{row['method']} {row['weight']:.2g}"
-        for row in weighed
-        if row.get("weight") and row["method"] != METHODS.combining.name
-    ]
+    shares = {row["method"]: row.get("weight") for row in weighed if row["method"] != METHODS.combining.name}
+    parts = {str(name): f"{name} ({100 * share:.0f} %)" for name, share in shares.items() if share}
     what = METHODS.label(record.method) if record.horizon else "Encoder"
-    what += f" of {', '.join(parts)}" * bool(parts)
+    what += f" of {', '.join(parts.values())}" if len(parts) > 1 else "".join(f", {name} alone" for name in parts)
     what += f", {counted(len(rows), 'member')}" * (len(rows) > 1)
     validation = record.validation
     if validation is None:
         if record.reference is None:
-            return what
+            return [what]
         losses = [row[3] for row in rows if isinstance(row[3], float)]
         loss = (
             f"training loss {min(losses):.4g}" + f" to {max(losses):.4g}" * (len(losses) > 1) if losses else "trained"
         )
-        return f"{what}: {loss}; loss of random guessing: {record.reference:.4g}"
-    source = "" if validation.source is None else f", source model {validation.source:.3f}"
-    return (
-        f"{what}: {than_last_value(validation.score, validation.last_value)} (validation RMSE "
-        f"{both_errors(validation.score, validation.last_value)} sd{source}; "
-        f"{counted(validation.windows, 'forecast start')})"
-    )
+        return [f"{what}: {loss}; loss of random guessing: {record.reference:.4g}"]
+    source = "" if validation.source is None else f" (source model {validation.source:.3f})"
+    errors = f"{both_errors(validation.score, validation.last_value)} sd{source}"
+    return [
+        f"{what}: {than_last_value(validation.score, validation.last_value)}",
+        f"   validation RMSE {errors}, {counted(validation.windows, 'forecast')}",
+    ]
 
 
 def show_parts(out: "Output", record: "ModelRecord") -> None:

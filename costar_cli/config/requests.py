@@ -102,8 +102,8 @@ class EffectRequest:
         Flag("TREATMENT=COLUMN: a covariate with the known probability of a randomised treatment; may be repeated"),
     ] = ()
     truncate: Annotated[float, Flag("Quantile at which weights are cut (1: never)", panel=EXPERT)] = 0.99
-    folds: Annotated[int, Flag("Parts of subjects for cross-fitting", panel=EXPERT)] = 5
-    seed: Annotated[int, Flag("Random seed of the parts", panel=EXPERT)] = 0
+    folds: Annotated[int, Flag("Folds of subjects for cross-fitting", panel=EXPERT)] = 5
+    seed: Annotated[int, Flag("Random seed of the folds", panel=EXPERT)] = 0
     unsupported: Annotated[bool, Flag("Also answer for plans that nobody follows to the end")] = False
 
 

@@ -112,7 +112,7 @@ class Dataset(Displayed):
         name = part if isinstance(part, str) else "/".join(map(str, part))
         found = next((panel for own, panel in self.panels.items() if str(own) == name), None)
         if found is None:
-            raise DataError(f"the data set has no part {name!r}", fix=f"it has {', '.join(self)}")
+            raise DataError(f"the data set has no split {name!r}", fix=f"it has {', '.join(self)}")
         return found
 
     def __contains__(self, part: object) -> bool:

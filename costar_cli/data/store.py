@@ -153,7 +153,7 @@ def count_dataset(path: Path) -> StoredCounts:
         length = lengths.get(f"{part}/panel/length")
         origins = {query_set: shapes.get(f"{part}/queries/{query_set}/origin") for query_set in held["queries"]}
         if length is None or not all(origins.values()):
-            raise ArtifactError("the data set lacks parts that it lists", where=f"{path}, {part}", fix=REBUILD)
+            raise ArtifactError("the data set lacks splits that it lists", where=f"{path}, {part}", fix=REBUILD)
         queries = {query_set: int(shape[0]) for query_set, shape in origins.items() if shape}
         parts.append(PartCounts(part, len(length), int(length.sum()), queries))
     kept = config.get("kept")
@@ -207,15 +207,15 @@ def _layout(meta: Mapping[str, Any]) -> dict[Part, dict[str, list[str]]]:
     """Return the names of the query sets and truth arrays of each part, in canonical order of the parts."""
     parts = meta.get("parts")
     if not isinstance(parts, Mapping) or not parts:
-        raise ArtifactError("the data set does not list its parts")
+        raise ArtifactError("the data set does not list its splits")
     if odd := set(parts) - {str(part) for part in Part.all()}:
-        raise ArtifactError(f"the data set lists an unknown part {min(odd)!r}")
+        raise ArtifactError(f"the data set lists an unknown split {min(odd)!r}")
     for key, groups in parts.items():
         if not isinstance(groups, Mapping) or set(groups) != {"queries", "truth"}:
-            raise ArtifactError(f"part {key} does not list its queries and truth")
+            raise ArtifactError(f"split {key} does not list its queries and truth")
         for names in groups.values():
             if not isinstance(names, list) or not all(isinstance(n, str) and NAME.fullmatch(n) for n in names):
-                raise ArtifactError(f"part {key} lists invalid names")
+                raise ArtifactError(f"split {key} lists invalid names")
     return {part: dict(parts[str(part)]) for part in Part.all() if str(part) in parts}
 
 

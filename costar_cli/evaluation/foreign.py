@@ -280,8 +280,8 @@ def _by_question(
             answered.append(part)
         problems += missing if there else []
     if problems or not answered:
-        problem = problems[0] if problems else "no query of a test part is answered"
-        fix = "answer every query of a part, or leave the part out"
+        problem = problems[0] if problems else "no query of a test split is answered"
+        fix = "answer every query of a split, or leave the split out"
         raise DataError(problem, where=str(path), fix=fix, details=first_of(problems[1:]))
     answers = {}
     for steps, several in found.items():

@@ -242,7 +242,8 @@ class ModelAnswers:
         """Return what the limits of differences between plans are, or why there are none."""
         if self.calibration is None or self.apart is not None:
             return self.interval_kind
-        return RANGE if self.members >= LEAST_MEMBERS else BLACK_BOX
+        few = self.members < LEAST_MEMBERS or not np.ptp(self.estimates.members_RQHY, axis=0).any()
+        return BLACK_BOX if few else RANGE  # copies of one closed form, as in a stack, would have a range of no width
 
     @cached_property
     def differences(self) -> Band:

@@ -144,7 +144,7 @@ def choose_subjects(
             return _some([Location(part, row) for row in range(dataset.panels[part].n_subjects)], where)
         if who in map(str, Part.all()) and not Path(who).exists():
             fix = f"choose from {', '.join(parts)}"
-            raise UsageError(f"the data set has no part {who!r}", where=where, fix=fix)
+            raise UsageError(f"the data set has no split {who!r}", where=where, fix=fix)
         who = read_subjects(Path(who), flag=where, beside=["all", *parts])
     names = list(dict.fromkeys(map(str, who)))
     places = dataset.locate(names)
@@ -255,7 +255,7 @@ def read_subjects(path: Path, *, flag: str, beside: Iterable[str] = ()) -> list[
     except RefusedError as error:
         if path.exists() and not path.is_dir():
             raise UsageError(f"`{path}` {error}", where=flag, fix=LISTED) from error
-        problem = f"`{path}` is neither `all`, a part such as `target/test`, nor a file"
+        problem = f"`{path}` is neither `all`, a split such as `target/test`, nor a file"
         near = did_you_mean(path.as_posix(), beside)
         fix = f"{near} If not: " * bool(near) + "give a file with a subject per line, or a CSV file"
         raise UsageError(problem, where=flag, fix=fix) from error

@@ -42,7 +42,7 @@ def _tables(result: Displayed) -> Iterator[ReportTable]:
         yield ReportTable(title, "", ("set-up", "questions", "model", "average"), scored)
     elif isinstance(result, Dataset):
         rows_of = ((str(part), panel.n_subjects, int(panel.length.sum())) for part, panel in result.panels.items())
-        yield ReportTable("", "", ("part", "subjects", "steps"), tuple(rows_of))
+        yield ReportTable("", "", ("split", "subjects", "steps"), tuple(rows_of))
 
 
 def figure_of(result: Displayed) -> "Figure":

@@ -41,11 +41,13 @@ def less_error(error: float, rival: float) -> float:
 
 
 def than_last_value(error: float, rival: float) -> str:
-    """Return in words by how much an error is smaller than that of the last value carried forward."""
+    """Return in words by how much an error on outcomes as observed is smaller than that of the last value.
+
+    Simulated outcomes are observed with noise, which no method predicts: evaluations against the truth differ.
+    """
     gain = less_error(error, rival)
-    words = (
-        f"{100 * abs(gain):.0f} % {'more' if is_worse(error, rival) else 'less'} error than last value carried forward"
-    )
+    more = "more" if is_worse(error, rival) else "less"
+    words = f"{100 * abs(gain):.0f} % {more} error on observed outcomes than the last value"
     return f"{words}: hardly better" if 0 <= gain < HARDLY_BETTER else words
 
 

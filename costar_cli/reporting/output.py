@@ -90,7 +90,7 @@ class Output:
 
     def text(self, *lines: str) -> None:
         """Print lines of the result for people; nothing under `--json`."""
-        self._result(*(_folded(plain(line), sys.stdout) for line in lines))
+        self._result(*(_folded(plain(one), sys.stdout) for line in lines for one in line.split("\n")))
 
     def _result(self, *lines: str) -> None:
         """Print lines that are made of `plain` texts, painted or not."""

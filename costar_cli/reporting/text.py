@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import PurePath
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from costar_cli.reporting import plain
@@ -122,6 +123,27 @@ def render_table(
                 lines.append(", ".join(f"{name} {key}" for name, key in zip(cells[0], above, strict=False) if key))
             lines.append(_line([row[c] for c in chosen], [widths[c] for c in chosen], [right[c] for c in chosen]))
     return lines
+
+
+def fold_first(
+    headers: Sequence[str], rows: Sequence[Sequence[object]], width: int | None, least: int = 12
+) -> list[list[object]]:
+    """Return rows whose texts in the first column go on in a row below, where the table is wider than `width`.
+
+    They stay as they are where that would leave fewer than `least` letters of them a line.
+    """
+    whole = [list(row) for row in rows]
+    longest = max((_width(_cell(row[0])) for row in rows), default=0)
+    room = longest if width is None else longest - max(map(len, render_table(headers, rows))) + width
+    if room >= longest or room < least:
+        return whole
+    folded: list[list[object]] = []
+    for row in whole:
+        first, *more = wrap(_cell(row[0]), room, break_on_hyphens=False) or [""]
+        nothing: list[object] = [None] * (len(row) - 1)
+        folded.append([first, *row[1:]])
+        folded += [[text, *nothing] for text in more]
+    return folded
 
 
 def split_columns(widths: Sequence[int], room: int, gap: int = GAP) -> list[list[int]]:

@@ -354,7 +354,7 @@ def _target_histories(dataset: Dataset) -> Panel:
         raise MismatchError(
             "the data set has no target subjects to learn histories from",
             where="pretrain.unlabelled_target",
-            fix="leave it out, or use a data set with the part target/train",
+            fix="leave it out, or use a data set with the split target/train",
         )
     return dataset.panels[part]
 

@@ -94,7 +94,7 @@ def test_parts_are_indexed_as_they_are_spelled(results: dict[str, Any]) -> None:
         assert dataset[name] is dataset[tuple(name.split("/"))]
     assert dataset["source/train"].n_subjects == SIZES["train"]
     assert "source/tests" not in dataset
-    with pytest.raises(DataError, match="no part 'source/tests'") as error:
+    with pytest.raises(DataError, match="no split 'source/tests'") as error:
         dataset["source/tests"]
     assert "source/test" in (error.value.fix or "")
 

@@ -280,7 +280,7 @@ def test_a_frame_that_cannot_be_read_is_refused_with_place_and_fix(dataset, mode
 def test_a_question_that_does_not_fit_is_refused(dataset, model):
     frame = history(dataset)
     wrong = [
-        (lambda: model.predict(dataset, PLANS, part="target"), "no part 'target'"),
+        (lambda: model.predict(dataset, PLANS, part="target"), "no split 'target'"),
         (lambda: model.predict(dataset, PLANS, subjects=[9999]), "no subject 9999"),
         (lambda: model.predict(dataset, PLANS, origin=19), "origin 19 is outside the series of"),
         (lambda: model.predict(dataset, PLANS, level=90), "level 90 is not above 0 and below 1"),

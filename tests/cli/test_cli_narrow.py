@@ -9,7 +9,7 @@ import pytest
 from cli_world import TINY_COHORT, Run
 from test_cli_output import run_in_terminal
 
-from costar_cli.reporting.text import render_table
+from costar_cli.reporting.text import fold_first, render_table
 
 Call = Callable[..., Run]
 
@@ -35,7 +35,7 @@ def test_headline_tables_fit_into_80_columns_with_every_column(
         "benchmark": ["benchmark", workspace / "data.h5", "--methods", "last-value,ridge", "--no-plots", "-w", "b"],
     }
     expected = {
-        "simulate": ["part", "subjects", "one_step"],
+        "simulate": ["split", "subjects", "one_step"],
         "pretrain": ["kept epoch", "validation loss"],
         "evaluate": ["zero-shot", "few-shot", "model", "average", "interval", "tau=1", "tau=2", "tau=3"],
         "benchmark": ["wall s", "peak MB", "params"],
@@ -110,6 +110,35 @@ def test_blocks_of_columns_hold_every_cell_under_its_header() -> None:
         "plan both, like practice 6 %",
     ]
     assert render_table(headers, rows, keys=2)[1].split() == ["one", "model", "0", *(f"0.{h}" for h in range(9))]
+
+
+def test_long_names_of_rows_fold_before_a_table_is_split() -> None:
+    headers = ["plan", "estimate", "support"]
+    rows = [["basal-bolus, steroid stopped", "146", "rare"], ["basal", "143", "often"]]
+    lines = render_table(headers, fold_first(headers, rows, 41), width=41, keys=1)
+    assert lines == [
+        "plan                  estimate  support",
+        "basal-bolus, steroid       146  rare",
+        "stopped",
+        "basal                      143  often",
+    ]
+    assert fold_first(headers, rows, None) == fold_first(headers, rows, 80) == rows
+    assert fold_first(headers, rows, 30) == rows, "too narrow to fold: the table is split"
+
+
+LINES = (
+    "from costar_cli.reporting.output import Output\n"
+    "Output('ingest').text('', '[columns]\\nage = 1  # ' + 'long ' * 20 + '\\nsex = 2')\n"
+)
+
+
+def test_a_text_of_several_lines_keeps_them_in_a_terminal() -> None:
+    out, _ = run_in_terminal(LINES, COLUMNS="80", NO_COLOR="1")
+    lines = out.replace("\r", "").splitlines()
+    assert lines[:2] == ["", "[columns]"]
+    assert lines[2].startswith("age = 1  # long")
+    assert lines[-1] == "sex = 2"
+    assert max(map(len, lines)) <= 80
 
 
 STYLED = (

@@ -42,7 +42,8 @@ MOST = {  # lines of a screen
 EVERYWHERE = [
     command
     for command in MOST
-    if "trial" not in command and (command.split()[0] in ("evaluate", "search", "settings") or MIXED in command)
+    if "trial" not in command
+    and (command.split()[0] in ("evaluate", "search", "settings", "finetune", "pretrain") or MIXED in command)
 ]
 WIDTHS = (80, 60, 120)
 MARK = "=== screen"

@@ -72,8 +72,9 @@ def test_the_best_plan_is_what_a_whatif_answers_and_meets_its_constraints(
 
 def test_people_read_ranks_intervals_and_how_sure_it_is(made: Path, call: Call) -> None:
     run = call(*asked(made, *OBJECTIVE, "--subject", 62, "--cost", "chemotherapy 0.5", "--steps", 3))
-    first, second, *_ = run.out.splitlines()
-    assert first.endswith("by model-mixed: minimise tumour_volume at end + 0.5 per chemotherapy in cm3")
+    who, first, second, *_ = run.out.splitlines()
+    assert who == "Subject 62 from day 10 by model-mixed:"
+    assert first == "   minimise tumour_volume at end + 0.5 per chemotherapy in cm3"
     assert second.startswith("Best supported of 64 plans: ")
     assert "the best is estimated to be better than the second by" not in run.out
     words = asked(made, *OBJECTIVE, "--subject", 62, "--cost", "chemotherapy 0.5", "--steps", 3, "--show", "all")

@@ -80,13 +80,13 @@ def test_subjects_may_be_called_by_brackets(tmp_path):
     ("who", "meant"), [("target/tset", "target/test"), ("All", "all"), ("source-train", "source/train")]
 )
 def test_what_is_nearly_a_part_is_corrected(dataset, who, meant):
-    with pytest.raises(UsageError, match=f"`{who}` is neither `all`, a part such as") as caught:
+    with pytest.raises(UsageError, match=f"`{who}` is neither `all`, a split such as") as caught:
         choose_subjects(dataset, who)
     assert caught.value.fix.startswith(f"did you mean `{meant}`? If not: give a file with a subject per line")
 
 
 @pytest.mark.parametrize(
-    ("who", "problem"), [("target/train", "no part 'target/train'"), ("nowhere", "neither `all`, a part such as")]
+    ("who", "problem"), [("target/train", "no split 'target/train'"), ("nowhere", "neither `all`, a split such as")]
 )
 def test_what_is_neither_a_part_nor_a_file_is_refused(dataset, who, problem):
     with pytest.raises(UsageError, match=problem):

@@ -177,7 +177,7 @@ def test_known_answers_about_steps_of_training_are_refused(tmp_path: Path):
     queries.write_text("\n".join(["patient,origin,step,drug,pressure", *rows, ""]))
     schema = make_schema(time={"step": "1d"}, split=SPLIT)
     [line] = problems(dated(), schema, folder=tmp_path, queries=queries)
-    assert "1 query about steps that an earlier part has" in line
+    assert "1 query about steps that an earlier split has" in line
     assert "row 1 of queries.csv" in line
 
 

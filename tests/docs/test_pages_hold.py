@@ -143,3 +143,26 @@ def test_the_changelog_keeps_its_form() -> None:
     assert {heading.removeprefix("### ") for heading in headings if heading.startswith("### ")} <= kinds
     for release in "\n".join(lines).split("\n## [")[2:]:  # what is not released is merged when it is
         assert len(re.findall(r"^- ", release, re.MULTILINE)) <= 10, release[:8]
+
+
+PRINTED = {"text", "console"}  # languages of blocks that quote a program's output
+
+
+def printed_lines(text: str) -> list[str]:
+    """The lines of a page that quote output: of blocks in such a language, or of commands behind a `$`."""
+    blocks = [
+        block for block in FENCED.finditer(text) if block["language"] in PRINTED or block["text"].startswith("$ ")
+    ]
+    return [line for block in blocks for line in block["text"].splitlines()]
+
+
+def test_no_page_quotes_output_wider_than_80_columns() -> None:
+    pages = [page for page in PAGES if page.parent.name != "spec"]
+    lines = [(page.name, line) for page in pages for line in printed_lines(page.read_text("utf-8"))]
+    assert len(lines) > 200
+    assert [(page, line) for page, line in lines if len(line) > 80] == []
+
+
+def test_a_wide_line_of_quoted_output_is_found() -> None:
+    text = f"```text\n{'x' * 81}\n```\n\n```\n$ costar\n{'y' * 81}\n```\n\n```toml\n{'z' * 81}\n```\n"
+    assert [line[0] for line in printed_lines(text) if len(line) > 80] == ["x", "y"]

@@ -31,7 +31,7 @@ def test_factual_outcomes_are_called_so_with_their_subjects_and_queries(capsys):
         f"supervised: factual outcomes (observed under the treatments given){whose}, {queries}"
     ]
     [headline] = [line for line in lines if line.startswith("my-cohort, ")]
-    assert headline.endswith("RMSE in cm3 as observed, mean of 6 days ahead")
+    assert headline.endswith("RMSE from observed outcomes in cm3, mean of 6 days")
 
 
 def test_counterfactual_outcomes_are_called_so_and_steps_may_differ_in_queries(capsys):
@@ -55,7 +55,7 @@ def test_by_default_one_table_is_the_whole_screen_and_topics_stand_before_it(cap
     data = worlds.dataset(subjects=12)
     report = run_evaluation(data, [worlds.candidate(worlds.oracle(data))], EvaluateConfig(bootstrap=0))
     lines, said = screen(report, capsys)
-    assert lines[0] == "tumor, 12 test subjects per row: RMSE in cm3, mean of 6 days ahead"
+    assert lines[0] == "tumor, 12 test subjects: RMSE from the truth in cm3, mean of 6 days"
     assert lines[1].split() == ["set-up", "COSTAR", "95%", "CI", "last", "value"]
     errors = {row.setup: f"{row.mean.average:.3f}" for row in report.rows if row.label == NAIVE}
     assert {line.split()[0]: line.split()[-1] for line in lines[2:4]} == errors
@@ -84,9 +84,9 @@ def test_a_method_that_hardly_beats_the_last_value_says_so_in_words(capsys):
 
 
 def test_the_headline_of_a_fit_says_when_it_is_hardly_better_than_the_last_value():
-    assert than_last_value(0.97, 1.0) == "3 % less error than last value carried forward: hardly better"
-    assert than_last_value(0.5, 1.0) == "50 % less error than last value carried forward"
-    assert than_last_value(1.2, 1.0) == "20 % more error than last value carried forward"
+    assert than_last_value(0.97, 1.0) == "3 % less error on observed outcomes than the last value: hardly better"
+    assert than_last_value(0.5, 1.0) == "50 % less error on observed outcomes than the last value"
+    assert than_last_value(1.2, 1.0) == "20 % more error on observed outcomes than the last value"
 
 
 def rated(report, errors):

@@ -145,7 +145,7 @@ FAULTS = {
     "an estimate is no number": (lambda f: f.with_columns(estimate=pl.lit(float("nan"))), "no finite number"),
     "an sd is negative": (lambda f: f.with_columns(sd=pl.lit(-1.0)), "negative"),
     "quantiles cross": (lambda f: f.with_columns(**{"q0.1": pl.lit(1.0), "q0.9": pl.lit(0.0)}), "not in order"),
-    "nothing is answered": (lambda f: f.clear(), "no query of a test part is answered"),
+    "nothing is answered": (lambda f: f.clear(), "no query of a test split is answered"),
 }
 
 

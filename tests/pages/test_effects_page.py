@@ -69,7 +69,7 @@ def test_the_protocol_is_made_of_the_request() -> None:
         "whatever follows (intention to treat): mean, difference, against never",
         f"{report.flow.eligible:,} of {report.flow.rows:,} moments of 400 subjects",
         "Taken to be random at each step given y, x and treatments so far",
-        "outcomes by regression; cross-fitted in 5 parts by subject",
+        "outcomes by regression; cross-fitted in 5 folds by subject",
         f"Trials{report.flow.trials:,}",
     ):
         assert words in text, words

@@ -149,7 +149,7 @@ def choose_setups(wanted: str, possible: Sequence[SetupName]) -> list[SetupName]
     lacking = [name for name in names if name not in possible]
     if wanted.strip() != "all" and lacking:
         raise UsageError(
-            f"{lacking[0]} is not possible with this data set, which lacks the parts for it",
+            f"{lacking[0]} is not possible with this data set, which lacks the splits for it",
             where="--setups",
             fix=f"choose from {', '.join(possible)}",
         )

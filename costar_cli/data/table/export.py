@@ -263,7 +263,7 @@ def write_queries(dataset: Dataset, path: Path) -> None:
         DataError: it has none.
     """
     if not any(len(queries) for sets in dataset.queries.values() for queries in sets.values()):
-        raise DataError("the data set has no queries", where=str(path), fix="make one whose test parts have some")
+        raise DataError("the data set has no queries", where=str(path), fix="make one whose test splits have some")
     _write(queries_to_frame(dataset).drop(outcome.name for outcome in dataset.schema.outcomes), path)
 
 

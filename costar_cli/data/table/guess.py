@@ -173,7 +173,7 @@ def _find_split(guess: Guess) -> SplitGuess:
     val, test = _begins(rank.slice(before)) if late else whole
     test = min(test, len(times) - 1)
     val = min(val, test - 1)
-    why = f"`{name}` {change_text}, and train is to include that" if late else "each part has a step"
+    why = f"`{name}` {change_text}, and train is to include that" if late else "each split has a step"
     if val < max(change, 0) + LEAST:
         guess.doubt(name, f"{change_text}, too late to learn from and to test later" * (change >= whole[0]))
         val, test = whole
@@ -276,7 +276,7 @@ def _split_lines(split: SplitGuess) -> Iterator[str]:
     yield f"\n[split]  # {of if split.by_time else 'shares of the subjects'}"
     if split.by_time:
         few = counted(split.subjects, "subject")
-        yield f'by = "time"  # {few} cannot fill three parts: each series is split instead'
+        yield f'by = "time"  # {few} cannot fill three splits: each series is split instead'
     if split.moments:
         val, test = map(toml_value, split.moments)
         yield f"val_from = {val}  # {split.why}\ntest_from = {test}"

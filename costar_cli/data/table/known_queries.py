@@ -263,9 +263,9 @@ def _learned_from(
     early = (origin + 1 < since_SN[context.part[who], who]) & (origin >= 0) & ~gone
     if not early.any():
         return []
-    problem = f"{counted(int(early.sum()), 'query', 'queries')} about steps that an earlier part has"
+    problem = f"{counted(int(early.sum()), 'query', 'queries')} about steps that an earlier split has"
     place = table.place(int(table.first[int(early.argmax())]))
-    return [invalid(problem, place, "ask from the last step before the part's own ones on")]
+    return [invalid(problem, place, "ask from the last step before the split's own ones on")]
 
 
 def _plans(table: _QueryTable, encoding: TreatmentEncoding) -> tuple[Plans, list[Diagnostic]]:

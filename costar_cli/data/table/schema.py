@@ -192,7 +192,7 @@ class TableSchema(Section):
         SplitSchema(), description="How subjects are split, unless a column has the role `split`"
     )
     treatments: TreatmentsSchema = Field(TreatmentsSchema(), description="How several treatments are combined")
-    queries: QueriesSchema = Field(QueriesSchema(), description="Queries of the test parts")
+    queries: QueriesSchema = Field(QueriesSchema(), description="Queries of the test splits")
     events: EventsSchema | None = Field(None, description="Where the table is a log: a row per event")
     statics: StaticsSchema = Field(StaticsSchema(), description="How the file of statics is joined")
     error_unit: ErrorUnitSchema | None = Field(

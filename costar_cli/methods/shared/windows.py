@@ -196,7 +196,7 @@ class OriginRows:
         if not int(windows_N.sum()):
             raise DataError(
                 f"no subject has enough steps to learn {steps + 1} predicted steps",
-                fix=f"a decoder needs a subject with {steps + 3} observed steps in each part; use a shorter horizon",
+                fix=f"a decoder needs a subject with {steps + 3} observed steps in each split; use a shorter horizon",
             )
         self.subject_M = torch.repeat_interleave(windows_N)
         first_N = windows_N.cumsum(0) - windows_N

@@ -45,7 +45,7 @@ def report_tables(report: DataReport, overlap: "Overlap | None" = None) -> list[
 
 def _parts(report: DataReport) -> ReportTable:
     names = list(dict.fromkeys(name for part in report.parts for name in part.queries))
-    headers = ("part", "subjects", "steps", "shortest", "median", "longest", *names)
+    headers = ("split", "subjects", "steps", "shortest", "median", "longest", *names)
     rows = tuple(
         (p.part, p.subjects, p.steps, p.shortest, p.median, p.longest, *(p.queries.get(name) for name in names))
         for p in report.parts

@@ -305,7 +305,7 @@ def _analysis(report: EffectReport) -> str:
     learners = " and ".join(dict.fromkeys(estimates.learner.name for estimates in report.effects.targets))
     how = " and ".join(ESTIMATORS[name] for name in settings.estimators)
     return (
-        f"{how[:1].upper()}{how[1:]}; outcomes by {learners}; cross-fitted in {settings.folds} parts by "
+        f"{how[:1].upper()}{how[1:]}; outcomes by {learners}; cross-fitted in {settings.folds} folds by "
         f"{unit}; weights cut at their {settings.truncated:g} quantile; intervals from influence curves by {unit}, "
         "bands over all steps, p-values adjusted for all contrasts (Holm)"
     )
