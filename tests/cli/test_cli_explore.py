@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from costar_cli.cli.exploring import explorer as module
 from costar_cli.cli.exploring.explorer import MOST_FROZEN, MOST_LISTED, Explorer, grid_of
 from costar_cli.errors import ExitCode, UsageError
 from costar_cli.plans.untrusted import JsonObject
+from costar_cli.reporting import NullReporter
 
 Call = Callable[..., Run]
 WORLD = REPOSITORY / "tests" / "contract" / "world"
@@ -296,3 +298,24 @@ def test_a_grid_has_all_plans_or_one_span_of_each_treatment() -> None:
     assert all(len(grid) <= MOST_FROZEN for grid in (whole, spans, many))
     with pytest.raises(UsageError, match="too many treatments"):
         grid_of(np.arange(100)[:, None], idle, 20)
+
+
+def test_a_changed_plan_costs_little_more_than_the_models_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    explorer, asked, losses_on = explorer_of("tumor", "model-mixed"), [], module.losses_on
+    monkeypatch.setattr(module, "losses_on", lambda *about: asked.append(about) or losses_on(*about))
+
+    def cost(work: Callable[[], Any]) -> float:
+        began = time.process_time()
+        work()
+        return time.process_time() - began
+
+    days = [{"chemotherapy": 1}, {}, {}]
+    changed = [question(plans={"watch": [{}, {}, {}], "b": days[n:] + days[:n]}) for n in range(3)] * 2
+    explorer.answer(changed[0])
+    pages, answers = [], []
+    for one in changed:  # in turns, so that both meet the same machine
+        read = explorer._question(one)
+        pages.append(cost(lambda one=one: explorer.answer(one)))
+        answers.append(cost(lambda read=read: read.report(reporter=NullReporter()).to_rows()))
+    assert min(pages) < 3 * min(answers), "1.1 times where this was written"
+    assert len(asked) == 1, "the errors of a domain are found once, and not again for each plan"

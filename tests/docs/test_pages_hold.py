@@ -5,11 +5,15 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
+from matplotlib.colors import to_rgb
+from PIL import Image
 
 from costar_cli.cli.app import app
 from costar_cli.methods.registry import METHODS
+from costar_cli.report.figures.style import PLAN_COLOURS
 from costar_cli.settings.keys import all_keys
 from tests.cli.cli_world import REPOSITORY
 from tests.docs.pages import FENCED, LINK, PAGES, README, REFERENCE, anchors, commands
@@ -143,6 +147,13 @@ def test_the_changelog_keeps_its_form() -> None:
     assert {heading.removeprefix("### ") for heading in headings if heading.startswith("### ")} <= kinds
     for release in "\n".join(lines).split("\n## [")[2:]:  # what is not released is merged when it is
         assert len(re.findall(r"^- ", release, re.MULTILINE)) <= 10, release[:8]
+
+
+def test_the_picture_of_the_readme_has_the_colours_that_plans_have_now() -> None:
+    """A quick guard: `tests/pages/test_browser.py`, which is slow, draws it again and compares."""
+    image = np.asarray(Image.open(REPOSITORY / "docs" / "img" / "whatif.png").convert("RGB")) / 255
+    for colour in PLAN_COLOURS[:3]:
+        assert (np.abs(image - np.array(to_rgb(colour))).max(axis=-1) < 0.02).sum() > 60, colour
 
 
 PRINTED = {"text", "console"}  # languages of blocks that quote a program's output
