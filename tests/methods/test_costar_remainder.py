@@ -13,6 +13,7 @@ from costar_cli.data.windows import factual_windows
 from costar_cli.errors import ArtifactError, MismatchError
 from costar_cli.methods.costar.remainder import RemainderModel
 from costar_cli.methods.stored import model_of as stored_model
+from costar_cli.training import Trained
 from tests.fits import artifact_of, fit_method
 from tests.methods.linear_worlds import linear_data
 
@@ -37,6 +38,12 @@ def bent() -> Dataset:
 def fitted(*, bend: bool) -> RemainderModel:
     dataset = bent() if bend else linear_data()
     return stored_model(artifact_of(fit_method(dataset, "costar", None, CONFIG)))
+
+
+@cache
+def fitted_briefly() -> Trained:
+    """A fit of one epoch, for what depends on no weight; do not change its arrays."""
+    return fit_method(bent(), "costar", None, CONFIG.model_copy(update={"epochs": 1}))
 
 
 def error(model, dataset: Dataset) -> float:
@@ -109,7 +116,7 @@ def test_levels_and_rolled_effects_have_no_remainder(own: dict[str, str]):
 
 @pytest.mark.parametrize("damage", ["share", "missing", "method"])
 def test_damaged_files_are_refused(damage: str):
-    artifact = artifact_of(fit_method(bent(), "costar", None, CONFIG.model_copy(update={"epochs": 1})))
+    artifact = artifact_of(fitted_briefly())
     arrays, meta = dict(artifact.arrays), dict(artifact.meta)
     if damage == "share":
         arrays["params/share"] = arrays["params/share"] + 2
