@@ -19,6 +19,7 @@ from costar_cli.methods.recurrent.settings import GNetConfig
 from costar_cli.methods.regression import ridge
 from costar_cli.methods.regression.settings import RidgeConfig
 from costar_cli.methods.shared.balancing import masked_mean, squared_error, target_weight
+from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.training import Trained
 from tests.methods.invariant_worlds import settings_of
 from tests.methods.linear_worlds import fit, model_of, random_dataset, random_queries
@@ -65,6 +66,8 @@ def train(dataset: Dataset, method: str) -> Trained:
     settings = settings_of(method)
     if isinstance(settings, GNetConfig):
         settings = settings.model_copy(update={"holdout": 0.4})
+    if isinstance(settings, StackConfig):  # its other parts are tested as what they are, methods
+        settings = settings.model_copy(update={"parts": "last-value,ridge,msm"})
     config = FinetuneConfig(
         epochs=2,
         patience=2,
