@@ -61,7 +61,7 @@ ROLLED = ["crn, structured", "crn-erm, structured", "rmsn, structured", "ct, str
 STACKED = "crn-erm,ct-erm"  # networks, so that a stack has members, stages and seeds
 NAMES = [*METHODS, *VARIANTS, *ROLLED]
 # What holds of every fit holds of one that ends early, too.
-QUICK: dict[str, dict[str, object]] = {"mixed": {"iterations": 15}, "gnet": {"samples": 4}}
+QUICK: dict[str, dict[str, object]] = {"mixed": {"iterations": 5}, "gnet": {"samples": 4}}
 SIZES = {"train": 16, "val": 6, "test": 4, "target_train": 5, "target_val": 4, "target_test": 6, "steps": 11}
 CPU = RuntimeConfig(device="cpu")
 # Adam makes full steps of gradients that are pure rounding error, so runs that round differently are compared in
@@ -141,7 +141,9 @@ def fit(
         encoder = EncoderConfig(width=8, heads=2, clip_distance=4, **shape)
     values = {"epochs": 2, "patience": 2, "batch_size": 8, "hidden": 16, "seed": 5, "members": 2, "encoder": encoder}
     config = FinetuneConfig(**{**values, **own, **changes})
-    settings, part_settings = settings_of(method), {}
+    settings, part_settings = settings_of(method), dict[str, Config | None]()
+    if config.remainder:
+        part_settings = {"mixed": settings_of("mixed")}
     if isinstance(settings, StackConfig):
         settings = StackConfig(parts=STACKED)
         part_settings = {name: METHODS[name].default_settings() for name in STACKED.split(",")}
