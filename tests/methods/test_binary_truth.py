@@ -25,8 +25,8 @@ PLANS: Final = {"never": 0, "always": 1}
 ORIGIN, STEPS, SUBJECTS = 1, 5, 1500
 DATA_SETS: Final = 40
 
-# Largest error of a mean probability over steps and plans, averaged over data sets.
-ADJUSTS: Mapping[str, float] = {"mixed": 0.02, "msm": 0.05, "gcomp": 0.03}
+# Largest error of a mean probability over steps and plans, averaged over so many data sets: weights need more of them.
+ADJUSTS: Mapping[str, tuple[float, int]] = {"mixed": (0.02, 2), "msm": (0.05, 4), "gcomp": (0.03, 2)}
 # These regress a later outcome on history and plan, and so take reactions inside the plan for its effect.
 FORECASTS: Mapping[str, float] = {"ridge": 0.15, "boosting": 0.2}
 PLAN_BLIND = ("last-value", "mean", "seasonal-naive")
@@ -63,6 +63,7 @@ def averages(method: str, seeds: range, *, structured: bool = False) -> dict[str
     subject_N, origin_N = np.arange(SUBJECTS, dtype=np.int32), np.full(SUBJECTS, ORIGIN, np.int16)
     for seed in seeds:
         model = fitted(method, seed, structured=structured)
+        assert method != "mixed" or not model.record.warnings
         for name, given in PLANS.items():
             plan = np.full((SUBJECTS, STEPS, 1), given, np.uint8)
             answer = model.rollout(panel, Queries(subject_N, origin_N, plan))
@@ -88,8 +89,10 @@ def test_every_method_has_its_place() -> None:
 
 @pytest.mark.parametrize("method", ADJUSTS)
 def test_methods_that_adjust_find_the_average_probabilities(method: str) -> None:
-    found = averages(method, range(4))
-    assert largest_error(found) < ADJUSTS[method]
+    """A linear probability of mixed effects said .184 to .238 where the truth is .444."""
+    largest, seeds = ADJUSTS[method]
+    found = averages(method, range(seeds))
+    assert largest_error(found) < largest
     assert share_of_effect(found) == pytest.approx(1, abs=0.1)
 
 

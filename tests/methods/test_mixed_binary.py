@@ -131,20 +131,6 @@ def test_histories_say_how_prone_a_subject_is_and_probabilities_hold() -> None:
     assert said.sd_parameter[0, :, 0].mean() == pytest.approx(np.std(p_N - true_N), rel=0.4)
 
 
-def test_effects_in_a_world_with_feedback_are_those_of_the_truth() -> None:
-    """A linear probability said .184 to .238 where the truth is .444 (issue 30, point 2)."""
-    panel, found = BINARY.panel(1500, 2, seed=777), {0: list[np.ndarray](), 1: list[np.ndarray]()}
-    n = panel.n_subjects
-    for seed in range(4):
-        model = fitted(BINARY.dataset(n=1000, seed=seed))
-        assert not model.record.warnings
-        for given, answers in found.items():
-            asked = Queries(np.arange(n, dtype=np.int32), np.ones(n, np.int16), np.full((n, 5, 1), given, np.uint8))
-            answers.append(model.rollout(panel, asked).mean(axis=(0, 1, 3)))
-    for given, answers in found.items():
-        assert np.mean(answers, axis=0) == pytest.approx(BINARY.mean_under([given] * 5, origin=1), abs=0.02)
-
-
 def test_a_binary_outcome_beside_another_one_moves_it_and_is_moved() -> None:
     """The second outcome grows where the first was 1; the first is likelier where the second is high."""
     rng, dataset = np.random.default_rng(0), LINEAR.dataset(n=800)
