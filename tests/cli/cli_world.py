@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ class Run:
     out: str
     err: str
 
-    @property
+    @cached_property
     def document(self) -> dict[str, Any]:
         """The one JSON document on stdout, as the shipped schema has it; anything else there is an error."""
         document = json.loads(self.out, parse_constant=_refuse)
