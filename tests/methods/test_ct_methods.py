@@ -30,7 +30,7 @@ def models(dataset) -> dict[str, TransformerModel]:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_training_lowers_the_validation_loss_of_every_network(name, tumor_dataset):
-    trained, _ = fit(name, tumor_dataset, epochs=8, members=1)
+    trained, _ = fit(name, tumor_dataset, epochs=4, members=1)
     names = [stage["name"] for stage in trained.meta["stages"]]
     assert names == (["edct encoder", "edct decoder"] if name.startswith("edct") else [name])
     for stage in trained.meta["stages"]:
