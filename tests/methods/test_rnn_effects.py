@@ -40,6 +40,10 @@ def test_simulated_futures_find_the_effect_of_a_plan_that_regression_misses(data
     assert effect_of_treating_throughout(data, "ridge") < 0.5
 
 
+def test_iterated_regressions_find_it_too(data):
+    assert effect_of_treating_throughout(data, "igcnet") == pytest.approx(1, abs=0.15)
+
+
 @pytest.mark.slow
 def test_weighting_by_the_inverse_probability_of_treatment_brings_the_effect_nearer(data):
     decoder = {"representation": 12, "hidden": 24, "learning_rate": 0.01}
