@@ -1,7 +1,7 @@
 """How far step-by-step g-computation is from known effects, by its learner.
 
     python -m benchmarks.gcomp [WORLD ...] [--learners auto,ridge,boosting] [--seeds 20] [--n 1000] [--intervals]
-        [--states] [--out FILE.csv]
+        [--states] [--out benchmarks/results/gcomp.csv]
 
 Worlds are those of `tests/effect_worlds.py` that have plans of a model: `linear`, `linear-noise`, `binary`, `overlap`,
 `trial`. For each seed the method learns from n subjects, stops trees on n / 4 others, and is asked about the n from
@@ -9,7 +9,8 @@ row 0: the mean outcome after the last step, of each regime but the reference as
 `gnet` is the recurrent network of that method; `costar` and `costar-alone` have COSTAR's encoder
 (`benchmarks/gcomp_costar.py`). A row has the bias, the root mean square error over seeds, how often the 90 % interval
 holds the truth, the error of differences of single subjects against simulations from where they stand, the seconds
-of the processor that a fit and its answers take, and the squared error of one step of each variable of n others.
+of the processor that a fit and its answers take, and the squared error of one step of each variable of n others. In
+FILE they take the place of older rows of the same worlds and learners.
 
 `--states` asks instead whether a network knows more of a history than the regressions do: by world and variable, the
 squared error of one step in the others, of ridge regressions on the columns of a history with the states of a fitted
@@ -30,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from benchmarks.comparing import Row, write
+from benchmarks.comparing import Row, read, replaced, write
 from benchmarks.gcomp_costar import ALONE, STATES, one_step_network, pretrained, widened
 from benchmarks.machine import commit, machine, machine_slug
 from costar_cli.config.models import FinetuneConfig
@@ -220,15 +221,14 @@ def main(arguments: Sequence[str]) -> None:
             found = with_states(world, n=options.n, seeds=options.seeds)
             print(world, "  ".join(f"{name} {ratio:.3f}" for name, ratio in found.items()), flush=True)
         return
-    rows = []
     for world in options.worlds:
         for learner in options.learners.split(","):
-            for row in measure(world, learner, n=options.n, seeds=options.seeds, intervals=options.intervals):
-                sys.stdout.write("  ".join(f"{key} {row[key]}" for key in FIELDS[:-2]) + "\n")
-                sys.stdout.flush()
-                rows.append(row)
-    if options.out:
-        write(options.out, rows, FIELDS)
+            rows = measure(world, learner, n=options.n, seeds=options.seeds, intervals=options.intervals)
+            for row in rows:
+                print("  ".join(f"{key} {row[key]}" for key in FIELDS[:-2]), flush=True)
+            if options.out:
+                kept = read(options.out) if options.out.exists() else []
+                write(options.out, replaced(kept, rows, "world", "learner"), FIELDS)
 
 
 if __name__ == "__main__":
