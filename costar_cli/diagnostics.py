@@ -178,6 +178,8 @@ WARNINGS: Final = {  # a result may be wrong
     "interval-end-unused":
         "column '{subject}' is not used: if a row is an interval from `{start}` to it, an event of the row came at "
         "its end, after its treatment; say so by `stop = \"{subject}\"` in [time]",
+    "event-rows-treated":
+        "{treated} of {rows} that mark `{subject}` have a treatment, which is taken to come after the event",
     "outcome-filled":
         "outcome '{subject}': {values}; models see the filled-in values as inputs, but neither learn to predict them "
         "nor are scored on them",
@@ -480,6 +482,8 @@ FIXES: Final = {  # what helps, or what follows
     "series-too-short": "make the data set with a horizon of at most {longest}, or give longer series",
     "intervals-at-once": 'give `aggregate = "{instead}"`',
     "values-at-dose": "give peaks a later TIME",
+    "event-rows-treated":
+        "if it came before, as in tables for gfoRmula, give rows a column with their end, and name it `stop` in [time]",
     "outcome-never-observed": "it can be neither learned here nor used for selection",
     "outcome-partly-observed": "the other steps are used neither for training nor for scoring",
     "outcomes-constant": "choose outcomes that change",
