@@ -1,6 +1,6 @@
 """How often held-out subjects pick the method whose effect is best: by forecasts, by an estimate of it, by `auto`.
 
-    python -m benchmarks.effect_choice [--seeds 8] [--subjects 1000] [--methods NAME,NAME] [--out FILE]
+    python -m benchmarks.effect_choice [--seeds 8] [--subjects 1000] [--methods NAME,NAME] [--out FILE.csv]
 
 In the worlds of `tests/feedback_worlds.py` methods learn from `source/train`. Each has two scores: `forecast`, the
 error of factual validation windows, and `effect`, how far its mean difference of always and never, three steps after
@@ -8,11 +8,11 @@ origin 1, on subjects whom it did not learn from is from what `costar effect` sa
 best method is the one whose difference is nearest to the truth. `auto` is the stack of all of them, which mostly gives
 one all the weight, and `auto, unchecked` the same without the comparison with a doubly robust estimate (STACK-10). A
 row has, by world, how often each picks the best method (of a stack the part with the most weight), and the mean error
-of the effect of what it picks, of the best, and of a method drawn by lot.
+of the effect of what it picks, of the best, and of a method drawn by lot. In FILE, by default
+`benchmarks/results/effect_choice.csv`, rows take the place of older ones of the same methods, subjects and world.
 """
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
@@ -20,7 +20,7 @@ from unittest.mock import patch
 import numpy as np
 
 import costar_cli as costar
-from benchmarks.machine import commit, machine
+from benchmarks.comparing import Row, provenance, read, replaced, write
 from costar_cli.api.estimates import validate_on
 from costar_cli.data import Panel
 from costar_cli.data.panel import join_panels
@@ -36,6 +36,8 @@ METHODS = "ridge,boosting,msm,mixed,gcomp"
 PLANS = {"never": [{}] * STEPS, "always": [{"a": 1}] * STEPS}
 HELD_OUT = ("val", "test")
 AUTO = ("auto", "auto, unchecked")
+RULES = ("forecast", "effect", *AUTO)
+OUT = Path(__file__).resolve().parent / "results" / "effect_choice.csv"
 
 
 def own_effect(model: FittedModel, panel: Panel) -> float:
@@ -76,33 +78,35 @@ def judged(world: FeedbackWorld, n: int, seed: int, methods: Sequence[str]) -> d
     return scores
 
 
+def measure(name: str, methods: Sequence[str], subjects: int, seeds: int) -> Row:
+    """Return the row of a world."""
+    found = [judged(WORLDS[name], subjects, seed, methods) for seed in range(seeds)]
+    table_SMK = np.array([[scores[method] for method in methods] for scores in found])
+    best_S, error_SM = table_SMK[..., 2].argmin(axis=1), table_SMK[..., 2]
+    row = {"methods": " ".join(methods), "subjects": f"{subjects}", "world": name, "seeds": f"{seeds}"}
+    row |= {"best": f"{error_SM.min(axis=1).mean():.4f}", "by lot": f"{error_SM.mean():.4f}"}
+    picks = {rule: table_SMK[..., k].argmin(axis=1) for k, rule in enumerate(RULES[:2])}
+    picks |= {rule: table_SMK[..., 3 + k].argmax(axis=1) for k, rule in enumerate(AUTO)}
+    for rule, pick_S in picks.items():
+        of_S = [scores[rule][0] for scores in found] if rule in AUTO else error_SM[np.arange(seeds), pick_S]
+        row |= {rule: f"{np.mean(of_S):.4f}", f"{rule} picks it": f"{(pick_S == best_S).sum()}"}
+    each = " ".join(f"{method} {error:.4f}" for method, error in zip(methods, error_SM.mean(axis=0), strict=True))
+    return row | {"error of each": each} | provenance()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--subjects", type=int, default=1000)
     parser.add_argument("--methods", default=METHODS)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(arguments)
-    methods, worlds = options.methods.split(","), {}
-    for name, world in WORLDS.items():
-        found = [judged(world, options.subjects, seed, methods) for seed in range(options.seeds)]
-        table_SMK = np.array([[scores[method] for method in methods] for scores in found])
-        best_S, error_SM = table_SMK[..., 2].argmin(axis=1), table_SMK[..., 2]
-        of = {"seeds": options.seeds, "best": float(error_SM.min(axis=1).mean()), "by lot": float(error_SM.mean())}
-        picks = {rule: table_SMK[..., k].argmin(axis=1) for k, rule in enumerate(("forecast", "effect"))}
-        picks |= {rule: table_SMK[..., 3 + k].argmax(axis=1) for k, rule in enumerate(AUTO)}
-        for rule, pick_S in picks.items():
-            by_rule_S = error_SM[np.arange(len(pick_S)), pick_S]
-            by_rule_S = np.array([scores[rule][0] for scores in found]) if rule in AUTO else by_rule_S
-            of[f"{rule} picks it"] = float((pick_S == best_S).mean())
-            of[f"error of what {rule} picks"] = float(by_rule_S.mean())
-            of[f"{rule} picked"] = {methods[m]: int((pick_S == m).sum()) for m in np.unique(pick_S)}
-        worlds[name] = of | {"mean error": dict(zip(methods, error_SM.mean(axis=0).round(4).tolist(), strict=True))}
-        print(name, json.dumps(worlds[name], indent=1), flush=True)
-    if options.out is not None:
-        document = {"machine": machine(), "commit": commit(), "subjects": options.subjects, "worlds": worlds}
-        options.out.write_text(json.dumps(document, indent=1) + "\n")
+    for name in WORLDS:
+        row = measure(name, options.methods.split(","), options.subjects, options.seeds)
+        print(row, flush=True)
+        kept = read(options.out) if options.out.exists() else []
+        write(options.out, replaced(kept, [row], "methods", "subjects", "world"), list(row))
     return 0
 
 

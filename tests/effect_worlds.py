@@ -20,7 +20,7 @@ from costar_cli.data import Dataset, Panel, PanelSchema, Part, TreatmentEncoding
 from costar_cli.data.dose import Dose
 from tests.feedback_worlds import BINARY, LINEAR, FeedbackWorld
 
-__all__ = ["ALWAYS", "NEVER", "TRUTH", "WORLDS", "EffectWorld", "Regime"]
+__all__ = ["ALWAYS", "NEVER", "TRUTH", "WORLDS", "EffectWorld", "Regime", "in_parts"]
 
 Floats = NDArray[np.float64]
 Rng = np.random.Generator
@@ -308,3 +308,12 @@ TRUTH: Final[dict[str, dict[str, tuple[float, float]]]] = {
     "panel": {"never": (0.0, 0.0), "always": (1.38303, 0.0)},
     "panel-binary": {"never": (0.0, 0.0), "always": (1.35056, 0.0)},
 }
+
+
+def in_parts(name: str, n: int, seed: int) -> Dataset:
+    """Return a data set of n training subjects of a world, as many others to ask about, and some to select by."""
+    sizes = {Part("source", "train"): n, Part("source", "val"): 60, Part("source", "test"): n}
+    drawn = [WORLDS[name].dataset(size, 1_000 * i + seed) for i, size in enumerate(sizes.values())]
+    panels = [of.panels[Part("source", "train")] for of in drawn]
+    own = [replace(panel, subject_id=panel.subject_id + 10_000 * i) for i, panel in enumerate(panels)]
+    return replace(drawn[0], panels=dict(zip(sizes, own, strict=True)))

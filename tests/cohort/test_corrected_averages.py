@@ -15,7 +15,7 @@ from costar_cli.plans import PlanRequest
 from costar_cli.questions import Averager, Cohort, answer_cohort, corrected, groups_of
 from costar_cli.questions.averages import refuted
 from costar_cli.reporting import NullReporter
-from tests.effect_worlds import TRUTH, WORLDS, Regime
+from tests.effect_worlds import TRUTH, WORLDS, Regime, in_parts
 from tests.feedback_worlds import LINEAR
 from tests.whatif.whatif_worlds import ICU, LinearModel, request_of
 
@@ -27,15 +27,6 @@ SCHEMA = ICU.model_copy(
     }
 )
 PLANS = {"never": [{}] * 4, "always": [{"drug": 1}] * 4}
-
-
-def world(name: str, n: int, seed: int) -> Dataset:
-    """Return a data set of n training subjects, as many others to ask about, and some to select by."""
-    sizes = {Part("source", "train"): n, Part("source", "val"): 60, Part("source", "test"): n}
-    drawn = [WORLDS[name].dataset(size, 1_000 * i + seed) for i, size in enumerate(sizes.values())]
-    panels = [of.panels[Part("source", "train")] for of in drawn]
-    own = [replace(panel, subject_id=panel.subject_id + 10_000 * i) for i, panel in enumerate(panels)]
-    return replace(drawn[0], panels=dict(zip(sizes, own, strict=True)))
 
 
 def rows_of(model: Model, dataset: Dataset, plans: Mapping[str, object], origin: int) -> list[dict[str, Any]]:
@@ -55,7 +46,7 @@ def warned_rows_of(
 @cache
 def asked(method: str, name: str, n: int, seed: int, steps: int, origin: int) -> list[dict[str, Any]]:
     """Return averages by a method of subjects whom it did not learn from."""
-    dataset = world(name, n, seed)
+    dataset = in_parts(name, n, seed)
     model = made(dataset, method, preset="quick", members=1)
     plans: dict[str, Any] = {"never": [{}] * steps, "always": [{"a": 1}] * steps}
     if name == "overlap":
@@ -114,7 +105,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
 
 
 def test_a_network_is_corrected_like_any_forecast() -> None:
-    dataset = replace(world("linear", 500, 2), horizon=2)
+    dataset = replace(in_parts("linear", 500, 2), horizon=2)
     model = made(dataset, "crn", preset="quick", members=1, epochs=1)
     row = end(rows_of(model, dataset, {"never": [{}], "always": [{"a": 1}]}, 1), "always")
     assert row["estimator"] == "tmle"
@@ -244,7 +235,7 @@ def test_means_of_the_first_plans_alone_are_corrected(monkeypatch: pytest.Monkey
 
 
 def test_that_differences_are_no_effects_is_said_of_those_that_are_not_corrected() -> None:
-    dataset = world("overlap", 400, 2)
+    dataset = in_parts("overlap", 400, 2)
     model = made(dataset, "ridge", preset="quick", members=1)
     plans: dict[str, Any] = {"never": [{}] * 2, "always": [{"a": 1}] * 2}
     rows, codes = warned_rows_of(model, dataset, plans, 0)
@@ -287,7 +278,7 @@ def true_differences(name: str, n: int = 100_000) -> dict[str, float]:
 
 
 def policy_rows(name: str, seed: int) -> list[dict[str, Any]]:
-    dataset = world(name, 1_200, seed)
+    dataset = in_parts(name, 1_200, seed)
     plans = {plan: of.steps(3) for plan, of in POLICIES[name].items()}
     return rows_of(made(dataset, "ridge", preset="quick", members=1), dataset, plans, 0)
 
@@ -313,7 +304,7 @@ def test_the_natural_course_has_the_mean_that_was_observed() -> None:
 
 
 def test_a_plan_that_makes_of_an_earlier_dose_what_cannot_be_given_has_that_as_its_reason() -> None:
-    dataset = world("doses", 300, 1)
+    dataset = in_parts("doses", 300, 1)
     dataset.panels[Part("source", "test")].treatments[:, 0] = 20.0
     plans = {"more": {"rule": "dose = natural dose * 5", "times": 2}}
     rows = rows_of(made(dataset, "ridge", preset="quick", members=1), dataset, plans, 1)
