@@ -126,14 +126,14 @@ def corrected(world: str, method: str, runs: int, n: int) -> Row:
     else:
         always, never = (LINEAR.mean_under([a] * steps, origin=origin)[-1] for a in (1.0, 0.0))
         truth = float(always - never)
-    plans = {"never": {"repeat": {}, "times": steps}, "always": {"repeat": {"a": 1}, "times": steps}}
-    errors, found, inside = [], [], []
+    plans: dict[str, Any] = {"never": {"repeat": {}, "times": steps}, "always": {"repeat": {"a": 1}, "times": steps}}
+    errors, found, inside = list[float](), list[float](), list[bool]()
     for run in range(runs):
         dataset = replace(in_parts(world, n, run), horizon=steps)
         model = made(dataset, method, preset="quick", members=1)
-        frame = model.average(dataset, {"plans": plans}, part="source/test", origin=origin, frame="polars",
-                              progress=NullReporter())  # fmt: skip
-        last = frame.filter(quantity="difference", group="all", step=steps).to_dicts()[0]
+        ask: dict[str, Any] = {"part": "source/test", "origin": origin, "progress": NullReporter()}
+        rows = model.average(dataset, {"plans": plans}, frame="polars", **ask).to_dicts()
+        last = next(row for row in rows if (row["quantity"], row["group"], row["step"]) == ("difference", "all", steps))
         errors.append(last["model_estimate"] - truth)
         if last["estimator"] == "tmle":
             found.append(last["estimate"] - truth)
