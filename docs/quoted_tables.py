@@ -22,6 +22,7 @@ from costar_cli.inference.resampling import FEWEST_UNITS
 from costar_cli.methods.registry import METHODS
 from costar_cli.settings.presets import PRESETS
 from docs import quoted_goals
+from docs.quoted_effects import choice_table, corrected_table, gcomp_table
 from docs.quoted_speed import bands_cost, gpu_table, preset_sentence, scale_table, speed_table
 from docs.quoted_wins import marked, observed_table, wins_table
 
@@ -41,7 +42,7 @@ PAGES = (
             "measured",
         )
     ),
-    ROOT / "docs" / "methods" / "costar.md",
+    *(ROOT / "docs" / "methods" / f"{page}.md" for page in ("costar", "gcomp")),
     *(ROOT / "docs" / "gallery" / f"{table}.md" for table in GALLERY),
     ROOT / "benchmarks" / "README.md",
 )
@@ -425,6 +426,9 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "regret": regret_table,
     "prices": prices_table,
     **{f"effects {part}": partial(effects_tables, part) for part in effects_table.PARTS},
+    "effects by methods": choice_table,
+    "corrected averages": corrected_table,
+    "gcomp": gcomp_table,
     "speed": speed_table,
     "gpu": gpu_table,
     **{name: partial(scale_table, name) for name in ("large", "growth", "processes")},
