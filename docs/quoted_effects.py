@@ -13,7 +13,7 @@ GCOMP_WORLDS = {
 
 
 def _made(command: str, stored: Sequence[dict[str, str]]) -> str:
-    commits = dict.fromkeys(row["commit"].rstrip("+") for row in stored)
+    commits = dict.fromkeys(row["commit"] for row in stored)
     return f"`python -m benchmarks.{command}`, commit {' and '.join(commits)}."
 
 
