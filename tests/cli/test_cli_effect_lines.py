@@ -79,7 +79,7 @@ class World:
 
 WORLDS = {
     "tumour": World("tumour_volume", "chemotherapy", "tumour_volume >= 2 and chemotherapy == 0", "patient_type"),
-    "icu": World("y1", "t1", "y1 >= -1 and t1 == 0", "age:2", steps=1, slow=True),
+    "icu": World("y1", "t1", "y1 >= -1 and t1 == 0 and step <= 4", "age:2", steps=1, slow=True),
     "deaths": World("marker", "drug", "marker >= 5.5 and drug == 0", "age:3", "death"),
     "gformula": World("L2", "A", "L2 >= -0.5 and A == 0", "L3:2", "Y"),
 }
