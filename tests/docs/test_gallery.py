@@ -76,6 +76,7 @@ def made(table: str, target: Path | str) -> str:
 def test_a_recipe_is_short_and_says_the_truth_that_its_script_knows(name: str) -> None:
     text, (table, facts) = (GALLERY / f"{name}.md").read_text("utf-8"), RECIPES[name]
     assert f"]({name}.md)" in (GALLERY / "README.md").read_text("utf-8")
+    assert f"../img/gallery-{name}.png" in text
     assert f"](docs/gallery/{name}.md)" in (REPOSITORY / "README.md").read_text("utf-8"), "one click from the README"
     assert "Apache-2.0" in text
     assert words(text) <= 350
