@@ -150,6 +150,26 @@ def test_a_covariate_of_intervals_that_overlap_is_the_fraction_of_the_step_in_an
     assert "intervals-overlap" in codes(reporter)
 
 
+@pytest.mark.parametrize("how", ["first", "last"])
+@pytest.mark.parametrize("value", ["code", "text"])
+def test_intervals_may_be_levels_and_each_step_has_one_that_reaches_into_it(how: str, value: str) -> None:
+    line = f'value = "{value}", levels = ["none", "x", "y"], aggregate = "{how}"'
+    line = f'a = {{ role = "treatment", prefix = "A/", {line} }}'
+    toml = PLAIN.replace('a = { role = "treatment", code = "A" }', line)
+    toml += 'ward = { role = "covariate", kind = "categorical", prefix = "W/", value = "code" }\n'
+    rows = [(1, 0.0, "Y", 1.0, None, None), (1, 5.5, "Y", 1.0, None, None), (1, 1.5, "W/icu", None, at(3), None)]
+    rows += [
+        (1, 0.5, "A/x", 9.0, at(2.5), "x"),
+        (1, 2.25, "A/y", None, at(4.0), "y"),
+        (1, 5.2, "A/x", 1.0, at(5.2), "x"),
+    ]
+    steps, _, reporter = made(log_of(rows, "stop", "text"), toml)
+    assert steps["a"].to_list() == ["x", "x", "x" if how == "first" else "y", "y", "none", "x"]
+    assert steps["ward"].to_list() == [None, "icu", "icu", None, None, None]
+    [said] = [str(one) for one in reporter.diagnostics if one.code == "intervals-overlap"]
+    assert f"each step has the {how} of them" in said
+
+
 @pytest.mark.parametrize(
     ("how", "expected", "fix"),
     [("rate", [0.0, 6.0], 'aggregate = "amount"'), ("fraction", [0.0, 0.75], 'aggregate = "any"'),

@@ -166,6 +166,30 @@ def test_quantities_of_drugs_are_spread_over_their_days(tmp_path: Path, tables, 
         assert steps["ace"].to_list() == pytest.approx([whole / n] * n + [0.0] * (8 - n))
 
 
+@pytest.mark.parametrize("code", ["drug_exposure", "drug_era"])
+def test_which_drug_is_taken_is_a_treatment_of_levels(tmp_path: Path, tables, reporter, code: str) -> None:
+    path = write_omop(tmp_path, tables)
+    drug = {"role": "treatment", "prefix": f"{code}//", "value": "code"}
+    told = refusal(path, reporter, {"ace": drug})
+    assert "its codes say what is given, not that nothing is" in told
+    assert f'`levels = ["none", "{LISINOPRIL}"' in told
+    drug["levels"] = ["none", str(LISINOPRIL), str(ENALAPRIL)]
+    dataset = ingest(path, reporter, {"ace": drug})
+    assert dataset.schema.treatments.levels == (tuple(drug["levels"]),)
+    first = {row["person_id"]: row["observation_period_start_date"] for row in tables["observation_period"]}
+    start, end = f"{code}_start_date", f"{code}_end_date"
+    taken = {
+        (row["person_id"], day): (LISINOPRIL, ENALAPRIL).index(row["drug_concept_id"]) + 1
+        for row in tables[code]
+        for day in range((row[start] - first[row["person_id"]]).days, (row[end] - first[row["person_id"]]).days + 1)
+    }
+    for panel in dataset.panels.values():
+        for i, who in enumerate(panel.subject_id.tolist()):
+            n = int(panel.length[i])
+            given = panel.treatments[i, : n - 1].argmax(axis=1)  # a column for each level
+            assert given.tolist() == [taken.get((who, day), 0) for day in range(n - 1)]
+
+
 def test_midnights_are_dates_and_intervals_of_dates_end_with_their_day(tmp_path: Path, tables) -> None:
     path = write_omop(tmp_path, tables)
     era = events_of(path, f"drug_era//{LISINOPRIL}").row(0, named=True)

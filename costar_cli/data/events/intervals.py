@@ -15,26 +15,32 @@ from costar_cli.reporting import Reporter
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-WITH_VALUES: Final = ("rate", "amount")
+WITH_VALUES: Final = ("rate", "amount", "first", "last")
+ADDED: Final = ("rate", "amount")
 
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """Of each interval its subject, when it starts and stops, and its value: a rate, or the amount of the whole."""
+    """Of each interval its subject, when it starts and stops, and its value: a rate, or the amount of the whole.
+
+    Where `levels` are given, values are places among them; intervals are in the order in which they begin.
+    """
 
     subject: Ints
     start: Floats
     stop: Floats
     value: Floats
+    levels: pl.Series | None = None
 
     def per_step(self, begin: Floats, length: Ints, size: float, how: str) -> tuple[Floats, NDArray[np.bool_]]:
         """Return what of the intervals falls into each cell of the series that `begin` and have a `length` `[N]`.
 
         `rate` is the mean over the step of the sum of the rates, `amount` what is given in the step where each
         interval's is spread evenly over it, `fraction` the share of the step in any interval, where they do not
-        overlap, and `any` whether there is one. Also returns which intervals reach into a series.
+        overlap, and `any` whether there is one; `first` and `last` are the value of the interval that begins first or
+        last among those in the step, NaN without one. Also returns which intervals reach into a series.
         """
-        cells = np.zeros(int(length.sum()))
+        cells = np.full(int(length.sum()), np.nan if how in ("first", "last") else 0.0)
         n = length[self.subject]
         start = (self.start - begin[self.subject]) / size
         stop = (self.stop - begin[self.subject]) / size
@@ -52,8 +58,12 @@ class Intervals:
         overlap = np.minimum(stop[of], step + 1) - np.maximum(start[of], step)
         first = np.cumsum(length) - length
         cell = first[subject[of]] + step
+        there = (overlap > 0) | (stop == start)[of]
         if how == "any":
-            cells[cell[(overlap > 0) | (stop == start)[of]]] = 1
+            cells[cell[there]] = 1
+        elif how in ("first", "last"):
+            order = np.flatnonzero(there)[:: -1 if how == "first" else 1]
+            cells[cell[order]] = value[of][order]  # of several in a step the one written last stays
         elif how == "amount":
             share = np.divide(overlap, (stop - start)[of], out=np.ones_like(overlap), where=(stop > start)[of])
             np.add.at(cells, cell, value[of] * share)
@@ -66,7 +76,8 @@ def paired(starts: pl.DataFrame, stops: pl.DataFrame | None, how: str, name: str
     """Return the intervals of a signal, and warn of what makes none.
 
     Args:
-        starts: `subject`, `time`, `value`, and `pair`, or without `stops` the `stop` of each.
+        starts: `subject`, `time`, `value` (a text, where intervals have levels), and `pair`, or without `stops` the
+            `stop` of each.
         stops: `subject`, `time` and `pair`. Starts and stops belong together that have the same `pair`, those of one
             pair in their order of time.
         how: what the intervals of a step become.
@@ -107,11 +118,15 @@ def paired(starts: pl.DataFrame, stops: pl.DataFrame | None, how: str, name: str
     both = both.sort("subject", "time", "stop", "value")
     before = pl.col("stop").cum_max().shift(1).over("subject")
     if over := int(both.select((pl.col("time") < before).sum()).item()):
-        effect = "their values add up" if how in WITH_VALUES else "each step counts once"
+        effect = "their values add up" if how in ADDED else "each step counts once"
+        effect = f"each step has the {how} of them" if how in ("first", "last") else effect
         reporter.say(Diagnostic.of("intervals-overlap", name, intervals=counted(over, "interval"), effect=effect))
+    levels = both["value"].unique().sort() if both.schema["value"] == pl.String else None
+    values = both["value"] if levels is None else both["value"].replace_strict(levels, range(len(levels)))
     return Intervals(
         both["subject"].to_numpy().astype(np.int64),
         both["time"].to_numpy().astype(np.float64),
         both["stop"].to_numpy().astype(np.float64),
-        both["value"].to_numpy().astype(np.float64),
+        values.to_numpy().astype(np.float64),
+        levels,
     )

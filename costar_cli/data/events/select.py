@@ -143,6 +143,7 @@ def choose(events: Events, schema: SignalsSchema, reporter: Reporter, *, new: bo
         findings += unknown if not new or name == "anchor" else []
     for name, signal in schema.signals.items():
         findings += _mixed_units(name, signal, schema.table.columns[name].unit, codes[ids[name]])
+        findings += _without_reference(name, signal, schema, codes[ids[name]])
     findings += _missing_columns(events, schema)
     raise_errors(findings, what="the signals")
     every = sorted({i for own in ids.values() for i in own})
@@ -153,13 +154,14 @@ def choose(events: Events, schema: SignalsSchema, reporter: Reporter, *, new: bo
     dated = not events.scan.collect_schema()["time"].is_float()
     chosen = Chosen(events.name, subjects, dated, log, codes, ids, schema.signals, {}, {}, {})
     for name, signal in schema.signals.items():
-        own = codes[ids[name]]
-        if signal.value == "text":
-            texts[name] = _more(chosen, events, ids[name], value="text")
-        elif schema.is_of_intervals(name, stops=bool(own["stops"].sum())):
+        own, text = codes[ids[name]], {"value": "text"} if signal.value == "text" else {}
+        if text:
+            texts[name] = _more(chosen, events, ids[name], **text)
+        if schema.is_of_intervals(name, stops=bool(own["stops"].sum())):
             how = schema.how(name, intervals=True)
             more = {"pair": signal.pair} if signal.stop and signal.pair else {"stop": "stop"}
-            starts = with_values(_more(chosen, events, ids[name], **more), signal, codes)
+            starts = _more(chosen, events, ids[name], **more, **text)
+            starts = starts if text else with_values(starts, signal, codes)
             stops = _more(chosen, events, ids[f"{name}.stop"], **more) if signal.stop else None
             intervals[name] = paired(starts, stops, how, name, reporter)
     ends = [name for name in ids if name == "anchor.until" or name in schema.named("censored")]
@@ -220,6 +222,16 @@ def _mixed_units(name: str, signal: Signal, unit: str, own: pl.DataFrame) -> Ite
         listed = ", ".join(f"{n:,} of '{key}'" if key else f"{n:,} without" for key, n in seen.items())
         fix = f'give the factor of each, such as `units = {{ "{next(key for key in seen if key)}" = 1.0 }}`'
         yield invalid(f"its events have {len(seen)} units: {listed}", f"columns.{name}", fix)
+
+
+def _without_reference(name: str, signal: Signal, schema: SignalsSchema, own: pl.DataFrame) -> Iterator[Diagnostic]:
+    """Find a treatment whose events say what is given, and whose schema does not say what their absence means."""
+    column = schema.table.columns[name]
+    if column.role == "treatment" and signal.value == "code" and column.levels is None:
+        seen = with_values(own.select("id"), signal, own)["value"].drop_nulls().unique().sort().to_list()
+        levels = ", ".join(f'"{level}"' for level in ["none", *seen[:3]])
+        fix = f"give `levels`, the first for steps without an event, such as `levels = [{levels}]`"
+        yield invalid("its codes say what is given, not that nothing is", f"columns.{name}", fix)
 
 
 def _missing_columns(events: Events, schema: SignalsSchema) -> Iterator[Diagnostic]:

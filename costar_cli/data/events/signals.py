@@ -71,6 +71,11 @@ class Signal(Selection):
     factor: float = Field(1.0, description="Factor that brings the events' numbers to `unit`")
     offset: float = Field(0.0, description="What is added after that")
 
+    @property
+    def has_levels(self) -> bool:
+        """Return whether its events are worth texts, not numbers."""
+        return self.value in ("text", "code")
+
 
 OWN: Final = tuple(Signal.model_fields)  # keys that a schema of tables lacks, or means less by
 TOP: Final = ("anchor",)
@@ -91,7 +96,8 @@ class SignalsSchema:
     def is_of_intervals(self, name: str, *, stops: bool) -> bool:
         """Return whether a signal's events are intervals: the log has `stops` of them, or the signal names some."""
         signal, column = self.signals[name], self.table.columns[name]
-        of_log = stops and column.role in OF_STEPS and signal.aggregate in (None, *OF_INTERVALS)
+        of_intervals = ("first", "last") if signal.has_levels else OF_INTERVALS
+        of_log = stops and column.role in OF_STEPS and signal.aggregate in (None, *of_intervals)
         return signal.stop is not None or of_log
 
     def how(self, name: str, *, intervals: bool) -> How:
@@ -104,7 +110,7 @@ class SignalsSchema:
                 return "any"
             # The value of a start that another event stops is a rate; a log that says both says how much it was in all
             return "sum" if not intervals else "rate" if signal.stop else "amount"
-        if intervals and column.role != "treatment":
+        if intervals and not signal.has_levels:
             return "fraction"
         return "first" if column.role in OF_STEPS else "last"
 
@@ -224,7 +230,7 @@ def _signal_problems(name: str, column: ColumnSchema, signal: Signal, *, dated: 
         yield f"{where}: splits come from the data, or from [split]"
     if column.column or column.at:
         yield f"{where}: `column` and `at` belong to tables: give `code`, `prefix` or `parent`"
-    words = signal.value in ("text", "code")
+    words = signal.has_levels
     if (
         words
         and column.role not in ("domain", "cluster")
@@ -242,7 +248,7 @@ def _signal_problems(name: str, column: ColumnSchema, signal: Signal, *, dated: 
         yield f"{where}: what does not change over time is {', '.join(OF_STATICS)}, not `{signal.aggregate}`"
     if signal.stop and column.role not in OF_STEPS:
         yield f"{where}: `stop` makes intervals, which are of columns that change over time"
-    if signal.stop and signal.aggregate not in (None, *OF_INTERVALS):
+    if signal.stop and not words and signal.aggregate not in (None, *OF_INTERVALS):
         yield f"{where}: intervals become {', '.join(OF_INTERVALS)}, not `{signal.aggregate}`"
     if signal.stop and not signal.pair:
         yield f"{where}: `pair` is missing: name the column, such as `order_id`, that says which start has which stop"

@@ -262,6 +262,11 @@ def _column(chosen: Chosen, schema: SignalsSchema, grid: Grid, name: str, report
             instead = "amount" if how == "rate" else "any"
             some = counted(int(at_once.sum()), "interval")
             reporter.say(Diagnostic.of("intervals-at-once", name, intervals=some, how=how, instead=instead))
+        if intervals.levels is not None:
+            places = pl.Series(values, nan_to_null=True).cast(pl.UInt32)
+            words = intervals.levels.gather(places)
+            nothing = schema.table.columns[name].labels("levels") if leveled else None
+            return words.fill_null(nothing[0]) if nothing else words, int((~inside).sum())
         return pl.Series(values.astype(np.int64) if leveled else values), int((~inside).sum())
     rows = chosen.timed(name)
     if how not in ("any", "count"):
