@@ -19,6 +19,7 @@ from costar_cli.inference import calibration_of, interval_kind
 from costar_cli.questions import MOST_PLANS, AverageEffects, Question, Tally
 from costar_cli.questions.diagnostics import on_widened
 from costar_cli.questions.rows import label_columns
+from costar_cli.questions.store import meds_files
 from costar_cli.reporting import NullReporter, Reporter
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def answer_many(
     *,
     csv: Path | None = None,
     labels: Path | None = None,
+    events: Path | None = None,
     keep: bool = False,
     shard: str | None = None,
     part_of: Path | None = None,
@@ -105,6 +107,7 @@ def answer_many(
         question: what is asked; its shard says which of the answers are made.
         csv: the table to write every answer to; none where averages are asked for.
         labels: the table of labels in the layout of MEDS to write; none where averages are asked for.
+        events: the same as a table of events.
         keep: keep the rows in memory, too.
         shard: what the table says of its part, `1/8`.
         part_of: the file that averages of all parts become, where those of the question's shard are to be kept for it.
@@ -119,9 +122,10 @@ def answer_many(
     count = len(question.models) * len(question)
     rows = count * question.plans.horizon * len(schema.outcomes)
     rows *= 1 + (request.reference is not None)  # differences have rows of their own
-    if keep and rows > MOST_KEPT:
-        problem = f"--out of {rows:,} rows; at most {MOST_KEPT:,} at once"
-        raise UsageError(problem, where="--out", fix="write a table: `--csv answers.parquet`")
+    if (keep or events) and rows > MOST_KEPT:
+        flag = "--out" if keep else "--events"
+        problem = f"{flag} of {rows:,} rows; at most {MOST_KEPT:,} at once"
+        raise UsageError(problem, where=flag, fix="write a table: `--csv answers.parquet`")
     tallies = {label: Tally(schema.outcomes, model.horizon) for label, model in question.models.items()}
     averagers = {label: question.averager() for label in question.models if request.average}
     csv, tables = None if request.average else csv, list["Columns"]()
@@ -129,7 +133,7 @@ def answer_many(
     mark |= {SHARD: shard} if shard else {}
     with (
         table_file(csv, mark) if csv else nullcontext() as table,
-        table_file(labels) if labels else nullcontext() as labelled,
+        meds_files(labels, events) as write_labels,
         reporter.task("estimate", total=count, unit="answer") as task,
     ):
         for i, (label, tally) in enumerate(tallies.items()):
@@ -139,8 +143,8 @@ def answer_many(
                 tally.add(answers)
                 if averagers:
                     averagers[label].add(answers, truth)
-                if labelled is not None:
-                    labelled.write(label_columns(answers, abstain=request.abstain))
+                if write_labels is not None:
+                    write_labels(label_columns(answers, abstain=request.abstain))
                 for columns in question.tables(answers, truth) if table is not None or keep else ():
                     if table is not None:
                         table.write(columns)

@@ -93,12 +93,22 @@ class OutputFiles:
         Path | None,
         typer.Option("--labels", help="Estimates as MEDS labels to write: .parquet", rich_help_panel=FILES),
     ] = None
+    events: Annotated[
+        Path | None,
+        typer.Option("--events", help="Estimates as MEDS events to write: .parquet", rich_help_panel=FILES),
+    ] = None
     plot: options.PlotOpt = None
     report: options.ReportOpt = None
     out: options.OutOpt = None
     overwrite: options.OverwriteFlag = False
     shard: options.ShardOpt = None
     merge: options.MergeFlag = False
+
+    @property
+    def meds(self) -> dict[str, Path]:
+        """Return the files in the layout of MEDS, by their flags."""
+        files = {"--labels": self.labels, "--events": self.events}
+        return {flag: path for flag, path in files.items() if path is not None}
 
     def check(self, request: WhatIfRequest, *, alone: bool, read: Files, part: "Shard | None" = None) -> None:
         """See, before any work, that the answer can be written, and to nothing that is `read`.
@@ -116,15 +126,15 @@ class OutputFiles:
         if part is not None and self.csv is not None:
             check_part(part, self.csv, read)
         csv = self.csv if part is None else None
-        check_outputs([("--csv", csv), ("--labels", self.labels), *plots, *others], read=read, overwrite=self.overwrite)
+        check_outputs([("--csv", csv), *self.meds.items(), *plots, *others], read=read, overwrite=self.overwrite)
         check_page(self.report, flag="--report")
         check_artifact_name(self.out)
         if self.csv is not None:
             check_table_name(self.csv, flag="--csv")
-        if self.labels is not None and self.labels.suffix.lower() != ".parquet":
-            raise UsageError(
-                f"labels are Parquet, not `{self.labels.name}`", where="--labels", fix="end it in .parquet"
-            )
+        for flag, path in self.meds.items():
+            if path.suffix.lower() != ".parquet":
+                problem = f"{flag[2:]} are Parquet, not `{path.name}`"
+                raise UsageError(problem, where=flag, fix="end it in .parquet")
         if alone:
             return
         averaged = {} if request.average else {"--plot": self.plot, "--by": request.by}
@@ -133,7 +143,7 @@ class OutputFiles:
             fix = "add --average" + " or --csv" * (flags[0] == "--reference")
             raise UsageError(f"{flags[0]} of a cohort is for averages", where=flags[0], fix=fix)
         single: dict[str, object] = {"--sensitivity": request.sensitivity, "--widen": request.widen, "--out": self.out}
-        single |= {"--labels": self.labels}
+        single |= self.meds
         if request.average and (flags := [flag for flag, value in single.items() if value]):
             problem = f"{flags[0]} is about subjects, not averages"
             raise UsageError(problem, where=flags[0], fix=f"leave out {flags[0]} or --average")
@@ -153,7 +163,7 @@ class OutputFiles:
             return self
         if alone:
             raise UsageError("a question about one subject has no parts", where="--shard", fix="leave it out")
-        if single := [flag for flag, path in (("--out", self.out), ("--labels", self.labels)) if path is not None]:
+        if single := ["--out"] * (self.out is not None) + [*self.meds]:
             raise UsageError("parts are tables", where=single[0], fix=f"leave out {single[0]} or --shard")
         if average:
             return self
@@ -295,9 +305,9 @@ def _answer_one(session: Session, question: "Question", files: OutputFiles) -> N
     if files.csv is not None:
         write_csv(files.csv, report, sweep)
         out.wrote("csv", files.csv)
-    if files.labels is not None:
-        write_labels(files.labels, report)
-        out.wrote("labels", files.labels)
+    write_labels(report, files.labels, files.events)
+    for flag, path in files.meds.items():
+        out.wrote(flag[2:], path)
     if files.plot is not None:
         if sweep is None:
             from costar_cli.report.figures.whatif import plot_whatif
@@ -353,6 +363,7 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
         question,
         csv=files.csv,
         labels=files.labels,
+        events=files.events,
         keep=files.out is not None,
         shard=files.shard,
         parts=parts,
@@ -376,9 +387,9 @@ def _answer_many(session: Session, question: "Question", files: OutputFiles, who
     if files.out is not None:
         artifact = write_answers(files.out, question, answered.tables, overwrite=files.overwrite)
         session.out.wrote("out", files.out, artifact.digest, kind="answers")
-    if files.labels is not None:
-        session.out.wrote("labels", files.labels)
-    if files.csv is None and files.out is None and files.labels is None:
+    for flag, path in files.meds.items():
+        session.out.wrote(flag[2:], path)
+    if files.csv is None and files.out is None and not files.meds:
         session.out.note("this is a summary: `--csv answers.parquet` (or .csv, .jsonl) keeps every answer")
     if files.csv is not None:
         session.out.wrote("answers", files.csv)

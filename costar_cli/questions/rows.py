@@ -145,6 +145,21 @@ def label_columns(answers: ModelAnswers, *, abstain: bool = False) -> Columns:
     return {name: values[known] for name, values in columns.items()}
 
 
+def event_columns(labels: Sequence[Columns]) -> Columns:
+    """Return labels as a table of events in the layout of MEDS, in its order: by subject, and by time.
+
+    `code` is `WHATIF//MODEL//PLAN//OUTCOME`, `numeric_value` the estimate, and `time` when the outcome would be seen;
+    `prediction_time` stands beside them.
+    """
+    rows = join_columns(list(labels))
+    parts = zip(rows["model"], rows["plan"], rows["outcome"], strict=True)
+    code = objects([f"WHATIF//{model}//{plan}//{outcome}" for model, plan, outcome in parts])
+    order = np.lexsort((rows["prediction_time"], code.astype(str), rows["time"], rows["subject_id"]))
+    columns = {"subject_id": rows["subject_id"], "time": rows["time"], "code": code}
+    columns |= {"numeric_value": rows["float_value"], "prediction_time": rows["prediction_time"]}
+    return {name: values[order] for name, values in columns.items()}
+
+
 def table_columns(
     answers: ModelAnswers,
     dataset: str,

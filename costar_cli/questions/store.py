@@ -1,6 +1,7 @@
 """Write answers: tables for people, artifacts for the record: `estimates` of one subject, `answers` of many."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from costar_cli.files.tables import table_file
 from costar_cli.plans.doses import Sweep
 from costar_cli.questions.question import Question
 from costar_cli.questions.report import WhatIfReport, stacked
-from costar_cli.questions.rows import Columns, join_columns, label_columns, with_doses
+from costar_cli.questions.rows import Columns, event_columns, join_columns, label_columns, with_doses
 
 
 def write_csv(path: Path, report: WhatIfReport, sweep: Sweep | None = None) -> None:
@@ -29,17 +30,41 @@ def write_csv(path: Path, report: WhatIfReport, sweep: Sweep | None = None) -> N
             table.write(columns if sweep is None else with_doses(columns, report.models[0], sweep))
 
 
-def write_labels(path: Path, report: WhatIfReport) -> None:
-    """Write estimates as labels in the layout of MEDS, a Parquet file.
+@contextmanager
+def meds_files(labels: Path | None, events: Path | None) -> Iterator[Callable[[Columns], None] | None]:
+    """Yield what writes labels, chunk after chunk, to Parquet files in the layout of MEDS; None where there are none.
+
+    Events have an order, and so are written together at the end.
+
+    Raises:
+        StorageError: a file cannot be written.
+    """
+    kept = list[Columns]()
+    with table_file(labels) if labels else nullcontext() as table:
+
+        def write(columns: Columns) -> None:
+            if table is not None:
+                table.write(columns)
+            if events is not None:
+                kept.append(columns)
+
+        yield write if labels or events else None
+    if events is not None:
+        with table_file(events) as table:
+            table.write(event_columns(kept))
+
+
+def write_labels(report: WhatIfReport, labels: Path | None, events: Path | None) -> None:
+    """Write estimates as labels in the layout of MEDS, and as events.
 
     Raises:
         UsageError: subjects are labels, or the data have no dates.
         StorageError: the file cannot be written.
     """
-    tables = [label_columns(model, abstain=report.abstain) for model in report.models]
-    with table_file(path) as table:
-        for columns in tables:
-            table.write(columns)
+    with meds_files(labels, events) as write:
+        if write is not None:
+            for model in report.models:
+                write(label_columns(model, abstain=report.abstain))
 
 
 def write_estimates(

@@ -96,6 +96,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = costar.read_events(log, signals=log / "signals.toml")
     data.save(folder / "data.h5")
     costar.fit(data, "ridge").save(folder / "model.h5")
+    costar.fit(data, "last-value").save(folder / "other.h5")
     (folder / "plan.json").write_text('{"origin": 8, "plans": {"none": [{}, {}], "one": [{"drug": 1}, {}]}}')
     return folder
 
@@ -118,11 +119,44 @@ def test_estimates_are_written_as_labels(who: tuple[str, str], asked: Path, tmp_
     assert ahead.to_list() == labels["step"].to_list()
 
 
+@pytest.mark.parametrize("who", [("--subject", "5"), ("--subjects", "all")])
+def test_estimates_are_events_that_are_read_back(who: tuple[str, ...], asked: Path, tmp_path: Path, call: Call) -> None:
+    out, labels = tmp_path / "log" / "data" / "answers.parquet", tmp_path / "labels.parquet"
+    out.parent.mkdir(parents=True)
+    models = ("--model", asked / "model.h5", "--model", asked / "other.h5")
+    asks = ("whatif", *who, "--plan", asked / "plan.json", "--data", asked / "data.h5", *models, "-w", tmp_path)
+    run = call(*asks, "--labels", labels, "--events", out)
+    assert run.code == 0, run.err
+    events, known = pl.read_parquet(out), pl.read_parquet(labels)
+    standard = {"subject_id": pl.Int64, "time": pl.Datetime("us"), "code": pl.String, "numeric_value": pl.Float32}
+    assert dict(list(events.schema.items())[:4]) == standard
+    assert events.height == known.height > 0
+    assert events["subject_id"].is_sorted(), "each subject's rows lie together, in order of time"
+    assert events.select((pl.col("time").diff().over("subject_id") >= timedelta()).all()).item()
+    code = pl.format("WHATIF//{}//{}//{}", "model", "plan", "outcome")
+    same = known.select("subject_id", "time", code.alias("code"), numeric_value="float_value")
+    assert same.sort("subject_id", "time", "code").equals(events.select(same.columns))
+    if who[0] == "--subject":
+        return
+    (tmp_path / "s.toml").write_text(
+        'name = "answers"\nhorizon = 1\n[time]\nstep = "1h"\n[columns]\n'
+        'none = { role = "outcome", code = "WHATIF//model//none//pressure", unit = "mmHg" }\n'
+        'one = { role = "treatment", kind = "continuous", code = "WHATIF//other//one//pressure" }\n'
+    )
+    again = call("ingest", "meds", tmp_path / "log", "--signals", tmp_path / "s.toml", "-w", tmp_path / "again")
+    assert again.code == 0, again.err
+    back = costar.read_dataset(tmp_path / "again" / "data.h5")
+    values = np.sort(np.concatenate([panel.outcomes[:, :2, 0].ravel() for panel in back.panels.values()]))
+    assert values == pytest.approx(known.filter(model="model", plan="none")["float_value"].sort().to_numpy(), rel=1e-6)
+
+
 def test_labels_need_parquet_and_dates(asked: Path, tmp_path: Path, call: Call) -> None:
     place = ("--data", asked / "data.h5", "--model", asked / "model.h5", "-w", tmp_path)
     run = call("whatif", "-s", 5, "-p", asked / "plan.json", *place, "--labels", tmp_path / "l.csv")
     assert run.code == ExitCode.USAGE
     assert "end it in .parquet" in run.err
+    run = call("whatif", "-s", 5, "-p", asked / "plan.json", *place, "--events", tmp_path / "l.csv")
+    assert "events are Parquet, not `l.csv`" in run.err
     linear = costar.simulate("linear", preset="quick", train=20, seed=1)
     linear.save(tmp_path / "d.h5")
     costar.fit(linear, "ridge").save(tmp_path / "m.h5")
