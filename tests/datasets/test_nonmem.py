@@ -302,6 +302,9 @@ def test_a_baseline_is_the_value_before_the_first_dose(table) -> None:
     text = "ID,TIME,DV,AMT\n1,0,.,10\n1,4,3,.\n2,0,1,.\n2,1,.,10\n2,4,3,.\n"
     frame, _ = table(text, baseline="DV=0")
     assert frame["DV"].to_list() == [0, 3, 1, None, 3]
+    told = refused(table, text, baseline="CP=0")
+    assert "no outcome is called 'CP'" in told
+    assert "outcomes are 'DV'" in told
 
 
 @pytest.mark.parametrize(

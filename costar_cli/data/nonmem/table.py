@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from costar_cli.config.nearest import did_you_mean
 from costar_cli.data.dataset import Dataset
 from costar_cli.data.findings import counted, shown
 from costar_cli.data.nonmem.fields import OTHER, Floats, Ints, Mask
@@ -88,6 +89,9 @@ def nonmem_table(settings: NonmemConfig, path: Path, reporter: Reporter) -> tupl
 def _table(
     records: Records, settings: NonmemConfig, path: Path, reporter: Reporter
 ) -> tuple[pl.DataFrame, TableSchema]:
+    if unknown := sorted({*pairs(settings.baseline)} - {*records.outcomes}):
+        fix = did_you_mean(unknown[0], records.outcomes, quoted=True) or f"outcomes are {shown([*records.outcomes], 8)}"
+        raise DataError(f"no outcome is called '{unknown[0]}'", where="--baseline", fix=fix)
     number = (
         pl.DataFrame({"series": records.series_R, **records.covariates})
         .group_by("series")
