@@ -40,9 +40,15 @@ pair = "order_id"
 """
 
 
-def make_rows(n: int = 30, hours: int = 12, seed: int = 0) -> list[dict[str, Any]]:
-    """Return the events of so many subjects: each in the ICU for some hours, an infusion in some of them."""
-    rng = np.random.default_rng(seed)
+def make_rows(
+    n: int = 30, hours: int = 12, seed: int = 0, *, deadly: tuple[float, float] | None = None
+) -> list[dict[str, Any]]:
+    """Return the events of so many subjects: each in the ICU for some hours, an infusion in some of them.
+
+    Each tenth dies at the end; `deadly` are the probabilities of death in an hour without and with the infusion, whose
+    rate is then 1, and which is rarer where the pressure is low.
+    """
+    rng, fate = np.random.default_rng(seed), np.random.default_rng(seed + 1)
     rows: list[dict[str, Any]] = []
 
     def add(who: int, time: datetime | None, code: str, value: float | None = None, **more: object) -> None:
@@ -62,16 +68,20 @@ def make_rows(n: int = 30, hours: int = 12, seed: int = 0) -> list[dict[str, Any
                 add(who, at + timedelta(minutes=3), "LAB//LACTATE//mmol/L", float(rng.uniform(1, 4)))
             add(who, at + timedelta(minutes=5), f"FLUID//{rng.integers(1, 3)}", float(rng.integers(1, 5)))
             rate = float(rng.integers(0, 3)) * float(pressure > 78) + float(rng.integers(0, 2))
+            rate = float(fate.random() < (0.6 if pressure > 78 else 0.4)) if deadly else rate
             if rate:
                 order = f"{who}-{hour}"
                 add(who, at + timedelta(minutes=15), "INFUSION_START//1", 2 * rate, order_id=order)
                 add(who, at + timedelta(minutes=45), "INFUSION_END//1", rate, order_id=order)
+            if deadly and fate.random() < deadly[rate > 0]:
+                add(who, at + timedelta(minutes=50), "MEDS_DEATH")
+                break
             pressure = 80 + 0.5 * (pressure - 80) + EFFECT * rate + rng.standard_normal()
         left = admitted + hours * HOUR - timedelta(minutes=10)
         add(who, left, "ICU_DISCHARGE//HOME")
         add(who, left, "DIAGNOSIS//ICD//10//I10")
         add(who, left + HOUR, "VITAL//MAP//mmHg", 200.0)  # behind the window
-        if who % 10 == 0:
+        if who % 10 == 0 and not deadly:
             add(who, left - timedelta(minutes=30), "MEDS_DEATH")
     return rows
 

@@ -61,9 +61,9 @@ class Signal(Selection):
     aggregate: How | None = Field(
         None,
         description="What the events of a step become. Of intervals: `rate`, the mean over the step; `amount`, what of "
-        "an interval's whole falls into the step; `fraction` of the step; or `any`. By default `any` of treatments, "
-        "`sum` of doses (`rate` of intervals with `stop`, `amount` of those of OMOP) and `first` of others "
-        "(`fraction` of intervals)",
+        "an interval's whole falls into the step; `fraction` of the step; or `any`; where they have texts or codes, "
+        "`first` or `last`. By default `any` of treatments, `sum` of doses (`rate` of intervals with `stop`, `amount` "
+        "of those of OMOP) and `first` of others (`fraction` of intervals)",
     )
     stop: Selection | None = Field(None, description="Events that end the intervals which these events start")
     pair: Line | None = Field(None, description="Column of the events that says which start and stop belong together")
