@@ -209,7 +209,7 @@ def run_row(row: Row, folder: Path) -> str:
         panels = read_dataset(place / "costar-workspace" / "data.h5").panels.values()
         subjects, steps = sum(p.n_subjects for p in panels), sum(int(p.length.sum()) for p in panels)
         first, second = row.plans
-        asked = costar("whatif", "--subjects", "all", "--origin", "1", "--skip-unknown", "--plan", "plan.json",
+        asked = costar("whatif", "--subjects", "all", "--origin", "0", "--skip-unknown", "--plan", "plan.json",
                        "--reference", first, "--csv", "answers.csv")  # fmt: skip
         whatif = problem(asked)
         if not whatif:
