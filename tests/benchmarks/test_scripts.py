@@ -64,6 +64,7 @@ FIGURES = {
     "growth_commands": {"whatif_cpu", "averages_memory", "evaluate_cpu_slope", "effect_memory_slope"},
     "large": {"simulate_cpu_s", "pretrain_mb", "whatif-costar_cpu_s", "elapsed_s", "cpu_s"},
     "search": {"mixed_many", "mixed_one", "costar_many", "costar_one"},
+    "profile_steps": {"ms_pretrain", "floor_finetune", "python_mixed", "literal_ct", "hours_paper"},
     "processes": {"pretrain_divided_over_shared", "finetune_divided_over_shared", "pretrain_cpu_divided_over_shared"},
 }
 
@@ -79,6 +80,7 @@ LONG = (
     "large",
     "pretrain_step",
     "processes",
+    "profile_steps",
     "rollouts",
     "scoring",
     "search",

@@ -1,5 +1,7 @@
 """What the benchmarks compare gives the same numbers, and their operations are counted right."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -7,10 +9,16 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.cohort import untrained_model
 from benchmarks.literal_costar import LiteralEncoder, LiteralPretrainer, literal_info_nce
+from benchmarks.literal_networks import written_out
 from benchmarks.pretrain_step import encoder_flops, step_flops
+from benchmarks.profile_steps import fit_task, stages_of
 from benchmarks.scoring import even_batches, literal_encoder, re_encode
-from costar_cli.config.models import EncoderConfig, PretrainConfig
+from costar_cli.config.models import EncoderConfig, PretrainConfig, RuntimeConfig
 from costar_cli.data import Dataset, Part
+from costar_cli.methods.registry import METHODS
+from costar_cli.training.group import GroupState
+from costar_cli.training.runtime import Runtime
+from costar_cli.training.step import gradients, step_streams
 
 TUMOR = (0, 4, 1, 1)
 
@@ -43,6 +51,22 @@ def test_literal_encoder_predicts_the_same(tumor_dataset: Dataset) -> None:
     panel, queries = tumor_dataset.panels[part], tumor_dataset.queries[part]["sequence"].take(slice(0, 40))
     literal = re_encode(model, panel, queries, encode=literal_encoder(model))
     np.testing.assert_allclose(literal, model.rollout(panel, queries), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name, method in METHODS.items() if not (method.closed_form or method.combines or method.pretrained)],
+)
+def test_steps_written_out_have_the_same_loss_and_gradient(tumor_dataset: Dataset, name: str) -> None:
+    runtime = Runtime.resolve(RuntimeConfig(device="cpu", precision="float64"))
+    for stage in stages_of(METHODS[name], fit_task(tumor_dataset, METHODS[name], runtime, seed=3)):
+        found = []
+        for form in (nullcontext(), written_out()):
+            state = GroupState.fresh(stage, [0], runtime)
+            with form:
+                found.append(gradients(stage, state, torch.arange(8)[None], step_streams(stage, state), runtime))
+        torch.testing.assert_close(found[1], found[0])
+        assert found[0].squared_R > 0
 
 
 def test_counted_operations_are_those_of_the_literal_encoder() -> None:
