@@ -7,9 +7,10 @@ from typing import Any
 from benchmarks.growth import OTHERS, slope
 from benchmarks.large import WORDS
 from benchmarks.machine import ROOT
+from benchmarks.profile_steps import FINETUNING, PARTS, PRESETS, PRETRAINING
 from costar_cli.settings.presets import preset_settings
 
-__all__ = ["commands_table", "gpu_table", "growth_table", "large_table", "processes_table"]
+__all__ = ["commands_table", "gpu_table", "growth_table", "large_table", "processes_table", "steps_table"]
 
 RESULTS = ROOT / "benchmarks" / "results"
 STAGES = ("pretrain", "finetune")
@@ -108,6 +109,36 @@ def commands_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
     yield f"`ingest meds` of {value['events'] / 1e6:.0f} million events: {value['cpu_s']:.0f} s of processor time,"
     yield f"{value['ingest_rss_mb'] / 1000:.1f} GB, {value['ingest_s'] / 60:.0f} minutes, niced and busy"
     yield f"(commit {log['commit']}): memory is what bends first."
+
+
+def steps_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
+    """Yield where the time of training steps and of fits goes, and what training takes at the paper's size."""
+    details, value = document["details"], {name: figure["value"] for name, figure in document["figures"].items()}
+    found: Mapping[str, Mapping[str, Any]] = details["found"]
+    yield f"| step, or fit | rows | processor time | {' | '.join(PARTS)} | over the floor | faster than written out |"
+    yield "|---|---:|---:|" + "---:|" * (len(PARTS) + 2)
+    for name, of in found.items():
+        shares = (f"{100 * of['parts_s'][part] / of['step_s']:.0f} %" for part in PARTS)
+        times = f"{of['step_s'] / of['floor_s']:.1f}x" if "floor_s" in of else ""
+        literal = f"{of['literal_s'] / of['step_s']:.1f}x" if of.get("literal_s") else ""
+        rows = of.get("batch", f"{details['patients'][1]} patients")
+        yield f"| {name} | {rows} | {1000 * of['step_s']:,.1f} ms | {' | '.join(shares)} | {times} | {literal} |"
+    yield ""
+    yield "`products` are matrix products and attention, `kernels` all else that computes, `copies` also lookups,"
+    yield "`memory` getting and clearing it, `random` drawing numbers, `python` the rest: interpreter, dispatch,"
+    yield "autograd; of fits also operators on arrays. The floor is operations at"
+    yield f"{details['gflops']:.0f} GFLOP/s, the rate of a large product, and bytes of all else at"
+    yield f"{details['bytes_per_s'] / 1e9:.0f} GB/s, that of copies in the caches. Written out (goal 3x):"
+    yield "recurrences cell by cell, relative attention with a vector for every pair of steps, differentiated by torch;"
+    yield "the decoder of EDCT has neither."
+    if f"hours_{PRESETS[0]}" in value:
+        yield ""
+        steps = (
+            f"{value[f'hours_{preset}']:.1f} hours with `{preset}` ({n[PRETRAINING]:,} and {n[FINETUNING]:,} steps)"
+            for preset, n in details["updates"].items()
+        )
+        yield f"COSTAR on 10,000 patients, a member, without validation and early stopping: {' and '.join(steps)}."
+    yield f"`{document['command']}`, one thread, commit {origin}."
 
 
 def processes_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:

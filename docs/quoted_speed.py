@@ -127,6 +127,7 @@ def scale_table(name: str) -> Iterator[str]:
         "growth": quoted_scale.growth_table,
         "growth_commands": quoted_scale.commands_table,
         "processes": quoted_scale.processes_table,
+        "profile_steps": quoted_scale.steps_table,
     }
     return tables[name](document, _origin(document))
 

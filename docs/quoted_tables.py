@@ -433,6 +433,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "gpu": gpu_table,
     **{name: partial(scale_table, name) for name in ("large", "growth", "processes")},
     "growth commands": partial(scale_table, "growth_commands"),
+    "training steps": partial(scale_table, "profile_steps"),
 }
 
 
