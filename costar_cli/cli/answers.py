@@ -29,6 +29,8 @@ RESTS_ON: Final = {  # codes of notes that the screen has in a few words
     "estimates-of-survivors": "Outcomes are those of a subject whose series goes on.",
 }
 
+WHEN: Final = {"day": "on", "week": "in", "month": "in", "quarter": "in", "year": "in"}  # else: at step 14
+
 Rows = Sequence[Mapping[str, object]]
 
 
@@ -58,7 +60,7 @@ def show_answers(out: Output, report: "WhatIfReport", sweep: "Sweep | None" = No
         if note.severity == "note":
             out.say(note)
     ends = dict.fromkeys(history.when(history.origin + len(plan)) for plan in report.plans)
-    at = f"on {unit} {next(iter(ends))}" if len(ends) == 1 else "at the end of each plan"
+    at = f"{WHEN.get(unit, 'at')} {unit} {next(iter(ends))}" if len(ends) == 1 else "at the end of each plan"
     levels = [f"{100 * level:g} %" for level in report.levels if any(map(report.shown_levels, report.models))]
     band = f" ({', '.join(levels)} band)" if levels else ""
     since = f"from {unit} {history.when(history.origin)}" + ("" if several else f" by {report.models[0].heading}")
