@@ -27,6 +27,7 @@ def transcript(page: Path) -> str:
         (Path(folder) / "examples").symlink_to(ROOT / "examples")
         kept = {name: value for name, value in os.environ.items() if not name.startswith("COSTAR_")}
         kept["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        kept["COLUMNS"] = "80"
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         shell = ["bash", "-c", script]
         done = subprocess.run(shell, cwd=folder, env=kept, check=True, **pipes)  # noqa: S603 - the README's own

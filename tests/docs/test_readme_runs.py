@@ -40,7 +40,12 @@ def printed(page: Path, folder: Path, script_path: str, **variables: str) -> str
     ("page", "variables", "verbs", "least"),
     [
         (README, {"COLUMNS": "80"}, ["check", "ingest table", "finetune --method auto --minutes 2", "whatif"], 8),
-        (TOUR, {}, ["simulate tumor", "pretrain", "finetune", "evaluate", "whatif", "inspect", "verify"], 30),
+        (
+            TOUR,
+            {"COLUMNS": "80"},
+            ["simulate tumor", "pretrain", "finetune", "evaluate", "whatif", "inspect", "verify"],
+            30,
+        ),
     ],
     ids=["README", "tour"],
 )
