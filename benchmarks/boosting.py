@@ -3,14 +3,16 @@
     python -m benchmarks.boosting [--json] [--out FILE] [--quick]
 
 Each data set is fitted once to see the rows of every step (300 tumour patients, the `quick` linear system and retail
-panel); both libraries then take turns to learn from them on one thread, stopping early on the validation rows, on which
-the error is measured, too. LightGBM comes by `pip install lightgbm`; costar does not depend on it.
+panel); rivals then take turns to learn from them on one thread, stopping early on the validation rows, on which the
+error is measured, too: LightGBM alone, and `boosting` with either library (`boosting.library`). LightGBM comes by
+`pip install 'costar[lightgbm]'`.
 """
 
 import argparse
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -19,6 +21,7 @@ from threadpoolctl import threadpool_limits
 
 import costar_cli as costar
 from benchmarks.measure import Figure, Measured, run
+from costar_cli.config.choices import TreeLibrary
 from costar_cli.methods.boosting import method
 from costar_cli.methods.boosting.settings import BoostingConfig
 from costar_cli.methods.shared.grow import Rows, grow
@@ -35,7 +38,11 @@ Predictions = np.ndarray[Any, np.dtype[np.float64]]
 
 def measure(options: argparse.Namespace) -> Measured:
     figures, details = dict[str, Figure](), dict[str, object]()
-    rivals: dict[str, Callable[[Rows, Rows], Predictions]] = {"costar": _costar, "lightgbm": _lightgbm}
+    rivals: dict[str, Callable[[Rows, Rows], Predictions]] = {
+        "lightgbm": _lightgbm,
+        "scikit-learn": partial(_costar, library="scikit-learn"),
+        "costar": partial(_costar, library="lightgbm"),
+    }
     for dataset in ["linear"] if options.quick else DATASETS:
         tasks = rows_of(dataset, options.seed)
         cpu_s, errors = dict.fromkeys(rivals, 0.0), {name: list[float]() for name in rivals}
@@ -48,11 +55,11 @@ def measure(options: argparse.Namespace) -> Measured:
                     squared_M = (predicted_M - validation.answer_M) ** 2
                     errors[name].append(float(np.sqrt(np.average(squared_M, weights=validation.weight_M))))
         mean = {name: float(np.mean(of_steps)) for name, of_steps in errors.items()}
-        times, worse = cpu_s["costar"] / cpu_s["lightgbm"], mean["costar"] / mean["lightgbm"]
-        figures[f"{dataset}_time"] = Figure(f"{dataset}: time over LightGBM's", times, "times", GOAL_TIME, at_most=True)
-        figures[f"{dataset}_error"] = Figure(
-            f"{dataset}: error over LightGBM's", worse, "times", GOAL_ERROR, at_most=True
-        )
+        for name, suffix, words in (("scikit-learn", "", ""), ("costar", "_lightgbm", " with LightGBM")):
+            times, worse = cpu_s[name] / cpu_s["lightgbm"], mean[name] / mean["lightgbm"]
+            for key, ratio, goal in (("time", times, GOAL_TIME), ("error", worse, GOAL_ERROR)):
+                label = f"{dataset}{words}: {key} over LightGBM's"
+                figures[f"{dataset}{suffix}_{key}"] = Figure(label, ratio, "times", goal, at_most=True)
         shape = [len(tasks[0][0].answer_M), tasks[0][0].columns_MP.shape[1]]
         details[dataset] = {"rows, columns": shape, "cpu_s": cpu_s, "error": errors}
     return Measured(figures, details)
@@ -72,13 +79,13 @@ def rows_of(dataset: str, seed: int) -> list[tuple[Rows, Rows]]:
     return tasks
 
 
-def _costar(train: Rows, validation: Rows) -> Predictions:
-    forest, _ = grow(train, validation, SETTINGS, 0)
+def _costar(train: Rows, validation: Rows, library: TreeLibrary) -> Predictions:
+    forest, _ = grow(train, validation, SETTINGS, 0, library=library)
     return forest.predict(validation.columns_MP)
 
 
 def _lightgbm(train: Rows, validation: Rows) -> Predictions:
-    import lightgbm  # noqa: PLC0415 - no dependency of costar
+    import lightgbm  # noqa: PLC0415 - an extra
 
     learned = lightgbm.Dataset(train.columns_MP, train.answer_M, weight=train.weight_M)
     checked = lightgbm.Dataset(

@@ -6,16 +6,18 @@ from functools import cache
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from sklearn import __version__ as sklearn_version
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from costar_cli.config.choices import TreeLibrary
 from costar_cli.data import Dataset, Part, Scaler
-from costar_cli.errors import ArtifactError, DataError
+from costar_cli.errors import ArtifactError, DataError, UsageError
 from costar_cli.files import Artifact
 from costar_cli.methods.boosting.features import DECAYS, Histories, plan_columns
 from costar_cli.methods.boosting.model import BoostingModel
 from costar_cli.methods.boosting.settings import BoostingConfig
-from costar_cli.methods.shared.grow import Rows, grow, spread_rows
+from costar_cli.methods.shared.grow import Rows, _nodes_of_lightgbm, grow, spread_rows
 from costar_cli.methods.shared.outcome_forms import choose_forms
 from costar_cli.methods.shared.trees import Forest
 from costar_cli.methods.stored import model_of as model_of_artifact
@@ -290,3 +292,88 @@ def test_its_model_is_of_one_member_and_says_how_many_trees_it_has() -> None:
     assert isinstance(model, BoostingModel)
     assert model.members == 1
     assert [[forest.n_trees for forest in row] for row in model.forests] == fitted().meta["trees"]
+
+
+# The second has a threshold that divides missing values from all others.
+LIGHTGBM_TREES = (
+    """num_leaves=5
+split_feature=0 2 1 1
+threshold=0.50500000000000012 -0.13999999999999999 2.0550000000000002 -2.1949999999999994
+decision_type=2 2 8 10
+left_child=1 -1 -3 -2
+right_child=3 2 -4 -5
+leaf_value=-0.13757731951773167 1.5 0.23135869848825361 0.74142857023647857 1
+""",
+    """num_leaves=5
+split_feature=0 2 0 1
+threshold=0.50500000000000012 0.44500000000000006 1.0000000180025095e-35 inf
+decision_type=2 2 2 8
+left_child=1 3 -3 -1
+right_child=-2 2 -4 -5
+leaf_value=-0.15453130521783881 0.58223684210526316 0.45521958253600381 -0.066686335206031802 0.18436065056206039
+""",
+    "num_leaves=1\nsplit_feature=\nthreshold=\nleaf_value=0.25\n",
+)
+
+
+def test_trees_as_lightgbm_writes_them_answer_as_it_does() -> None:
+    nan = np.nan
+    asked = np.array([[1, nan, -1], [1, 0.2, 1], [-1, nan, 1], [-1, -2, -1], [nan, 0, nan], [0.3, 5, 0]])
+    first = [1.5, 1.0, 0.7414285702364786, -0.13757731951773167, 0.2313586984882536, 0.7414285702364786]
+    both = [2.0822368421052633, 1.5822368421052633, 1.1966481527724824]
+    both += [-0.2921086247355705, 0.0768273932704148, 0.5868972650186397]
+    trees = [_nodes_of_lightgbm(text) for text in LIGHTGBM_TREES]
+    np.testing.assert_allclose(Forest.of(0.0, trees[:1]).predict(asked), first, rtol=1e-12)
+    np.testing.assert_allclose(Forest.of(0.0, trees[:2]).predict(asked), both, rtol=1e-12)
+    assert Forest.of(1.0, trees[2:]).predict(asked).tolist() == [1.25] * 6
+
+
+@pytest.mark.parametrize("logistic", [False, True])
+def test_lightgbm_grows_trees_that_err_as_little(*, logistic: bool) -> None:
+    pytest.importorskip("lightgbm")
+    train, validation = some_rows(), some_rows(seed=1)
+    if logistic:
+        train, validation = (rows._replace(answer_M=(rows.answer_M > 2) * 1.0) for rows in (train, validation))
+    errors = []
+    libraries: tuple[TreeLibrary, ...] = ("scikit-learn", "lightgbm")
+    for library in libraries:
+        forest, losses = grow(train, validation, FEW, 0, logistic=logistic, library=library)
+        sums = forest.predict(validation.columns_MP)
+        predicted = expit(sums) if logistic else sums
+        errors.append(float(np.average((predicted - validation.answer_M) ** 2, weights=validation.weight_M)))
+        assert 0 < forest.n_trees == int(np.argmin(losses))
+    assert errors[1] == pytest.approx(errors[0], rel=0.05)
+
+
+def test_no_tree_of_lightgbm_is_kept_where_trees_do_not_help_on_validation() -> None:
+    pytest.importorskip("lightgbm")
+    train, validation = some_rows(), some_rows(seed=1)
+    against = validation._replace(answer_M=2 * train.answer_M.mean() - validation.answer_M)
+    forest, _ = grow(train, against, FEW, 0, library="lightgbm")
+    assert forest.n_trees == 0
+    unstopped, losses = grow(train, Rows(*(values[:0] for values in validation)), FEW, 0, library="lightgbm")
+    assert (unstopped.n_trees, losses) == (FEW.trees, [])
+
+
+def test_a_model_of_lightgbms_trees_answers_without_lightgbm(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("lightgbm")
+    data = world()
+    stored = artifact_of(fit(data, "boosting", BoostingConfig(trees=40, library="lightgbm")))
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    model = model_of_artifact(Artifact("model", stored.arrays, stored.meta, stored.parents, digest="d"))
+    panel, queries = data.panel("source", "train"), random_queries(data.panel("source", "train"), 3)
+    predicted = model.rollout(panel, queries)
+    plain = model_of(fitted()).rollout(panel, queries)
+    assert np.corrcoef(predicted.ravel(), plain.ravel())[0, 1] > 0.9
+
+
+def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    with pytest.raises(UsageError, match="LightGBM cannot be imported") as refused:
+        grow(some_rows(), some_rows(seed=1), FEW, 0, library="lightgbm")
+    assert refused.value.fix == "`pip install 'costar[lightgbm]'`"
+
+
+def test_settings_name_the_library_only_where_it_is_another() -> None:
+    assert "library" not in BoostingConfig().model_dump()
+    assert BoostingConfig(library="lightgbm").model_dump()["library"] == "lightgbm"

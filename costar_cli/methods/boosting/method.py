@@ -103,5 +103,5 @@ def _forest(task: FitTask, config: BoostingConfig, sides: Sequence[_Side], h: in
             f"no training subject has an observed '{name}' {h + 1} steps after another step",
             fix="choose a shorter horizon, or add longer series",
         )
-    forest, _ = grow(train, validation, config, seed, logistic=logistic)
+    forest, _ = grow(train, validation, config, seed, logistic=logistic, library=config.library)
     return forest

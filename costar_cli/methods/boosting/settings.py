@@ -1,16 +1,19 @@
 """Settings of gradient boosting on lags and plan."""
 
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
-from costar_cli.config.models import Config
+from costar_cli.config.choices import TreeLibrary
+from costar_cli.config.models import Config, WithAdditions
 
 MOST_LAGS: Final = 1_000
 
 
-class BoostingConfig(Config):
+class BoostingConfig(WithAdditions, Config):
     """Gradient boosting of regression trees on lags and plan (spec BOOST-1 to 5)."""
+
+    additions: ClassVar[tuple[str, ...]] = ("library",)
 
     lags: int = Field(8, ge=1, le=MOST_LAGS, description="Past outcomes used as predictors")
     trees: int = Field(300, ge=1, le=10_000, description="Maximum trees of each outcome and step")
@@ -21,4 +24,7 @@ class BoostingConfig(Config):
     patience: int = Field(15, ge=1, description="Early stopping: trees without improvement of the validation loss")
     rows: int = Field(
         100_000, ge=100, description="Maximum training origins of each outcome and step, spread evenly over subjects"
+    )
+    library: TreeLibrary = Field(
+        "scikit-learn", description="What grows the trees: lightgbm (`costar[lightgbm]`) is two to six times as fast"
     )

@@ -1,4 +1,4 @@
-"""Trees grown by scikit-learn on rows, early stopping on validation rows, and turned into arrays (spec BOOST-3)."""
+"""Trees that a library grows on rows, stopping early on validation rows, as arrays (spec BOOST-3)."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -8,14 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from costar_cli.errors import TrainingError
+from costar_cli.config.choices import TreeLibrary
+from costar_cli.errors import TrainingError, UsageError
+from costar_cli.methods.shared.cores import thread_count
 from costar_cli.methods.shared.trees import MISSING, Floats, Forest
 
-# LightGBM 4.7 erred the same on these rows (tumours .641 and .592 against .645 and .593), two to four times as fast,
-# but is 10 MB more and needs the system's OpenMP. Nothing is unpickled: nodes become arrays, which must agree.
+Nodes = Mapping[str, NDArray[Any]]  # the arrays of one tree
+
 CHECKED_ROWS: Final = 256  # on which the arrays must answer as the library does
 LEAST_ROWS: Final = 3  # the library bins no fewer
+NAN_IS_MISSING: Final = 2  # in LightGBM's third and fourth bit of how a node decides; the second: missing goes left
 LARGEST: Final = np.finfo(np.float64).max  # for an infinite threshold, which separates missing values from others
+
+
+class _Grown(NamedTuple):
+    """The trees of a library that are kept, validation losses from none on, and its answers to `CHECKED_ROWS`."""
+
+    base: float
+    trees: list[Nodes]
+    losses: list[float]
+    answer_M: Floats
 
 
 class TreeSettings(Protocol):
@@ -55,15 +67,22 @@ class Rows(NamedTuple):
 
 
 def grow(
-    train: Rows, validation: Rows, config: TreeSettings, seed: int, *, logistic: bool = False
+    train: Rows,
+    validation: Rows,
+    config: TreeSettings,
+    seed: int,
+    *,
+    logistic: bool = False,
+    library: TreeLibrary = "scikit-learn",
 ) -> tuple[Forest, list[float]]:
-    """Return the trees with the smallest squared error on validation rows, and that error after each tree.
+    """Return the trees with the smallest squared error on validation rows, and that error before and after each tree.
 
     Without validation rows all trees are kept. Too few rows for a split, or answers that are all the same, give no
     tree: the prediction is the mean. Where answers are 0 or 1, `logistic` trees predict the logit of their probability,
     and the error is the log loss.
 
     Raises:
+        UsageError: the library is not installed.
         TrainingError: the trees do not answer as the library that grew them does.
     """
     mean = float(np.average(train.answer_M, weights=train.weight_M))
@@ -72,23 +91,20 @@ def grow(
         mean = float(logit((mean * n + 0.5) / (n + 1)))
     if len(train.answer_M) < max(2 * config.leaf_rows, LEAST_ROWS) or np.ptp(train.answer_M) == 0:
         return Forest.of(mean, []), []
-    bins = Bins.of(train.columns_MP, train.weight_M)
-    boosted = _boosted(bins, train, validation, config, seed, logistic=logistic)
-    losses = [-float(score) for score in boosted.validation_score_]
-    kept = int(np.argmin(losses)) if losses else int(boosted.n_iter_)
-    base = float(np.ravel(boosted._baseline_prediction)[0])  # the library offers its trees in no other way
-    trees = [_in_preorder(step[0].nodes, bins) for step in boosted._predictors[:kept]]
-    forest = Forest.of(base, trees)
-    some_MP = train.columns_MP[:CHECKED_ROWS]
-    codes_MU = bins.codes(some_MP)
-    staged = boosted.staged_decision_function(codes_MU) if logistic else boosted.staged_predict(codes_MU)
-    library_M = np.ravel(next(islice(staged, kept - 1, None))) if kept else base
-    if not np.allclose(forest.predict(some_MP), library_M, rtol=1e-9, atol=1e-12):
+    # scikit-learn is the default: LightGBM errs the same, two to six times as fast (benchmarks/boosting.py), but is
+    # 10 MB more, needs the system's OpenMP, and no command may answer otherwise where a package happens to be there.
+    if library == "lightgbm":
+        grown = _by_lightgbm(train, validation, config, seed, mean, logistic=logistic)
+    else:
+        grown = _by_scikit_learn(train, validation, config, seed, logistic=logistic)
+    forest = Forest.of(grown.base, grown.trees)
+    # Nothing is unpickled: nodes become arrays, which must agree.
+    if not np.allclose(forest.predict(train.columns_MP[:CHECKED_ROWS]), grown.answer_M, rtol=1e-9, atol=1e-12):
         raise TrainingError(
-            "the stored trees answer otherwise than those of scikit-learn",
-            fix="install the version of constraints.txt: `pip install -c constraints.txt scikit-learn`",
+            f"the stored trees answer otherwise than those of {library}",
+            fix=f"install the version of constraints.txt: `pip install -c constraints.txt {library}`",
         )
-    return forest, losses
+    return forest, grown.losses
 
 
 def spread_rows(subject_M: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
@@ -151,10 +167,10 @@ def _edges(column_M: Floats, weight_M: Floats) -> Floats:
     return np.unique(np.where(between, (sorted_M[at] + sorted_M[after]) / 2, sorted_M[at]))
 
 
-def _boosted(bins: Bins, train: Rows, validation: Rows, config: TreeSettings, seed: int, *, logistic: bool) -> Any:  # noqa: ANN401 - untyped library
+def _by_scikit_learn(train: Rows, validation: Rows, config: TreeSettings, seed: int, *, logistic: bool) -> _Grown:
     from sklearn import ensemble  # noqa: PLC0415  # a second to import, needed here alone
 
-    stops = len(validation.answer_M) > 0
+    stops, bins = len(validation.answer_M) > 0, Bins.of(train.columns_MP, train.weight_M)
     codes_MU = bins.codes(train.columns_MP)
     codes_MU[:, np.isnan(codes_MU).all(axis=0)] = 0.0  # the library takes no column without a value
     kind = ensemble.HistGradientBoostingClassifier if logistic else ensemble.HistGradientBoostingRegressor
@@ -174,27 +190,113 @@ def _boosted(bins: Bins, train: Rows, validation: Rows, config: TreeSettings, se
         "y_val": validation.answer_M,
         "sample_weight_val": validation.weight_M,
     }
-    return boosted.fit(codes_MU, train.answer_M, sample_weight=train.weight_M, **(checked if stops else {}))
+    boosted.fit(codes_MU, train.answer_M, sample_weight=train.weight_M, **(checked if stops else {}))
+    losses = [-float(score) for score in boosted.validation_score_]
+    kept = int(np.argmin(losses)) if losses else int(boosted.n_iter_)
+    base = float(np.ravel(boosted._baseline_prediction)[0])  # the library offers its trees in no other way
+    trees = [_nodes_of_scikit_learn(step[0].nodes, bins) for step in boosted._predictors[:kept]]
+    some_MU = bins.codes(train.columns_MP[:CHECKED_ROWS])
+    staged = boosted.staged_decision_function(some_MU) if logistic else boosted.staged_predict(some_MU)
+    answer_M = np.ravel(next(islice(staged, kept - 1, None))) if kept else np.full(len(some_MU), base)
+    return _Grown(base, trees, losses, answer_M)
 
 
-def _in_preorder(nodes: NDArray[Any], bins: Bins) -> Mapping[str, NDArray[Any]]:
-    """Return the arrays of one tree, its nodes in preorder, children's places counted from the root."""
-    order: list[int] = []
-    ahead = [0]
+def _nodes_of_scikit_learn(nodes: NDArray[Any], bins: Bins) -> Nodes:
+    inner = nodes["is_leaf"] == 0
+    feature = np.where(inner, nodes["feature_idx"], 0)
+    return _in_preorder(
+        nodes["left"] * inner,
+        nodes["right"] * inner,
+        feature=bins.used_U[feature],
+        threshold=bins.thresholds(feature, nodes["num_threshold"]),
+        value=nodes["value"],
+        missing_left=nodes["missing_go_to_left"],
+    )
+
+
+def _by_lightgbm(
+    train: Rows, validation: Rows, config: TreeSettings, seed: int, base: float, *, logistic: bool
+) -> _Grown:
+    try:
+        import lightgbm  # noqa: PLC0415  # an extra
+    except (ImportError, OSError) as error:  # no such package, or no OpenMP on this system
+        problem, fix = f"LightGBM cannot be imported: {error}", "`pip install 'costar[lightgbm]'`"
+        raise UsageError(problem, where="boosting.library", fix=fix) from error
+
+    def table(rows: Rows, like: Any = None) -> Any:  # noqa: ANN401 - untyped library
+        start_M = np.full(len(rows.answer_M), base)
+        return lightgbm.Dataset(rows.columns_MP, rows.answer_M, like, rows.weight_M, init_score=start_M)
+
+    settings = {
+        "objective": "binary" if logistic else "l2",
+        "num_leaves": config.leaves,
+        "min_data_in_leaf": config.leaf_rows,
+        "learning_rate": config.learning_rate,
+        "lambda_l2": config.penalty,
+        "max_bin": MISSING,
+        "seed": seed % 2**31,
+        "num_threads": thread_count(),
+        # By default it times both layouts of histograms and takes the faster, whose sums differ in the last digits.
+        "deterministic": True,
+        "force_row_wise": True,
+        "verbosity": -1,
+    }
+    learned, series = table(train), dict[str, dict[str, list[float]]]()
+    checked = [table(validation, learned)] if len(validation.answer_M) else []
+    stop = [lightgbm.early_stopping(config.patience, verbose=False), lightgbm.record_evaluation(series)]
+    booster = lightgbm.train(settings, learned, config.trees, checked, callbacks=stop if checked else [])
+    losses = [loss for of_metric in series.values() for values in of_metric.values() for loss in values]
+    if losses:  # of no tree, too, which is the mean
+        y_M = validation.answer_M
+        loss_M = np.logaddexp(0, base) - y_M * base if logistic else (y_M - base) ** 2
+        losses = [float(np.average(loss_M, weights=validation.weight_M)), *losses]
+    kept = int(np.argmin(losses)) if losses else booster.num_trees()
+    # Its text has the numbers of a tree in a row of each kind, with all their digits.
+    blocks = booster.model_to_string(num_iteration=kept).split("\nTree=")[1 : kept + 1]
+    some_MP = train.columns_MP[:CHECKED_ROWS]
+    answer_M = np.full(len(some_MP), base)
+    if kept:
+        answer_M += booster.predict(some_MP, num_iteration=kept, raw_score=True)
+    return _Grown(base, [_nodes_of_lightgbm(block) for block in blocks], losses, answer_M)
+
+
+def _nodes_of_lightgbm(block: str) -> Nodes:
+    """Return the arrays of one tree; its text counts leaves apart, in children as -1, -2, .., and puts them last."""
+    rows = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+
+    n_inner = int(rows["num_leaves"]) - 1
+
+    def numbers(name: str) -> NDArray[np.int64]:
+        return np.array([*rows.get(name, "").split(), *[0] * (n_inner + 1)], dtype=np.int64)
+
+    left, right, decision = numbers("left_child"), numbers("right_child"), numbers("decision_type")
+    asked, values = (np.array(rows.get(name, "").split(), dtype=np.float64) for name in ("threshold", "leaf_value"))
+    threshold = np.append(asked.clip(-LARGEST, LARGEST), np.zeros(n_inner + 1))
+    goes_left = np.where(decision >> 2 == NAN_IS_MISSING, decision >> 1 & 1, threshold >= 0)  # else NaN counts as 0
+    return _in_preorder(
+        np.where(left < 0, n_inner + ~left, left),
+        np.where(right < 0, n_inner + ~right, right),
+        feature=numbers("split_feature"),
+        threshold=threshold,
+        value=np.append(np.zeros(n_inner), values),
+        missing_left=goes_left,
+    )
+
+
+def _in_preorder(left: NDArray[Any], right: NDArray[Any], **arrays: NDArray[Any]) -> Nodes:
+    """Return the arrays of one tree, its nodes in preorder, children's places counted from the root; leaves have none.
+
+    Leaves ask nothing and other nodes have no value: those numbers are 0.
+    """
+    children, order, ahead = list(zip(left.tolist(), right.tolist(), strict=True)), list[int](), [0]
     while ahead:
         node = ahead.pop()
         order.append(node)
-        if not nodes["is_leaf"][node]:
-            ahead += [int(nodes["right"][node]), int(nodes["left"][node])]
-    place = np.zeros(len(nodes), dtype=np.int64)
+        on_left, on_right = children[node]
+        if on_right:
+            ahead += [on_right, on_left]
+    place = np.zeros(len(right), dtype=np.int64)
     place[order] = np.arange(len(order))
-    sorted_ = nodes[order]
-    inner = sorted_["is_leaf"] == 0
-    feature = np.where(inner, sorted_["feature_idx"], 0)
-    return {
-        "feature": np.where(inner, bins.used_U[feature], 0),
-        "threshold": np.where(inner, bins.thresholds(feature, sorted_["num_threshold"]), 0.0),
-        "right": np.where(inner, place[sorted_["right"] * inner], 0),
-        "value": np.where(inner, 0.0, sorted_["value"]),
-        "missing_left": np.where(inner, sorted_["missing_go_to_left"], 0),
-    }
+    inner = right[order] > 0
+    sorted_ = {name: np.where(inner == (name != "value"), values[order], 0) for name, values in arrays.items()}
+    return {**sorted_, "right": np.where(inner, place[right[order]], 0)}
