@@ -301,7 +301,7 @@ GOOD = {"queries": [], "truth": []}
         ({"schema": None}, "schema of the data set is not valid"),
         ({"parts": {}}, "does not list its splits"),
         ({"parts": None}, "does not list its splits"),
-        ({"parts": {"source/trial": GOOD}}, "unknown part 'source/trial'"),
+        ({"parts": {"source/trial": GOOD}}, "unknown split 'source/trial'"),
         ({"parts": {"source/train": {"queries": []}}}, "does not list its queries and truth"),
         ({"parts": {"source/train": []}}, "does not list its queries and truth"),
         ({"parts": {"source/train": {"queries": ["../x"], "truth": []}}}, "invalid names"),
