@@ -37,10 +37,11 @@ from benchmarks.machine import commit, machine, machine_slug
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Dataset, Location, Panel, Part
 from costar_cli.methods.base import FittedModel
-from costar_cli.methods.gcomp.course import Design, Scales, along
+from costar_cli.methods.gcomp.design import Design
 from costar_cli.methods.gcomp.model import GcompModel
 from costar_cli.methods.gcomp.settings import GcompConfig
 from costar_cli.methods.recurrent.model import RecurrentModel
+from costar_cli.methods.shared.course import Scales, along
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.plans import parse_plans
 from costar_cli.questions import Averager, Cohort, answer_cohort, names_of
@@ -123,7 +124,7 @@ def step_errors(model: GcompModel, panel: Panel) -> NDArray[np.float64]:
     dose_NTL = panel.treatments.astype(np.float64) @ dose_table(model.schema.treatments)
     course, rows = along(panel, model.scales, model.lags, dose_NTL), panel.n_subjects * (panel.n_steps - 1)
     before, dose_ML = course.take(slice(rows)), dose_NTL.swapaxes(0, 1).reshape(-1, dose_NTL.shape[2])[:rows]
-    response_ME = model._responses(before, dose_ML, None, 1)  # answers have no covariates
+    response_ME = model.responses(before, dose_ML, None)  # answers have no covariates
     change_ME = before.now_ME + before.unit(model.scales) * response_ME
     expected_ME = np.where(model.scales.having("binary"), expit(response_ME), change_ME)
     return np.asarray(((expected_ME - course.now_ME[panel.n_subjects :]) ** 2).mean(axis=0))

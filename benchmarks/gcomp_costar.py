@@ -18,9 +18,10 @@ from costar_cli.config.models import FinetuneConfig, PretrainConfig, RuntimeConf
 from costar_cli.data import Dataset, Panel, PanelSchema, Queries
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.gcomp import method, model
-from costar_cli.methods.gcomp.course import BLOCKS, DECAYS, Course, Design, Floats, Scales
+from costar_cli.methods.gcomp.design import BLOCKS, Design
 from costar_cli.methods.gcomp.learners import PENALTIES, Chosen, Equation, Task
 from costar_cli.methods.gcomp.settings import GcompConfig
+from costar_cli.methods.shared.course import DECAYS, Course, Floats, Scales
 from costar_cli.reporting import NullReporter
 from costar_cli.training import pretrain
 from tests.fits import artifact_of, fit_method, identity_of

@@ -8,9 +8,9 @@ from benchmarks.gcomp import TRAIN, dataset_of
 from benchmarks.gcomp_costar import of_one_step, one_step_network, pretrained, widened
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Queries
-from costar_cli.methods.gcomp.course import Course, along
 from costar_cli.methods.gcomp.model import GcompModel
 from costar_cli.methods.gcomp.settings import GcompConfig
+from costar_cli.methods.shared.course import Course, along
 from tests.effect_worlds import WORLDS
 from tests.fits import fit_method, model_of
 
@@ -30,7 +30,7 @@ def test_a_networks_columns_are_what_it_says_of_the_history_so_far(
         course: Course = along(panel, model.scales, model.lags, a_NTA).take(slice(n * steps))
         dose_ML = a_NTA[:, :steps].swapaxes(0, 1).reshape(n * steps, -1)
         column_MP = model.design.columns(course, dose_ML)[:, model.design.among(("recent",))]
-        response_ME = model._responses(course, dose_ML, None, 1)
+        response_ME = model.responses(course, dose_ML, None)
     if not alone:
         state_NTD = network.represent(panel)[0][:, :steps]
         np.testing.assert_allclose(

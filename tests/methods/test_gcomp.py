@@ -15,10 +15,11 @@ from costar_cli.errors import ArtifactError
 from costar_cli.files import Artifact
 from costar_cli.inference.rollout import simulate_rule
 from costar_cli.methods.base import adjusted
-from costar_cli.methods.gcomp.course import DECAYS, Design, Scales, along
+from costar_cli.methods.gcomp.design import Design
 from costar_cli.methods.gcomp.learners import BOOSTING, OF_TREES, REGRESSIONS, Task, _fit, choose, replicates
 from costar_cli.methods.gcomp.model import GcompModel
 from costar_cli.methods.gcomp.settings import GcompConfig
+from costar_cli.methods.shared.course import DECAYS, Scales, along
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.grow import Rows
 from costar_cli.methods.stored import model_of

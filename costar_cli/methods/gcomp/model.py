@@ -1,85 +1,28 @@
 """The fitted equations, and answers by simulating courses step by step (spec GCOMP-5 to 7)."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
-from costar_cli.data import Panel, Queries
+from costar_cli.data import Panel
 from costar_cli.files import Artifact
-from costar_cli.methods.base import Decide, Device, PredictFn, PredictiveDistribution
-from costar_cli.methods.gcomp.course import Course, Design, Floats, Scales, along
+from costar_cli.methods.base import Device
+from costar_cli.methods.gcomp.design import Design
 from costar_cli.methods.gcomp.learners import BOOSTING, OF_TREES, REGRESSIONS
 from costar_cli.methods.gcomp.settings import MOST_LAGS, GcompConfig
-from costar_cli.methods.shared.doses import dose_table
-from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
+from costar_cli.methods.shared.course import Course, Floats, along
+from costar_cli.methods.shared.simulated import Histories, SimulatedModel
 from costar_cli.methods.shared.trees import Forest, forests_of
 
-SIMULATED: Final = 2**15  # courses that are simulated at once
-LEAST_MEAN: Final = 1e-6  # of a count
-COLUMNS: Final = 2**13  # courses whose columns are made at once
 TREES: Final = "trees."
 AFFINE: Final = frozenset({"recent", "history"})  # equations without products
 
 
-def count_at(quantile_M: Floats, mean_M: Floats, dispersion: float) -> Floats:
-    """Return the counts `[M]` at quantiles of negative binomial distributions with these means (spec GCOMP-5)."""
-    from scipy.stats import nbinom  # noqa: PLC0415 - half a second to import, needed for counts alone
-
-    mean_M = np.maximum(mean_M, LEAST_MEAN)
-    inside_M = quantile_M.clip(LEAST_MEAN, 1 - LEAST_MEAN)
-    return np.asarray(nbinom.ppf(inside_M, 1 / dispersion, 1 / (1 + dispersion * mean_M)), dtype=np.float64)
-
-
-def count_quantiles(count_M: Floats, mean_M: Floats, dispersion: float, u_M: Floats) -> Floats:
-    """Return where counts lie in such distributions: of what a count leaves open, the share `u_M`."""
-    from scipy.stats import nbinom  # noqa: PLC0415 - as above
-
-    shape = 1 / dispersion, 1 / (1 + dispersion * np.maximum(mean_M, LEAST_MEAN))
-    below_M, upto_M = (nbinom.cdf(np.floor(count_M) - less, *shape) for less in (1, 0))
-    return np.asarray(below_M + u_M * (upto_M - below_M))
-
-
-@dataclass(frozen=True, slots=True)
-class Histories:
-    """Where the N subjects of a panel stand at each of its steps, the first step of all of them first."""
-
-    course: Course
-    subject_id_N: NDArray[np.int64]
-
-    def at(self, queries: Queries) -> Course:
-        """Return where the series of queries stand at their origins."""
-        return self.course.take(queries.origin.astype(np.int64) * len(self.subject_id_N) + queries.subject)
-
-
-class _Chance(NamedTuple):
-    """The row of residuals that each draw of each series has at a step, and the replicate of each draw.
-
-    Of variables `centred_E` the mean over draws is taken from residuals.
-    """
-
-    row_HSQ: NDArray[np.integer]
-    centred_E: NDArray[np.bool_]
-    replicate_S: NDArray[np.int64] | None = None
-
-    def of(self, series: slice) -> "_Chance":
-        """Return the chance of some series."""
-        return self._replace(row_HSQ=self.row_HSQ[:, :, series])
-
-
-class _Simulated(NamedTuple):
-    """Outcomes `[S,Q,H,Y]`: as predicted from the step before, and as drawn."""
-
-    predicted: Floats
-    drawn: Floats
-
-
 @dataclass(frozen=True, kw_only=True)
-class GcompModel(EncodingModel[Histories]):
+class GcompModel(SimulatedModel):
     """Fitted equations of one step; one member. Answering takes no library but numpy and scipy, on the CPU."""
 
     @classmethod
@@ -90,64 +33,23 @@ class GcompModel(EncodingModel[Histories]):
             ValueError: equations, residuals or trees are not those of the schema's variables.
         """
         model = super().from_artifact(artifact, "cpu", **own)
-        facts, params, e = model.record.facts, model.params, len(model.scales.kinds)
+        facts, e = model.record.facts, len(model.scales.kinds)
         if not 1 <= model.lags <= MOST_LAGS:
             raise ValueError(f"{model.lags} lags are not 1 to {MOST_LAGS}")
         if len(model.learners) != e or not set(model.learners) <= {BOOSTING, *REGRESSIONS}:
             raise ValueError(f"there is not one known learner for each of {e} variables: {facts['learners']}")
-        width, replicates, rows = 1 + model.design.width, *(
-            params[name].shape[1] if params[name].ndim > 1 else 0 for name in ("linear.replicates", "residuals")
-        )  # fmt: skip
-        model.require_arrays(
-            {
-                "linear.weight": (e, width),
-                "linear.replicates": (replicates, e, width),
-                "residuals": (rows, e),
-                "dispersion": (e,),
-            },
-            within=("linear.", "residuals", "dispersion"),
-        )
-        if not replicates or not rows:
-            raise ValueError("there are no residuals, or no replicates of the equations")
-        if any(not np.isfinite(params[name]).all() for name in params if not name.startswith(TREES)):
-            raise ValueError("equations or residuals are no numbers")
-        quantile_RE = model.residuals[:, model.scales.quantile_E]
-        if ((quantile_RE < 0) | (quantile_RE > 1)).any() or (model.dispersion_E <= 0).any():
-            raise ValueError("residuals are no quantiles, or a dispersion is not above 0")
+        replicates, width = model.rows_of("linear.replicates"), 1 + model.design.width
+        arrays = {"linear.weight": (e, width), "linear.replicates": (replicates, e, width)}
+        model.require_simulated(arrays, within=("linear.",))
         for forest in model.forests.values():
             if max(forest.thresholds, default=-1) >= model.design.among(OF_TREES).sum():
                 raise ValueError("a tree asks about a column that there is not")
         return model
 
     @property
-    def stepwise(self) -> bool:
-        """Return that each step is predicted from the one before."""
-        return True
-
-    @property
-    def has_distribution(self) -> bool:
-        """Return that it knows what chance adds after the origin."""
-        return True
-
-    @property
-    def draws_courses(self) -> bool:
-        """Return that treatments may be decided on the way."""
-        return True
-
-    @property
-    def draws_covariates(self) -> bool:
-        """Return whether courses have covariates: where there are any."""
-        return bool(self.schema.covariates)
-
-    @property
     def draws_training(self) -> bool:
         """Return whether draws hold what the training subjects leave open: of trees nothing is known."""
         return not self.forests
-
-    @cached_property
-    def scales(self) -> Scales:
-        """Return how each variable changes."""
-        return Scales.read(self.record.facts["variables"], self.schema, self.scaler)
 
     @property
     def lags(self) -> int:
@@ -173,212 +75,28 @@ class GcompModel(EncodingModel[Histories]):
         trees = {name.removeprefix(TREES): value for name, value in self.params.items() if name.startswith(TREES)}
         return dict(zip(grown, forests_of(trees, (1, len(grown)))[0], strict=True))
 
-    @cached_property
-    def residuals(self) -> Floats:
-        """Return residuals `[R,E]` of training steps, sorted by those of the first outcome."""
-        residual_RE = self.params["residuals"][0].astype(np.float64)
-        return np.asarray(residual_RE[residual_RE[:, 0].argsort(kind="stable")])
-
-    @cached_property
-    def dispersion_E(self) -> Floats:
-        """Return by how much the variance of each count exceeds its mean, in squares of that."""
-        return np.asarray(self.params["dispersion"][0].astype(np.float64))
-
     def encode(self, panel: Panel) -> Histories:
         """Return where every subject stands at every step."""
-        dose_NTL = panel.treatments.astype(np.float64) @ self._table
+        dose_NTL = panel.treatments.astype(np.float64) @ self.table
         lags = self.lags if "history" in self._blocks else 0
         return Histories(along(panel, self.scales, lags, dose_NTL), panel.subject_id)
 
-    def jobs(self, states: Histories, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
-        """Yield jobs of as many queries as are simulated at once."""
-        size = SIMULATED if self._affine else max(1, SIMULATED // self._samples)
-        yield from self.jobs_of_all_members(lambda some: self._predict(states, some), queries, min(batch_size, size))
-
-    def _predict(self, states: Histories, queries: Queries) -> Floats:
-        """Return the scaled means `[1,Q,H,Y]` of courses, or the course without chance where that is the same."""
-        chance = self._chance(states, queries)
-        if self._affine:  # one draw, whose residuals are centred
-            chance = chance._replace(row_HSQ=chance.row_HSQ[:, :1])
-        plan = self._planned(queries, chance.row_HSQ.shape[1])
-        mean_QHY = self._simulate(states.at(queries), plan, chance, queries.horizon).predicted.mean(axis=0)
-        return np.asarray((mean_QHY - self.scaler.outcomes[0]) / self.scaler.outcomes[1])[None]
-
-    def predict_distribution(
-        self, panel: Panel, queries: Queries, summed_Y: NDArray[np.bool_] | None = None
-    ) -> PredictiveDistribution:
-        """Predict mean and standard deviation over courses; of some outcomes `summed_Y [Y]` the sums since the origin.
-
-        The share of the parameters is how far predictions move with those of other samples of training subjects; of
-        trees it is not known.
-
-        Raises:
-            UsageError: the plans are longer than the horizon that the model was trained for.
-        """
-        require_horizon(self.horizon, queries)
-        summed = np.zeros(len(self.schema.outcomes), dtype=bool) if summed_Y is None else summed_Y
-        found = np.empty((3, 1, len(queries), queries.horizon, len(summed)), dtype=np.float32)
-        states, size = self.encode(panel), max(1, SIMULATED // self._samples)
-        for first in range(0, len(queries), size):
-            some = queries.take(slice(first, first + size))
-            start, plan, chance = states.at(some), self._planned(some, self._samples), self._chance(states, some)
-            plain = self._simulate(start, plan, chance, some.horizon)
-            moved = plain  # of trees it is not known how far they may be off
-            if self.draws_training:
-                chance = chance._replace(replicate_S=np.arange(self._samples) % len(self._replicates_BEP))
-                moved = self._simulate(start, plan, chance, some.horizon)
-            apart = moved.predicted - plain.predicted
-            for values in (*plain, apart):
-                values[..., summed] = values[..., summed].cumsum(axis=2)
-            found[0, 0, first : first + size] = plain.predicted.mean(axis=0)
-            found[1:, 0, first : first + size] = [values.std(axis=0, ddof=1) for values in (apart, plain.drawn)]
-        return PredictiveDistribution(*found)
-
-    def bounds(self, panel: Panel, queries: Queries) -> tuple[Floats, Floats]:
-        """Return what courses stay within `[Q,Y]`: a series that already is beyond its bounds may stay there."""
-        now_QY, y = panel.outcomes[queries.subject, queries.origin].astype(np.float64), len(self.schema.outcomes)
-        return np.minimum(now_QY, self.scales.low_E[:y]), np.maximum(now_QY, self.scales.high_E[:y])
-
-    def draw_outcomes(
-        self,
-        panel: Panel,
-        queries: Queries,
-        n: int,
-        seed: int,
-        *,
-        ask: PredictFn | None = None,
-        floor: float = 0.0,
-        among: NDArray[np.integer] | None = None,
-    ) -> Floats:
-        """Draw courses `[S,Q,H,Y]`, S = n, with the same chance and equations for all of a subject's plans.
-
-        Subjects `among` others have the chance that they have where all are asked about.
-
-        Raises:
-            UsageError: the plans are longer than the horizon that the model was trained for.
-        """
-        del ask, floor
-        require_horizon(self.horizon, queries)
-        start, chance = self._begin(panel, queries.subject, queries.origin, among, queries.horizon, n, seed)
-        drawn_SQHY = np.empty((n, len(queries), queries.horizon, len(self.schema.outcomes)))
-        size = max(1, SIMULATED // n)
-        for first in range(0, len(queries), size):
-            some = slice(first, min(first + size, len(queries)))
-            plan, rows = self._planned(queries.take(some), n), np.arange(some.start, some.stop)
-            drawn_SQHY[:, some] = self._simulate(start.take(rows), plan, chance.of(some), queries.horizon).drawn
-        return drawn_SQHY
-
-    def draw_courses(
-        self,
-        panel: Panel,
-        subject_Q: NDArray[np.integer],
-        origin_Q: NDArray[np.integer],
-        decide: Decide,
-        *,
-        steps: int,
-        n: int,
-        seed: int,
-    ) -> Floats:
-        """Draw as `draw_outcomes` does, with treatments that are decided on the way (spec GCOMP-7, PLAN-5).
-
-        Raises:
-            UsageError: the plans are longer than the horizon that the model was trained for.
-        """
-        unused_QHA = np.zeros((len(subject_Q), steps, self.schema.treatments.width), dtype=np.uint8)
-        require_horizon(self.horizon, Queries(subject_Q.astype(np.int32), origin_Q.astype(np.int16), unused_QHA))
-        start, chance = self._begin(panel, subject_Q, origin_Q, None, steps, n, seed)
-        return self._simulate(start, decide, chance, steps).drawn
-
-    def _begin(
-        self,
-        panel: Panel,
-        subject_Q: NDArray[np.integer],
-        origin_Q: NDArray[np.integer],
-        among: NDArray[np.integer] | None,
-        steps: int,
-        n: int,
-        seed: int,
-    ) -> tuple[Course, _Chance]:
-        """Return where series stand, and the chance of n draws, that of a subject for all that is asked about it."""
-        asked, row_Q = np.unique(subject_Q, return_inverse=True)
-        states = self.encode(panel.take(asked.astype(np.int64)))
-        start = states.course.take(origin_Q.astype(np.int64) * len(asked) + row_Q)
-        subjects = asked if among is None else np.unique(among)
-        shape = steps, n, len(subjects)
-        row_HSN = np.random.default_rng(seed).integers(len(self.residuals), size=shape, dtype=np.int32)
-        row_HSQ = row_HSN[:, :, np.searchsorted(subjects, subject_Q)]
-        none_E = np.zeros(len(self.scales.kinds), dtype=bool)
-        return start, _Chance(row_HSQ, none_E, np.arange(n) % len(self._replicates_BEP))
-
-    def _simulate(self, start: Course, decide: Decide, chance: _Chance, steps: int) -> _Simulated:
-        """Simulate S courses of each of Q series; `decide` is asked about M = S Q of them, draw after draw."""
-        scales, n, q, y = self.scales, chance.row_HSQ.shape[1], len(start.step_M), len(self.schema.outcomes)
-        binary_E, local_E = scales.having("binary"), scales.having("local")
-        course, made = start.take(np.tile(np.arange(q), n)), _Simulated(*np.empty((2, n, q, steps, y)))
-        for h in range(steps):
-            now_ME, unit_ME = course.now_ME, course.unit(scales)
-            dose_ML = decide(h, now_ME).astype(np.float64, copy=False) @ self._table
-            response_ME = self._responses(course, dose_ML, chance.replicate_S, n)
-            residual_SQE = self.residuals[chance.row_HSQ[h]]
-            residual_SQE -= np.where(chance.centred_E, residual_SQE.mean(axis=0), 0.0)
-            residual_ME = residual_SQE.reshape(n * q, -1)
-            size_ME = np.where(local_E, np.sqrt(unit_ME * scales.sd_E), unit_ME)
-            low_ME, high_ME = np.minimum(scales.low_E, now_ME), np.maximum(scales.high_E, now_ME)
-            probability_ME = expit(response_ME)
-            expected_ME = now_ME + unit_ME * response_ME.clip(*scales.limits)
-            drawn_ME = expected_ME + size_ME * residual_ME
-            expected_ME = np.where(binary_E, probability_ME, expected_ME.clip(low_ME, high_ME))
-            for e in np.flatnonzero(scales.whole_E):
-                drawn_ME[:, e] = count_at(residual_ME[:, e], expected_ME[:, e], self.dispersion_E[e])
-            drawn_ME = np.where(binary_E, residual_ME > 1 - probability_ME, drawn_ME.clip(low_ME, high_ME))
-            for values_SQHY, values_ME in zip(made, (expected_ME, drawn_ME), strict=True):
-                values_SQHY[:, :, h] = values_ME[:, :y].reshape(n, q, y)
-            course = course.after(dose_ML, drawn_ME)
-        return made
-
-    def _responses(self, course: Course, dose_ML: Floats, replicate_S: NDArray[np.int64] | None, n: int) -> Floats:
-        """Return the responses `[M,E]` of a step, by the replicate of each of n draws where there are such."""
-        q, found = len(dose_ML) // n, []
-        draws = max(1, COLUMNS // max(q, 1))
-        for first in range(0, n, draws):  # columns take many times the memory of courses
-            some = slice(first * q, (first + draws) * q)
-            columns_MP = self.design.columns(course.take(some), dose_ML[some], self._blocks)
-            if replicate_S is None:
-                response_ME = columns_MP @ self._weight_EP[:, 1:].T + self._weight_EP[:, 0]
-            else:
-                weight_SEP = self._replicates_BEP[replicate_S[first : first + draws]]
-                columns_SQP = columns_MP.reshape(len(weight_SEP), q, -1)
-                response_SQE = columns_SQP @ weight_SEP[:, :, 1:].swapaxes(1, 2) + weight_SEP[:, None, :, 0]
-                response_ME = response_SQE.reshape(len(columns_MP), -1)
-            for e, forest in self.forests.items():
-                response_ME[:, e] += forest.predict(columns_MP)
-            found.append(response_ME)
-        return np.concatenate(found)
-
-    @staticmethod
-    def _planned(queries: Queries, n: int) -> Decide:
-        """Return what gives each of n draws the treatments of its plan."""
-        return lambda h, _: np.tile(queries.plan[:, h], (n, 1))
-
-    def _chance(self, states: Histories, queries: Queries) -> _Chance:
-        """Return the chance of means: at each step evenly spaced ranks of the first outcome's residual, in any order.
-
-        Where they begin depends on subject, origin and step alone, so that errors of subjects cancel in averages.
-        """
-        rng, n, shape = np.random.default_rng(0), self._samples, (queries.horizon, 1, len(queries))
-        order_HS = np.stack([rng.permutation(n) for _ in range(self.horizon)])[: queries.horizon]
-        odd_H, odd = rng.integers(2**62, size=self.horizon)[: queries.horizon] * 2 + 1, 0x9E3779B97F4A7C15
-        with np.errstate(over="ignore"):
-            word_Q = states.subject_id_N[queries.subject].astype(np.uint64) + np.uint64(odd) * queries.origin.astype(
-                np.uint64
-            )
-            begin_HQ = (odd_H.astype(np.uint64)[:, None] * word_Q) / 2.0**64
-        rank_HSQ = (order_HS[..., None] + begin_HQ.reshape(shape)) / n
-        row_HSQ = np.minimum((rank_HSQ * len(self.residuals)).astype(np.int32), len(self.residuals) - 1)
-        return _Chance(row_HSQ, ~self.scales.quantile_E)
+    def responses(self, course: Course, dose_ML: Floats, replicate_S: NDArray[np.int64] | None) -> Floats:
+        """Return what the equations predict, or those of replicates."""
+        columns_MP = self.design.columns(course, dose_ML, self._blocks)
+        if replicate_S is None:
+            response_ME = columns_MP @ self._weight_EP[:, 1:].T + self._weight_EP[:, 0]
+        else:
+            weight_SEP = self._replicates_BEP[replicate_S]
+            columns_SQP = columns_MP.reshape(len(weight_SEP), -1, columns_MP.shape[1])
+            response_SQE = columns_SQP @ weight_SEP[:, :, 1:].swapaxes(1, 2) + weight_SEP[:, None, :, 0]
+            response_ME = response_SQE.reshape(len(columns_MP), -1)
+        for e, forest in self.forests.items():
+            response_ME[:, e] += forest.predict(columns_MP)
+        return np.asarray(response_ME)
 
     @cached_property
-    def _affine(self) -> bool:
+    def affine(self) -> bool:
         """Return whether a step is the same linear function of values everywhere, up to bounds."""
         return set(self.learners) <= AFFINE and set(self.scales.kinds) == {"additive"} and not self.scales.whole_E.any()
 
@@ -392,13 +110,15 @@ class GcompModel(EncodingModel[Histories]):
         return np.asarray(self.params["linear.weight"][0].astype(np.float64))
 
     @cached_property
-    def _table(self) -> Floats:
-        return dose_table(self.schema.treatments)
-
-    @cached_property
     def _replicates_BEP(self) -> Floats:
         return np.asarray(self.params["linear.replicates"][0].astype(np.float64))
 
     @property
-    def _samples(self) -> int:
+    def replicates(self) -> int:
+        """Return how many samples of training subjects have equations."""
+        return len(self._replicates_BEP)
+
+    @property
+    def samples(self) -> int:
+        """Return how many courses a prediction is the mean of."""
         return int((self.record.settings or {}).get("samples", GcompConfig().samples))

@@ -1,11 +1,10 @@
-"""Where series stand at a step, and the columns from which the next one is predicted (spec GCOMP-1 and 2).
+"""Where series stand at a step, and how they change in one (spec GCOMP-1 and 2).
 
-`E` variables, outcomes then covariates; `K` lags; `L` treatment factors; `J` exposures; `M` series, each at some step;
-`P` columns.
+`E` variables, outcomes then covariates; `K` lags; `L` treatment factors; `J` exposures; `M` series, each at some step.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Final, Literal, Self, get_args
 
@@ -13,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data import Panel, PanelSchema, Scaler
-from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.outcome_forms import (
     LEAST_LOCAL,
     LIMITS,
@@ -27,9 +25,6 @@ Kind = Literal["relative", "additive", "local", "binary"]
 
 DECAYS: Final = (0.0, 0.5, 0.8, 1.0)  # of exposures: the last dose, half-lives of 1 and 3 steps, the total
 LEAST_UNIT: Final = 1e-3  # of an sd, added to the level that a relative change is divided by
-MOST_DIFFERENCE: Final = 10.0  # units between the last value and an earlier one, as a column
-MOST_PAIRED: Final = 12  # variables and statics whose products with each other are columns
-BLOCKS: Final = ("recent", "history", "products")
 
 
 @dataclass(frozen=True)
@@ -137,28 +132,37 @@ class Course:
         """Return the values of the step."""
         return self.value_MKE[:, 0]
 
-    def after(self, dose_ML: Floats, value_ME: Floats) -> "Course":
+    def after(self, dose_ML: Floats, value_ME: Floats) -> Self:
         """Return where the series stand after a step in which doses were given."""
         n_M1 = self.step_M[:, None] + 1
         decay_J = np.repeat(DECAYS, dose_ML.shape[1])
-        return Course(
-            np.concatenate([value_ME[:, None], self.value_MKE[:, :-1]], axis=1),
-            self.mean_ME + (value_ME - self.mean_ME) / (n_M1 + 1),
-            (self.size_ME * (n_M1 + LOCAL_STEPS) + np.abs(value_ME)) / (n_M1 + 1 + LOCAL_STEPS),
-            decay_J * self.exposure_MJ + np.tile(dose_ML, len(DECAYS)),
-            self.step_M + 1,
-            self.static_MV,
+        return replace(
+            self,
+            value_MKE=np.concatenate([value_ME[:, None], self.value_MKE[:, :-1]], axis=1),
+            mean_ME=self.mean_ME + (value_ME - self.mean_ME) / (n_M1 + 1),
+            size_ME=(self.size_ME * (n_M1 + LOCAL_STEPS) + np.abs(value_ME)) / (n_M1 + 1 + LOCAL_STEPS),
+            exposure_MJ=decay_J * self.exposure_MJ + np.tile(dose_ML, len(DECAYS)),
+            step_M=self.step_M + 1,
         )
 
-    def take(self, rows: NDArray[np.integer] | slice) -> "Course":
+    def take(self, rows: NDArray[np.integer] | slice) -> Self:
         """Return some of the series."""
-        return Course(*(getattr(self, field.name)[rows] for field in fields(self)))
+        return replace(self, **{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
     def unit(self, scales: Scales) -> Floats:
         """Return `[M,E]`, in units of the data, what changes are divided by."""
         unit_ME = np.where(scales.having("binary"), 1.0, scales.sd_E) + np.zeros_like(self.mean_ME)
         unit_ME = np.where(scales.having("relative"), np.abs(self.now_ME) + LEAST_UNIT * scales.sd_E, unit_ME)
         return np.where(scales.having("local"), self.size_ME, unit_ME)
+
+    def level(self, scales: Scales) -> Floats:
+        """Return `[M,E]` where each variable stands: in sds, the logarithm of what is relative, or in its own units."""
+        level_ME = (self.now_ME - scales.mean_E) / scales.sd_E
+        if (relative_E := scales.having("relative")).any():
+            level_ME = np.where(relative_E, np.log(np.abs(self.now_ME) / scales.sd_E + LEAST_UNIT), level_ME)
+        if (local_E := scales.having("local")).any():
+            level_ME = np.where(local_E, self.now_ME / self.unit(scales), level_ME)
+        return level_ME
 
 
 def along(panel: Panel, scales: Scales, lags: int, dose_NTL: Floats) -> Course:
@@ -169,87 +173,3 @@ def along(panel: Panel, scales: Scales, lags: int, dose_NTL: Floats) -> Course:
     for t in range(1, panel.n_steps):
         courses.append(courses[-1].after(dose_NTL[:, t - 1], value_NTE[:, t]))
     return Course(*(np.concatenate([getattr(one, field.name) for one in courses]) for field in fields(Course)))
-
-
-@dataclass(frozen=True)
-class Design:
-    """The columns of a step, in blocks: what stands now, what was before, and products (spec GCOMP-2)."""
-
-    scales: Scales
-    n_factors: int
-    n_statics: int
-    lags: int
-
-    @classmethod
-    def of(cls, schema: PanelSchema, scales: Scales, lags: int) -> Self:
-        """Return the design of a data set."""
-        return cls(scales, dose_table(schema.treatments).shape[1], len(schema.statics), lags)
-
-    @cached_property
-    def widths(self) -> dict[str, int]:
-        """Return how many columns each block has."""
-        e, known, doses = len(self.scales.kinds), len(self.scales.kinds) + self.n_statics, self.n_factors
-        products = doses * known + doses * (doses + 1) // 2
-        products += known * (known + 1) // 2 if known <= MOST_PAIRED else 0
-        history = (self.lags + 1) * e + int(self.scales.having("local").sum()) + len(DECAYS) * doses + 1
-        return dict(zip(BLOCKS, (known + doses, history, products), strict=True))
-
-    @property
-    def width(self) -> int:
-        """Return P, the columns of all blocks."""
-        return sum(self.widths.values())
-
-    def among(self, blocks: Sequence[str]) -> NDArray[np.bool_]:
-        """Return which columns `[P]` are those of some blocks."""
-        return np.concatenate([np.full(width, name in blocks) for name, width in self.widths.items()])
-
-    def columns(self, course: Course, dose_ML: Floats, blocks: Sequence[str] = BLOCKS) -> Floats:
-        """Return the columns `[M,P]` of a step with doses; those of blocks that are not asked for are zeros."""
-        made = [
-            block if name in blocks else np.zeros((len(dose_ML), self.widths[name]))
-            for name, block in zip(BLOCKS, self._blocks(course, dose_ML, blocks), strict=True)
-        ]
-        return np.concatenate(made, axis=1)
-
-    def _blocks(self, course: Course, dose_ML: Floats, blocks: Sequence[str]) -> Iterator[Floats]:
-        scales, now_ME, unit_ME = self.scales, course.now_ME, course.unit(self.scales)
-        level_ME = (now_ME - scales.mean_E) / scales.sd_E
-        if (relative_E := scales.having("relative")).any():
-            level_ME = np.where(relative_E, np.log(np.abs(now_ME) / scales.sd_E + LEAST_UNIT), level_ME)
-        if (local_E := scales.having("local")).any():
-            level_ME = np.where(local_E, now_ME / unit_ME, level_ME)
-        known_MB = np.concatenate([level_ME, course.static_MV], axis=1)
-        yield np.concatenate([known_MB, dose_ML], axis=1)
-        if "history" in blocks:
-            earlier_MKE = np.concatenate([course.value_MKE[:, 1:], course.mean_ME[:, None]], axis=1)
-            difference_MKE = ((earlier_MKE - now_ME[:, None]) / unit_ME[:, None]).clip(
-                -MOST_DIFFERENCE, MOST_DIFFERENCE
-            )
-            yield np.concatenate(
-                [
-                    difference_MKE.reshape(len(dose_ML), -1),
-                    np.log(unit_ME[:, local_E] / scales.sd_E[local_E]),
-                    course.exposure_MJ,
-                    course.step_M[:, None],
-                ],
-                axis=1,
-            )
-        else:
-            yield known_MB
-        if "products" in blocks:
-            given = [_products(dose_ML, known_MB), _pairs(dose_ML)]
-            paired = known_MB.shape[1] <= MOST_PAIRED
-            yield np.concatenate([*given, _pairs(known_MB)] if paired else given, axis=1)
-        else:
-            yield known_MB
-
-
-def _products(one_MA: Floats, other_MB: Floats) -> Floats:
-    """Return the products `[M,AB]` of all columns with all others."""
-    return np.asarray((one_MA[:, :, None] * other_MB[:, None]).reshape(len(one_MA), -1))
-
-
-def _pairs(known_MB: Floats) -> Floats:
-    """Return the squares of columns, and their products with each other."""
-    first, second = np.triu_indices(known_MB.shape[1])
-    return np.asarray(known_MB[:, first] * known_MB[:, second])
