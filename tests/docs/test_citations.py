@@ -10,7 +10,7 @@ from tests.docs.pages import PAGES
 
 SPEC = REPOSITORY / "docs" / "spec"
 ENTRY = re.compile(r'^<a id="(?P<anchor>[a-z]+-\d+)"></a>\n\*\*(?P<address>[A-Z]+-\d+)\. ', re.MULTILINE)
-LISTED = re.compile(r"^\| (?P<prefixes>[A-Z]+(?:, [A-Z]+)*) \| \[(?P<page>[a-z]+\.md)\]", re.MULTILINE)
+LISTED = re.compile(r"^\| (?P<prefixes>[A-Z]+(?:, [A-Z]+)*) \| \[(?P<page>[a-z-]+\.md)\]", re.MULTILINE)
 DEPARTURE = re.compile(r"^\| (E-\d+|\d+) \|", re.MULTILINE)  # rows of docs/reproduction.md
 SOURCES = ("costar_cli", "simulators", "tests", "benchmarks", "docs", "examples")
 

@@ -111,7 +111,7 @@ def test_pages_that_list_methods_name_each(method: str) -> None:
     section = README.read_text("utf-8").partition("\n## Data and methods\n")[2].partition("\n## ")[0]
     assert f"`{method}`" in section
     index = REPOSITORY / "docs" / "index.md"
-    pages = re.findall(r"\]\((methods/\w+\.md)\)", index.read_text("utf-8"))
+    pages = re.findall(r"\]\((methods/[\w-]+\.md)\)", index.read_text("utf-8"))
     texts = [(index.parent / page).read_text("utf-8") for page in pages]
     assert any(re.search(rf"--method\s{method}(?![\w-])", text) for text in texts)
 

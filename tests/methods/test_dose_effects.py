@@ -26,7 +26,9 @@ def rmse(data: Dataset, method: str) -> float:
     return float(np.sqrt(((found.mean(axis=0) - queries.outcomes) ** 2).mean()))
 
 
-@pytest.mark.parametrize(("method", "most"), [("mixed", 0.5), ("gcomp", 0.6), ("ridge", 0.6), ("msm", 0.8)])
+@pytest.mark.parametrize(
+    ("method", "most"), [("mixed", 0.5), ("gcomp", 0.6), ("in-context", 0.6), ("ridge", 0.6), ("msm", 0.8)]
+)
 def test_linear_effects_of_doses_are_recovered(method: str, most: float) -> None:
     assert rmse(linear_doses(200 if method == "mixed" else 300), method) < most * NOISE
 

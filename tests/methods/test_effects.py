@@ -31,7 +31,12 @@ TRUE = float((LINEAR.mean_under([1] * 5, origin=ORIGIN) - LINEAR.mean_under([0] 
 
 # Largest bias, as a share of the effect, of the mean over so many data sets of 1,000 subjects: the effect that weights
 # find differs by 12 % between data sets, so that 30 of them are known to 2 %.
-CLOSED_FORM: Mapping[str, tuple[float, int]] = {"msm": (0.05, 30), "mixed": (0.05, 2), "gcomp": (0.05, 2)}
+CLOSED_FORM: Mapping[str, tuple[float, int]] = {
+    "msm": (0.05, 30),
+    "mixed": (0.05, 2),
+    "gcomp": (0.05, 2),
+    "in-context": (0.05, 2),
+}
 ALL_WEIGHTS = MsmConfig(clip=0)
 NETWORKS: Mapping[str, float] = {"growth": 0.05, "costar": 0.05, "rmsn": 0.05, "igcnet": 0.05}
 STRUCTURED = {"decoder": "structured", "output": "relative"}

@@ -25,7 +25,7 @@ FULL_MSM = MsmConfig(clip=0, plan="steps")
 
 # Largest RMSE of short training on 200 subjects, as a share of what carrying the last value forward scores.
 NAIVE = {"last-value": 1.0, "mean": 1.1, "seasonal-naive": 1.0}
-SHARES: Mapping[str, float] = {**NAIVE, "msm": 0.25, "ridge": 0.45, "gnet": 0.5, "gcomp": 0.3}
+SHARES: Mapping[str, float] = {**NAIVE, "msm": 0.25, "ridge": 0.45, "gnet": 0.5, "gcomp": 0.3, "in-context": 0.3}
 OF_NETWORKS = 0.75
 
 

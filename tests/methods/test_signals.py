@@ -9,6 +9,7 @@ from costar_cli.config.models import Config
 from costar_cli.errors import Termination
 from costar_cli.methods.boosting.settings import BoostingConfig
 from costar_cli.methods.gcomp.settings import GcompConfig
+from costar_cli.methods.in_context.settings import InContextConfig
 from costar_cli.methods.regression.settings import MsmConfig, RidgeConfig
 from tests.methods.linear_worlds import fit, random_dataset
 
@@ -17,6 +18,7 @@ STEPS: dict[str, tuple[str, str, Config]] = {  # the function that fits one step
     "msm": ("regression.msm", "_weighted_regression", MsmConfig()),
     "boosting": ("boosting.method", "grow", BoostingConfig(trees=2)),
     "gcomp": ("gcomp.method", "choose", GcompConfig(learner="ridge")),
+    "in-context": ("in_context.method", "condition", InContextConfig()),
 }
 
 

@@ -1,4 +1,4 @@
-"""The columns from which a step is predicted (spec GCOMP-2); `P` columns, other letters as in `shared/course.py`."""
+"""Columns of a step (spec GCOMP-2): P of them; other letters as in `costar_cli/methods/shared/course.py`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

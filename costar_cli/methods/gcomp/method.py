@@ -13,6 +13,7 @@ from costar_cli.methods.gcomp.learners import BOOSTING, OF_TREES, REGRESSIONS, C
 from costar_cli.methods.gcomp.model import GcompModel
 from costar_cli.methods.gcomp.settings import GcompConfig
 from costar_cli.methods.shared.course import Scales
+from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.grow import Rows
 from costar_cli.methods.shared.steps import Steps, whole_residuals
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
@@ -39,7 +40,7 @@ class GcompMethod(ReadsModels):
         train = source if task.domain == "source" else join_panels([source, task.panels[task.train]])
         design, seed = Design.of(task.schema, scales, config.lags), task.config.seed
         sides = [
-            Steps(panel, task.schema, scales, lags=config.lags, rows=config.rows, seed=seed)
+            Steps(panel, dose_table(task.schema.treatments), scales, lags=config.lags, rows=config.rows, seed=seed)
             for panel in (train, task.panels[task.validation])
         ]
         blocks = BLOCKS if config.learner != BOOSTING else OF_TREES

@@ -6,10 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from costar_cli.data import PanelSchema
 from costar_cli.data.panel import Panel
 from costar_cli.methods.shared.course import Course, Floats, Scales, along
-from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.grow import spread_rows
 from costar_cli.methods.shared.simulated import count_quantiles
 
@@ -19,18 +17,26 @@ HALF: Final = 0.5  # between the values of a binary variable
 LEAST_DISPERSION, MOST_DISPERSION = 1e-3, 1e3
 
 
+def learnable(panel: Panel) -> NDArray[np.bool_]:
+    """Return which values `[N,T,E]` were observed, so that the step before them says something."""
+    from_NT1 = (np.arange(panel.n_steps) >= (0 if panel.since is None else panel.since[:, None]))[..., None]
+    covariates_NTX = panel.observed_covariates
+    never_X = ~covariates_NTX[:, 1:].any(axis=(0, 1))  # what it was filled with is all there is
+    return np.concatenate([panel.targets, (covariates_NTX | never_X) & from_NT1], axis=2)
+
+
+def weight_of(unit_M: Floats, scales: Scales, e: int) -> Floats:
+    """Return how much rows of a variable count."""
+    return np.asarray((unit_M / scales.sd_E[e]) ** POWER.get(scales.kinds[e], 0.0))
+
+
 class Steps:
     """The steps of some subjects to learn from, or to stop on: M of them, with what was observed after each."""
 
-    def __init__(self, panel: Panel, schema: PanelSchema, scales: Scales, *, lags: int, rows: int, seed: int) -> None:
-        """Take at most so many rows, spread evenly over subjects."""
+    def __init__(self, panel: Panel, table_AL: Floats, scales: Scales, *, lags: int, rows: int, seed: int) -> None:
+        """Take at most so many rows, spread evenly over subjects; the table is of the factors of treatments."""
         self.scales = scales
-        dose_NTL = panel.treatments.astype(np.float64) @ dose_table(schema.treatments)
-        from_NT1 = (np.arange(panel.n_steps) >= (0 if panel.since is None else panel.since[:, None]))[..., None]
-        covariates_NTX = panel.observed_covariates
-        never_X = ~covariates_NTX[:, 1:].any(axis=(0, 1))  # what it was filled with is all there is
-        covariates_NTX = (covariates_NTX | never_X) & from_NT1
-        seen_NTE = np.concatenate([panel.targets, covariates_NTX], axis=2)
+        dose_NTL, seen_NTE = panel.treatments.astype(np.float64) @ table_AL, learnable(panel)
         subject_M, step_M = np.nonzero(panel.decided)
         answered_M = panel.targets[subject_M, step_M + 1].any(axis=1)  # an outcome may be a rare measurement
         kept = [
@@ -53,8 +59,7 @@ class Steps:
             return seen_M, (after_M > HALF).astype(np.float64), np.ones(len(after_M))
         low_E, high_E = self.scales.limits
         change_M = (after_M - self.course.now_ME[seen_M, e]) / unit_M
-        weight_M = (unit_M / self.scales.sd_E[e]) ** POWER.get(kind, 0.0)
-        return seen_M, change_M.clip(low_E[e], high_E[e]), weight_M
+        return seen_M, change_M.clip(low_E[e], high_E[e]), weight_of(unit_M, self.scales, e)
 
     def residuals(self, e: int, seen_M: NDArray[np.bool_], predicted_M: Floats, seed: int) -> tuple[Floats, float]:
         """Return what subjects held out differ from their predictions by `[M]`, and a count's dispersion (GCOMP-5).
