@@ -113,6 +113,7 @@ class AverageEffects:
         ratings_GPL: how many answers have which of `SUPPORT_LEVELS` at worst; None where the model does not know.
         survival: the mean probability `[G,P,H]` of going on through each step, `survival`, and of several terminal ends
             that of each by then, `ended_NAME`; empty where the model knows of no end.
+        converged: whether the regressions that corrections weigh by are at their best.
     """
 
     label: str
@@ -129,6 +130,7 @@ class AverageEffects:
     differences: Averages
     ratings_GPL: NDArray[np.int64] | None = None
     survival: Mapping[str, Floats] = field(default_factory=dict)
+    converged: bool = True
 
     @property
     def is_corrected(self) -> bool:
@@ -304,16 +306,13 @@ class Averager:
         return AverageEffects(
             label, model.schema, self.groups, self.plans, self._reference, tuple(levels), self.in_GM.sum(axis=1),
             units_G, unit, found[0].kind or kind_of(model), found[0], found[1], ratings_GPL, survival,
+            correction is None or correction.converged,
         )  # fmt: skip
 
     def _averages(
-        self,
-        values_MPHY: Floats,
-        true_MPHY: Floats | None,
-        unit_M: NDArray[np.int64],
-        variance_GPHY: Floats | None,
+        self, values_MPHY: Floats, true_MPHY: Floats | None, unit_M: NDArray[np.int64], variance_GPHY: Floats | None,
         levels: Sequence[float],
-    ) -> tuple[Floats, Floats, Floats | None]:
+    ) -> tuple[Floats, Floats, Floats | None]:  # fmt: skip
         """Return means, half the widths of their intervals, and the true means, by group."""
         mean_GPHY = np.stack([values_MPHY[in_M].mean(axis=0) for in_M in self.in_GM])
         half = np.full((len(levels), *mean_GPHY.shape), np.nan)
@@ -385,13 +384,9 @@ def half_widths(
 
 
 def training_variance(
-    model: FittedModel,
-    cohort: Cohort,
-    request: PlanRequest,
-    in_GM: NDArray[np.bool_],
-    unit_M: NDArray[np.int64],
+    model: FittedModel, cohort: Cohort, request: PlanRequest, in_GM: NDArray[np.bool_], unit_M: NDArray[np.int64],
     reference: int,
-) -> tuple[Floats, Floats] | None:
+) -> tuple[Floats, Floats] | None:  # fmt: skip
     """Return the variance `[G,P,H,Y]` that training leaves open in means of outcomes, and of differences.
 
     It is that of the mean over moments in joint draws: what draws share, and what is each unit's own, over the number

@@ -208,6 +208,11 @@ class Correction:
         effective_GHY = np.stack([kish(raw_MHY) for raw_MHY in raw_GMHY])
         self.supports[p] = _Support(curve, (raw_GMHY > 0).sum(axis=1), effective_GHY, share_GH)
 
+    @property
+    def converged(self) -> bool:
+        """Return whether the regressions of treatments that weights come of are at their best."""
+        return self._practice is None or self._practice[0].converged
+
     def _learn(self) -> tuple[Practice, Floats, Floats]:
         """Return how treatments were decided, who was followed further, and in whom outcomes were measured."""
         practice = Practice(self.trials, self.trials.folds(FOLDS, SEED), known={}, boosting=True)

@@ -198,7 +198,9 @@ class Question:
         return (*found, *self.losses)
 
     def warnings_of_effects(self, averages: Sequence[AverageEffects]) -> Iterator[Diagnostic]:
-        """Yield of which models the differences that are not corrected may be no effects."""
+        """Yield whether weights of corrections are doubtful, and which models' own differences may be no effects."""
+        if not all(effects.converged for effects in averages):
+            yield Diagnostic.of("effect-not-converged")
         for effects in averages:
             if not effects.differences.all_corrected:
                 of, steps = {effects.label: self.models[effects.label]}, self.plans.horizon

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.comparing import made
 from costar_cli import Model
 from costar_cli.data import Dataset, Panel, Part, TreatmentEncoding
+from costar_cli.effects import weights
 from costar_cli.plans import PlanRequest
 from costar_cli.questions import Averager, Cohort, answer_cohort, corrected, groups_of
 from costar_cli.questions.averages import refuted
@@ -152,6 +153,19 @@ def test_a_model_that_finds_a_quarter_of_the_effect_is_corrected_as_far_as_enoug
     last = rows[3]
     assert (last["step"], last["estimator"], last["lower"], last["level"]) == (4, "model", None, None)
     assert last["estimate"] == last["model_estimate"] == pytest.approx(-2, abs=1e-4)
+
+
+@pytest.mark.parametrize("iterations", [1, weights.MOST_ITERATIONS])
+@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
+def test_a_correction_by_regressions_that_do_not_converge_is_warned_of(
+    iterations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "MOST_ITERATIONS", iterations)
+    dataset = in_parts("overlap", 200, 3)
+    model = made(dataset, "ridge", preset="quick", members=1)
+    rows, codes = warned_rows_of(model, dataset, {"never": [{}], "always": [{"a": 1}]}, 0)
+    assert end(rows, "always")["estimator"] == "tmle"
+    assert ("effect-not-converged" in codes) == (iterations == 1)
 
 
 def test_a_model_whose_effect_the_data_contradict_is_warned_of() -> None:
