@@ -10,8 +10,9 @@ KNOWN: Final = ("known g-formula", "known sdr", "known ipw")
 NAMES: Final = {
     "linear": "linear", "linear-noise": "linear, five noise covariates", "binary": "binary", "overlap": "overlap",
     "overlap-known": "overlap, probabilities known", "overlap-outcome-wrong": "overlap, outcome model wrong",
-    "overlap-treatment-wrong": "overlap, treatment model wrong", "trial": "micro-randomised trial",
-    "doses": "doses", "panel": "EconML's panel, doses", "panel-binary": "EconML's panel, on and off",
+    "overlap-treatment-wrong": "overlap, treatment model wrong", "jumps": "overlap, jumps",
+    "trial": "micro-randomised trial", "doses": "doses", "panel": "EconML's panel, doses",
+    "panel-binary": "EconML's panel, on and off",
     "ends": "death and recovery",
 }  # fmt: skip
 Rows = Mapping[tuple[str, str, str, str], Mapping[str, Any]]

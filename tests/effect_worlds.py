@@ -204,6 +204,17 @@ OVERLAP_TREATMENT_WRONG: Final = replace(
 )
 
 
+# Lines and jumps: the outcome moves, and treatment acts less, where x is far from 0, which no line of x tells
+
+
+def _jumps_update(x_NX: Floats, y_N: Floats, a_NA: Floats, rng: Rng) -> tuple[Floats, Floats]:
+    next_NX, next_N = _overlap_update(x_NX, y_N, a_NA, rng)
+    far_N = np.abs(x_NX[:, 0]) > 0.4
+    return next_NX, next_N + far_N * (1 + 0.5 * a_NA[:, 0])
+
+
+JUMPS: Final = replace(OVERLAP, update=_jumps_update, regimes={"never": NEVER, "always": ALWAYS})
+
 # A micro-randomised trial: at each decision the probability is .3, .5 or .7 by the course, and the data have it
 
 
@@ -289,6 +300,7 @@ WORLDS: Final[dict[str, EffectWorld]] = {
     "overlap": OVERLAP,
     "overlap-known": OVERLAP_KNOWN,
     "overlap-treatment-wrong": OVERLAP_TREATMENT_WRONG,
+    "jumps": JUMPS,
     "trial": TRIAL,
     "doses": DOSES,
     "panel": panel_world(),
@@ -303,6 +315,7 @@ TRUTH: Final[dict[str, dict[str, tuple[float, float]]]] = {
     "linear-noise": _LINEAR,
     "binary": {"never": (0.4478, 0.0003), "always": (0.0937, 0.0002), "threshold": (0.2831, 0.0002)},
     **dict.fromkeys((name for name in WORLDS if name.startswith("overlap")), _OVERLAP),
+    "jumps": {"never": (1.0362, 0.0007), "always": (-1.3207, 0.0005)},
     "trial": {"never": (-0.0010, 0.0005), "always": (0.9968, 0.0004), "threshold": (0.6296, 0.0004)},
     "doses": {"natural": (-0.0121, 0.0004), "less": (0.3420, 0.0004)},
     "panel": {"never": (0.0, 0.0), "always": (1.38303, 0.0)},

@@ -72,7 +72,7 @@ def estimate_effects(
         by: groups, as in `Model.average`.
         reference: the plan that others are compared with; the first by default.
         level: of intervals, or several.
-        learner: `regression`, `trees`, or `auto`.
+        learner: `regression`, `trees`, `super-learner` (both, weighted by held-out errors), or `auto` (the better).
         probability: columns with the known probabilities of randomised treatments, by treatment.
         truncate: quantile at which weights are cut.
         folds: parts of subjects for cross-fitting.

@@ -17,7 +17,7 @@ PrecisionName = Literal["float32", "tf32", "bf16", "float64"]
 PretextName = Literal[
     "contrastive", "masked", "next_step", "contrastive+masked", "contrastive+next_step", "masked+next_step"
 ]
-LearnerName = Literal["auto", "regression", "trees"]
+LearnerName = Literal["auto", "regression", "trees", "super-learner"]
 PresetName = Literal["quick", "default", "paper"]
 ExperimentName = Literal["costar2023", "ct2022", "hess2024", "clpfn2026"]
 ProtocolName = Literal["per-protocol", "intention-to-treat"]

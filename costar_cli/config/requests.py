@@ -95,7 +95,8 @@ class EffectRequest:
         0.9,
     )
     learner: Annotated[
-        LearnerName, Flag("Regressions of outcomes, trees, or auto: which of them predicts the next step better")
+        LearnerName,
+        Flag("Regressions of outcomes, trees, both weighted by held-out errors (super-learner), or auto: the better"),
     ] = "auto"
     probability: Annotated[
         tuple[str, ...],

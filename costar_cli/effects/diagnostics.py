@@ -51,7 +51,7 @@ def cautions(effects: Effects, flow: Flow) -> Iterator[Diagnostic]:
             yield Diagnostic.of("effect-lost", f"{kind}s", share=f"{100 * lost:.0f} %", steps=steps)
         if kind == "outcome" and effects.trials.events() is not None:
             yield Diagnostic.of("effect-as-if-no-end", " and ".join(effects.trials.schema.terminal.values()))
-        if "gformula" in estimates.curves and estimates.learner.name == "trees":
+        if "gformula" in estimates.curves and estimates.learner.weights["trees"]:
             yield Diagnostic.of("effect-trees", f"{kind}s")
         for q, name in enumerate(target.names):
             if kind == "event" and not target.value_MHQ[..., q].any():

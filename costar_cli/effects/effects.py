@@ -50,7 +50,7 @@ class Settings:
 
     Attributes:
         estimators: which.
-        learner: of outcomes: linear designs or trees; `auto` asks which predicts the next step better.
+        learner: of outcomes: linear designs, trees, a mixture, or `auto`: the one that predicts the next step better.
         folds: parts of subjects; each is predicted by what learnt from the others.
         truncated: quantile at which weights are cut.
         known: columns with the probabilities of treatments, by name, where these were randomised.
@@ -370,7 +370,8 @@ def estimate(
         )
         if not settings.unsupported:
             _refuse_unfollowed(plans, follows, elapsed=any(dose.elapsed for dose in encoding.doses))
-        learner = chosen_learner(settings.learner, _next_steps(trials, target), trials.present)
+        logistic_Q = np.array([kind in ("binary", "event") for kind in target.kinds])
+        learner = chosen_learner(settings.learner, _next_steps(trials, target), trials.present, logistic_Q)
         curves: dict[EstimatorName, tuple[Curve, ...]] = {}
         for estimator in settings.estimators:
             made: list[Curve] = []
@@ -407,8 +408,8 @@ def _measured_only(curve: Curve, target: Target) -> Curve:
     return replace(curve, mean_GHQ=np.where(seen_HQ, curve.mean_GHQ, np.nan))
 
 
-def _next_steps(trials: Trials, target: Target) -> list[tuple[Floats, Floats, Floats]]:
-    """Return what was known and given at each decision, and what was measured after it.
+def _next_steps(trials: Trials, target: Target) -> list[tuple[Floats, Floats, Floats, Ints]]:
+    """Return what was known and given at each decision, what was measured after it, and of which unit.
 
     A decision of several trials counts once: trees would otherwise be tested on decisions that they learnt.
     """
@@ -418,7 +419,8 @@ def _next_steps(trials: Trials, target: Target) -> list[tuple[Floats, Floats, Fl
     once_MK = np.zeros_like(at_MK)
     once_MK.flat[np.flatnonzero(at_MK)[first]] = True
     return [
-        (trials.history(k, at_M), trials.given(k, at_M), target.value_MHQ[at_M, k]) for k, at_M in enumerate(once_MK.T)
+        (trials.history(k, at_M), trials.given(k, at_M), target.value_MHQ[at_M, k], trials.unit_M[at_M])
+        for k, at_M in enumerate(once_MK.T)
     ]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from costar_cli.effects.learners import DESIGNS, Learner, Linear
+from costar_cli.effects.learners import DESIGNS, Learner, Linear, Mixture
 from costar_cli.effects.trials import Bools, Floats, Ints, Target, Trials
 from costar_cli.effects.weights import PlanWeights
 
@@ -235,7 +235,8 @@ def cross_fitted(trials: Trials, plan: PlanWeights, follow: Follow, fold_M: Ints
                     continue
                 answers = answer_MB[np.ix_(train_M, same_B)]
                 fitted = learner.fit(history_MP[train_M], given_MA[train_M], answers, logistic_B[same_B], designs)
-                designs = (fitted.design.name,) if isinstance(fitted, Linear) else designs
+                line = fitted.regression if isinstance(fitted, Mixture) else fitted
+                designs = (line.design.name,) if isinstance(line, Linear) else designs
                 given_MB[np.ix_(rows_M, same_B)] = fitted.predict(history_MP[rows_M], given_MA[rows_M])
                 for option_MB, planned_MA in zip(option_CMB, plan.given[k], strict=True):
                     option_MB[np.ix_(rows_M, same_B)] = fitted.predict(history_MP[rows_M], planned_MA[rows_M])

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from costar_cli.config.choices import LearnerName
+from costar_cli.methods.shared.combining import FOLDS, Errors, weigh
 
 Floats = NDArray[np.float64]
 DesignName = Literal["now", "lines", "now curves", "curves"]
@@ -234,17 +235,46 @@ class Boosted:
         return np.asarray(np.clip(np.stack([tree.predict(x_MD) for tree in self.trees], 1), self.low_Q, self.high_Q))
 
 
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """A weighted mean of a linear or logistic regression and trees."""
+
+    regression: Linear
+    trees: Boosted
+    share: float
+
+    def predict(self, history_MP: Floats, given_MA: Floats) -> Floats:
+        """Return the expected answers `[M,Q]`."""
+        line_MQ, grown_MQ = (part.predict(history_MP, given_MA) for part in (self.regression, self.trees))
+        return line_MQ + self.share * (grown_MQ - line_MQ)
+
+
 @dataclass(frozen=True)
 class Learner:
     """How regressions are made.
 
     Attributes:
-        name: `regression` chooses one of four designs, `trees` grows trees.
+        name: `regression` chooses one of four designs, `trees` grows trees, `super-learner` mixes both.
         present: places of the columns of histories that stand in every design.
+        share: the weight of trees in a mixture.
     """
 
-    name: Literal["regression", "trees"]
+    name: Literal["regression", "trees", "super-learner"]
     present: tuple[int, ...]
+    share: float = 0.0
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Return the weight of each part."""
+        share = float(self.name == "trees") or self.share
+        return {"regression": 1 - share, "trees": share}
+
+    @property
+    def text(self) -> str:
+        """Return the name, of a mixture with its weights."""
+        if self.name != "super-learner":
+            return self.name
+        return f"{self.name} ({', '.join(f'{weight:.2f} {part}' for part, weight in self.weights.items())})"
 
     def fit(
         self,
@@ -253,13 +283,14 @@ class Learner:
         answer_MQ: Floats,
         logistic_Q: NDArray[np.bool_],
         designs: Sequence[DesignName] = DESIGNS,
-    ) -> Linear | Boosted:
+    ) -> Linear | Boosted | Mixture:
         """Return a regression, of some designs the smallest than which no larger one is clearly better.
 
         A larger one lowers the error of rows that are left out, over all answers in units of their own error, by more
         than a share of its standard error.
         """
-        if self.name == "trees":
+        share = self.weights["trees"]
+        if share == 1:
             return Boosted.fit(history_MP, given_MA, answer_MQ)
         best: Linear | None = None
         error_M = scale_Q = np.zeros(0)
@@ -276,26 +307,33 @@ class Learner:
             if best is None or gain_M.mean() > CLEARLY * gain_M.std() / np.sqrt(len(gain_M)):
                 best, error_M = fitted, rival_M
         assert best is not None  # noqa: S101 - the first design always is
-        return best
+        return Mixture(best, Boosted.fit(history_MP, given_MA, answer_MQ), share) if share else best
 
 
 def chosen_learner(
-    name: LearnerName, answers: Sequence[tuple[Floats, Floats, Floats]], present: tuple[int, ...]
+    name: LearnerName,
+    answers: Sequence[tuple[Floats, Floats, Floats, NDArray[np.integer]]],
+    present: tuple[int, ...],
+    logistic_Q: NDArray[np.bool_],
 ) -> Learner:
     """Return the learner of a name; `auto` is trees where these predict the next step better, beyond chance.
 
     Args:
         name: the learner.
-        answers: histories `[M,P]`, treatments `[M,A]` and what followed `[M,Q]`, by decision.
+        answers: histories `[M,P]`, treatments `[M,A]`, what followed `[M,Q]`, and units of sampling `[M]`, by decision.
         present: places of the columns that stand in every design.
+        logistic_Q: which answers are events or binary.
     """
     linear = Learner("regression", present)
-    if name != "auto":
+    if name in ("regression", "trees"):
         return Learner(name, present)
-    history_MP, given_MA, answer_MQ = (np.concatenate(parts) for parts in zip(*answers, strict=True))
+    history_MP, given_MA, answer_MQ, unit_M = (np.concatenate(parts) for parts in zip(*answers, strict=True))
     if len(answer_MQ) < FEWEST_TRIED:
         return linear
     some = np.random.default_rng(0).permutation(len(answer_MQ))[:MOST_TRIED]
+    if name == "super-learner":
+        share = _share_of_trees(linear, history_MP[some], given_MA[some], answer_MQ[some], logistic_Q, unit_M[some])
+        return replace(linear, name=name, share=share)
     train, test = some[len(some) // 3 :], some[: len(some) // 3]
     rows = history_MP[train], given_MA[train], answer_MQ[train]
     lines, trees = linear.fit(*rows, np.zeros(answer_MQ.shape[1], dtype=bool)), Boosted.fit(*rows)
@@ -303,3 +341,29 @@ def chosen_learner(
     scale_Q = np.maximum(error_2MQ[0].mean(axis=0), SMALL)
     gain_M = ((error_2MQ[0] - error_2MQ[1]) / scale_Q).mean(axis=1)
     return Learner("trees", present) if gain_M.mean() > gain_M.std() / np.sqrt(len(gain_M)) else linear
+
+
+def _share_of_trees(
+    linear: Learner, history_MP: Floats, given_MA: Floats, answer_MQ: Floats, logistic_Q: NDArray[np.bool_],
+    unit_M: NDArray[np.integer],
+) -> float:  # fmt: skip
+    """Return the weight of trees beside a regression, by their errors in units that neither learnt from.
+
+    The weights are those of a stack of two parts (spec STACK-3, 4): least squares, no negative ones, a sum of one; what
+    has trees errs less than the regression alone by more than a standard error, since trees that have weight by chance
+    (up to .12 where the regression is the law) do not extrapolate.
+    """
+    place_M = np.unique(unit_M, return_inverse=True)[1]
+    fold_M = place_M % FOLDS
+    error_2MQ = np.zeros((2, *answer_MQ.shape))
+    for fold in np.unique(fold_M):
+        train_M, test_M = fold_M != fold, fold_M == fold
+        rows = history_MP[train_M], given_MA[train_M], answer_MQ[train_M]
+        for error_MQ, law in zip(error_2MQ, (linear.fit(*rows, logistic_Q), Boosted.fit(*rows)), strict=True):
+            error_MQ[test_M] = answer_MQ[test_M] - law.predict(history_MP[test_M], given_MA[test_M])
+    error_2MQ /= np.sqrt(np.maximum(np.mean(error_2MQ[0] ** 2, axis=0), SMALL))
+    gram_CPP = np.zeros((place_M.max() + 1, 2, 2))
+    np.add.at(gram_CPP, place_M, np.einsum("pmq,rmq->mpr", error_2MQ, error_2MQ))
+    count_C = (np.bincount(place_M) * answer_MQ.shape[1]).astype(np.float64)
+    weights = weigh(Errors(gram_CPP[:, None, None], count_C[:, None, None]), anchors=(0,))
+    return float(weights.weight_PHY[1, 0, 0])

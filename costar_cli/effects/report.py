@@ -85,6 +85,7 @@ class EffectReport(Displayed):
             ],
             "reference": effects.plans[effects.reference].name,
             "learners": {name: of.learner.name for of in effects.targets for name in of.target.names},
+            "learner_weights": {name: of.learner.weights for of in effects.targets for name in of.target.names},
             "levels": list(self.request.levels),
             "effects": self.rows,
         }  # fmt: skip

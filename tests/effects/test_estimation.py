@@ -68,7 +68,7 @@ class Blind:
     name = "regression"
 
     def __init__(self, sees: Any) -> None:
-        self.sees = sees
+        self.sees, self.weights = sees, getattr(sees, "weights", None)
 
     def fit(self, history_MP: NDArray[np.float64], *rest: Any) -> "Blind":
         return Blind(self.sees.fit(np.zeros_like(history_MP), *rest))

@@ -302,7 +302,7 @@ def _protocol(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> Itera
 def _analysis(report: EffectReport) -> str:
     """Return how effects were estimated."""
     settings, unit = report.effects.settings, _unit(report)
-    learners = " and ".join(dict.fromkeys(estimates.learner.name for estimates in report.effects.targets))
+    learners = " and ".join(dict.fromkeys(estimates.learner.text for estimates in report.effects.targets))
     how = " and ".join(ESTIMATORS[name] for name in settings.estimators)
     return (
         f"{how[:1].upper()}{how[1:]}; outcomes by {learners}; cross-fitted in {settings.folds} folds by "
