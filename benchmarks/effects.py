@@ -3,6 +3,7 @@
     python -m benchmarks.effects [--world linear,overlap] [--repetitions 200] [--workers 2] [--out FOLDER]
     python -m benchmarks.effects --econml PYTHON      # DynamicDML beside, of an environment with econml
     python -m benchmarks.effects --pygformula FOLDER [--with PYTHON]    # the sample data of a checkout of pygformula
+    python -m benchmarks.effects --learner super-learner --estimator gformula --out FOLDER    # of outcomes, not auto
     python -m benchmarks.effects --timing
     python -m benchmarks.effects --table [--out FOLDER]
 
@@ -30,7 +31,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 from unittest import mock
 
 import numpy as np
@@ -40,6 +41,7 @@ from numpy.typing import NDArray
 from benchmarks.effects_samples import DOCUMENTED, samples
 from benchmarks.effects_yardstick import ESTIMATORS, Course, estimate, estimate_ends
 from benchmarks.machine import ROOT, commit, machine, versions
+from costar_cli.config.choices import LearnerName
 from costar_cli.data import Dataset, Part
 from tests.effect_worlds import TRUTH, WORLDS, EffectWorld
 from tests.mortal_world import MORTAL, REGIMES, TRUE_ENDS, mortal_panel
@@ -121,6 +123,10 @@ class _Blind:
     sees: Any
     name: str = "none"
 
+    @property
+    def weights(self) -> Mapping[str, float]:
+        return self.sees.weights
+
     def fit(self, history_MP: Floats, *rest: Any) -> "_Blind":
         return _Blind(self.sees.fit(np.zeros_like(history_MP), *rest))
 
@@ -134,7 +140,7 @@ def _blind(*arguments: Any) -> _Blind:
     return _Blind(chosen_learner(*arguments))
 
 
-def engine(dataset: Dataset, case: Case, estimators: Sequence[str]) -> Iterator[Row]:
+def engine(dataset: Dataset, case: Case, estimators: Sequence[str], learner: LearnerName = "auto") -> Iterator[Row]:
     """Yield what costar says at the last step of each plan."""
     import costar_cli  # noqa: PLC0415 - workers load it once each
 
@@ -142,7 +148,7 @@ def engine(dataset: Dataset, case: Case, estimators: Sequence[str]) -> Iterator[
         warnings.simplefilter("ignore", costar_cli.CostarWarning)  # of few followers
         answers = costar_cli.estimate_effects(
             dataset, {"plans": case.plans}, origin=0, reference=case.reference, estimator=list(estimators),
-            probability=case.known, unsupported=True,
+            probability=case.known, learner=learner, unsupported=True,
         )  # fmt: skip
     steps = {plan.name: len(plan) for plan in answers.effects.plans}
     for row in answers.rows:
@@ -157,7 +163,7 @@ def engine(dataset: Dataset, case: Case, estimators: Sequence[str]) -> Iterator[
 def yardsticks(name: str, n: int, seed: int) -> Iterator[Row]:
     """Yield what estimators say that know the law of the world."""
     for estimator in ESTIMATORS:
-        if name == "panel" and estimator != "g-formula":
+        if name == "jumps" or (name == "panel" and estimator != "g-formula"):  # none has jumps
             continue
         if name == "ends":
             panel = mortal_panel(n, seed, rows=STEPS + 1, losing=True)
@@ -191,16 +197,17 @@ def dynamic_dml(name: str, n: int, seed: int, python: str) -> tuple[Row, float]:
     return row, found["seconds"]
 
 
-def repetition(name: str, n: int, econml: str | None, seed: int) -> dict[str, Any]:
+def repetition(name: str, options: argparse.Namespace, seed: int) -> dict[str, Any]:
     """Return a repetition as the line that is stored; the first ones time each estimator alone."""
-    case, dataset, seconds = CASES[name], drawn(name, n, seed), {}
+    case, n, learner, econml, seconds = CASES[name], options.subjects, options.learner, options.econml, {}
+    dataset, estimators = drawn(name, n, seed), [one for one in case.estimators if one in options.estimator.split(",")]
     if seed < 2:
-        for estimator in case.estimators:
+        for estimator in estimators:
             begin = time.perf_counter()
-            list(engine(dataset, case, [estimator]))
+            list(engine(dataset, case, [estimator], learner))
             seconds[estimator] = time.perf_counter() - begin
     begin = time.perf_counter()
-    rows = list(engine(dataset, case, case.estimators))
+    rows = list(engine(dataset, case, estimators, learner))
     seconds["all"] = time.perf_counter() - begin
     rows += yardsticks(name, n, seed)
     if econml and name.startswith("panel"):
@@ -226,7 +233,7 @@ def run(name: str, options: argparse.Namespace) -> None:
     missing = [seed for seed in range(options.repetitions) if seed not in done]
     if not missing:
         return
-    one = partial(repetition, name, options.subjects, options.econml)
+    one = partial(repetition, name, options)
     with ProcessPoolExecutor(options.workers) as pool, path.open("a", encoding="utf-8") as file:
         for i, future in enumerate(as_completed(pool.submit(one, seed) for seed in missing), start=1):
             file.write(json.dumps(future.result()) + "\n")
@@ -349,6 +356,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--econml", metavar="PYTHON")
     parser.add_argument("--pygformula", type=Path, metavar="FOLDER")
     parser.add_argument("--with", dest="python", metavar="PYTHON", help="runs pygformula beside")
+    parser.add_argument("--estimator", default=",".join(ENGINE), help="names, with commas between them")
+    parser.add_argument("--learner", choices=get_args(LearnerName), default="auto")
     parser.add_argument("--timing", action="store_true")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args(arguments)
