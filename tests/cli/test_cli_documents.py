@@ -31,7 +31,7 @@ ADDED = {"updates", "ended_by", "stages", "no_interval", "plans_in_words", "unsu
          "coverage_90", "precision", "practice", "support", "reason", "lights", "gates", "search",
          "natural_course", "rules", "date", "periods", "survival", "probabilities", "doses", "sweep",
          "dropout", "unweighted", "ensemble", "diagnostics", "mean_at_end", "answers_per_step", "reactions",
-         "difference_interval_kind", "se", "effects", "due_to_confounding"}  # fmt: skip
+         "difference_interval_kind", "se", "effects", "due_to_confounding", "learner_weights"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
