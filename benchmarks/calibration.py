@@ -1,4 +1,4 @@
-"""How well calibrated bands keep their levels, of answers and of differences, on the source and on the target.
+"""How often calibrated bands hold the truth, of answers and of differences, on the source and on the target.
 
     python -m benchmarks.calibration [DATA.h5 ...] [--methods stack,costar] [--preset quick] [--out FILE.csv]
     python -m benchmarks.calibration --table FILE.csv

@@ -1,4 +1,4 @@
-"""How often validation picks the method that is best where the truth is known, and where a stack of all stands.
+"""How often validation picks the method that is best where the truth is known, and how a stack of all compares.
 
     python -m benchmarks.choice_of_method DATA.h5 ... [--parts NAMES] [--preset quick] [--members 1] [--out FILE.csv]
     python -m benchmarks.choice_of_method DATA.h5 ... --limits --out FILE.csv

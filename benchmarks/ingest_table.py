@@ -1,4 +1,4 @@
-"""Reading a large table: `costar ingest table` on a CSV of which the schema names 5 of 40 columns, or many covariates.
+"""Reading a large table: `costar ingest table` on a CSV with 40 columns, five in the schema, or many covariates.
 
     python -m benchmarks.ingest_table [--json] [--out FILE] [--quick] [--rows N] [--covariates N] [--limit-mb N]
                                       [--threads 1]

@@ -1,4 +1,4 @@
-"""What the mixed-effects model takes, and how often its bands hold where treatments were hardly told apart.
+"""What the mixed-effects model takes, and how often its bands hold where treatments hardly differed.
 
     python -m benchmarks.mixed [--json] [--out FILE] [--quick] [--threads 2] [--repeats 3] [--patients 1000]
         [--worlds 8]

@@ -1,4 +1,4 @@
-"""Whether lights find the answers that are wrong: errors and coverage by light, where the truth is known.
+"""Whether ratings find the answers that are wrong: errors and coverage by rating, where the truth is known.
 
     python -m benchmarks.support DATA.h5 ... [--methods mixed,growth] [--preset quick] [--members 3] [--out FILE.csv]
     python -m benchmarks.support --summary FILE.csv ...

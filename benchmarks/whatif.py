@@ -1,4 +1,4 @@
-"""What bands and lights cost a what-if question: the time of an answer with them over that without.
+"""What bands and ratings cost a what-if question: the time of an answer with them over that without.
 
     python -m benchmarks.whatif [--json] [--out FILE] [--quick] [--patients 300]
 

@@ -75,7 +75,7 @@ RARE_OF: Final[Mapping[str, tuple[str, ...]]] = {  # options that the short help
         (("simulate glucose", "simulate hiv", "simulate warfarin", "simulate sepsis")),
         ("--target-gamma", "--target-val"),
     ),
-    "finetune": ("--start", "--step-weights", "--parts", "--from", "--seed", "--out"),
+    "finetune": ("--start", "--step-weights", "--epochs", "--parts", "--from", "--seed", "--out"),
     "score": ("--plots", "--bootstrap", "--seed", "--no-plots"),
     "evaluate": ("--minimise", "--maximise", "--cost", "--bootstrap", "--ipcw", "--plots", "--predictions", "--seed"),
     "whatif": ("--sweep", "--abstain", "--widen", "--out", "--unsupported", "--sensitivity", "--reference", "--level"),

@@ -72,7 +72,7 @@ def runs(site: Path, place: Path) -> dict[str, Run]:
     done = subprocess.run(
         [sys.executable, "-c", RUN_ALL, json.dumps(COMMANDS)],
         cwd=place,
-        env=environment(PYTHONPATH=str(site), COLUMNS="300"),
+        env=environment(PYTHONPATH=str(site), COLUMNS="400"),
         capture_output=True,
         text=True,
         check=True,
