@@ -6,10 +6,12 @@ from torch import Tensor
 
 from benchmarks.literal_costar import LiteralEncoder
 from costar_cli.config.models import EncoderConfig
+from costar_cli.methods.costar import attention
 from costar_cli.methods.costar.encoder import CostarEncoder
 from costar_cli.methods.costar.feed_forward import LayerNorm
 from costar_cli.methods.costar.predictor import OutcomePredictor, contrast_predictor
 from costar_cli.methods.shared.dropout import Masks
+from costar_cli.methods.shared.members import call_members
 
 DIMS = {"tumor": (0, 4, 1, 1), "mimic": (25, 3, 2, 44), "m5": (47, 22, 1, 22)}
 CONFIG = {
@@ -90,6 +92,26 @@ def test_gradients_equal_those_of_the_literal_specification():
     for name, parameter in got.named_parameters():
         slope = expected[name] if expected[name] is not None else torch.zeros_like(parameter)
         torch.testing.assert_close(parameter.data, slope, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_heads_split_for_many_features_give_values_and_gradients_of_masked_ones(monkeypatch, members):
+    encoder = small_encoder("two layers", dropout=0.3).double()
+    params_R = {n: v.detach().repeat(members, *[1] * v.dim()).requires_grad_() for n, v in encoder.named_parameters()}
+    inputs_R = [u.double().expand(members, *u.shape) for u in inputs(SMALL["two layers"])]
+    generator = torch.Generator().manual_seed(3)
+    shapes = encoder.mask_shapes(11).items()
+    masks = {key: torch.randint(256, (members, 3, *s), dtype=torch.uint8, generator=generator) for key, s in shapes}
+    weight = torch.randn(members, 3, 11, 12, dtype=torch.float64, generator=generator)
+
+    def values_and_slopes() -> tuple[Tensor, ...]:
+        z_RBTD = call_members(encoder, params_R, *inputs_R, masks)[0]
+        return z_RBTD, *torch.autograd.grad((z_RBTD * weight).sum(), list(params_R.values()), allow_unused=True)
+
+    masked = values_and_slopes()
+    monkeypatch.setattr(attention, "WIDE", 0)
+    monkeypatch.delattr(attention.FeatureBlock, "_masked_heads")
+    torch.testing.assert_close(values_and_slopes(), masked)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -95,6 +95,9 @@ def softmax_of_short_rows(score: Tensor) -> Tensor:
     return torch.softmax(score.movedim(-1, 1).contiguous(), dim=1).movedim(1, -1)
 
 
+WIDE = 64  # keys of a step, features and statics: from here on heads are split, and rows of scores are long (measured)
+
+
 class TemporalBlock(nn.Module):
     """Causal attention over time within each feature, then feed-forward; statics only pass the latter (spec COSTAR-4).
 
@@ -207,29 +210,51 @@ class FeatureBlock(nn.Module):
 
     def forward(self, series_BTFD: Tensor, statics_BVD: Tensor, masks: Masks, name: str) -> tuple[Tensor, Tensor]:
         """Return series `[B,T,F,D]` and statics `[B,V,D]` after the block."""
-        batch, n_steps, n_temporal, width = series_BTFD.shape
-        q, kv = torch.split(
-            self.unit.project(series_BTFD).flatten(-3), [width, 2 * width], dim=-1
-        )  # [B, T, F, D or 2D]
-        q_V, kv_V = torch.split(self.unit.project(statics_BVD).flatten(-3), [width, 2 * width], dim=-1)
-        kv = torch.cat([kv, kv_V[:, None].expand(-1, n_steps, -1, -1)], dim=2).flatten(0, 1)
-        k, v = torch.split(kv, width, dim=-1)
-        # Heads by masking instead of splitting: a few more products, but no copies and no tiny matrices.
-        q_PMD = (q[:, :, None] * self.head_mask).flatten(2, 3).flatten(0, 1)  # P = B * T, M = h * F
-        score_BTMK = dots_of_rows(q_PMD, k).view(batch, n_steps, q_PMD.shape[1], -1)
-        p = softmax_of_short_rows(score_BTMK)
+        width, own_columns = series_BTFD.shape[-1], self.head_mask
         if masks is not None:
-            p = p * self.unit.dropout.factors(masks[f"{name}.attention"], p.dtype)
-        o_BThFD = torch.bmm(p.flatten(0, 1), v).view(batch, n_steps, -1, n_temporal, width)
-        own_columns = self.head_mask if masks is None else self.head_mask * self.unit.dropout.per_kept
-        o_BTFD = (o_BThFD * own_columns).sum(dim=2)
+            own_columns = own_columns * self.unit.dropout.per_kept
+        qkv, qkv_V = self.unit.project(series_BTFD), self.unit.project(statics_BVD)
+        drawn = None if masks is None else masks[f"{name}.attention"]
+        of_heads = self._split_heads if qkv.shape[2] + qkv_V.shape[1] >= WIDE else self._masked_heads
+        o_BTFD = of_heads(qkv, qkv_V, drawn, own_columns)
         series_BTFD = self.feed_forward(self.unit.norm(o_BTFD + series_BTFD), masks, f"{name}.series")
         if self.last:
             return series_BTFD, statics_BVD
-        k_V, v_V = torch.split(kv_V, width, dim=-1)
+        q_V, k_V, v_V = torch.split(qkv_V.flatten(-3), width, dim=-1)
         q_BhVD = q_V[:, None] * self.head_mask
         p_V = torch.softmax(q_BhVD @ k_V[:, None].transpose(-1, -2), -1)
         if masks is not None:
             p_V = p_V * self.unit.dropout.factors(masks[f"{name}.static_attention"], p_V.dtype)
         o_BVD = (p_V @ v_V[:, None] * own_columns).sum(dim=1)
         return series_BTFD, self.feed_forward(self.unit.norm(o_BVD + statics_BVD), masks, f"{name}.statics")
+
+    def _masked_heads(self, qkv: Tensor, qkv_V: Tensor, drawn: Tensor | None, own_columns: Tensor) -> Tensor:
+        """Return what attention over few features gives, `[B,T,F,D]`, before residual and norm.
+
+        Heads by masking instead of splitting: a few more products, but no copies and no tiny matrices.
+        """
+        batch, n_steps, n_temporal, _, heads, n = qkv.shape
+        width = heads * n
+        q, kv = torch.split(qkv.flatten(-3), [width, 2 * width], dim=-1)  # [B, T, F, D or 2D]
+        kv_V = qkv_V.flatten(-3)[..., width:]
+        kv = torch.cat([kv, kv_V[:, None].expand(-1, n_steps, -1, -1)], dim=2).flatten(0, 1)
+        k, v = torch.split(kv, width, dim=-1)
+        q_PMD = (q[:, :, None] * self.head_mask).flatten(2, 3).flatten(0, 1)  # P = B * T, M = h * F
+        p = softmax_of_short_rows(dots_of_rows(q_PMD, k).view(batch, n_steps, q_PMD.shape[1], -1))
+        if drawn is not None:
+            p = p * self.unit.dropout.factors(drawn, p.dtype)
+        o_BThFD = torch.bmm(p.flatten(0, 1), v).view(batch, n_steps, -1, n_temporal, width)
+        return (o_BThFD * own_columns).sum(dim=2)
+
+    def _split_heads(self, qkv: Tensor, qkv_V: Tensor, drawn: Tensor | None, own_columns: Tensor) -> Tensor:
+        """Return the same of many features: half the products of two heads, and softmax over rows as they lie."""
+        batch, n_steps, n_temporal, _, heads, n = qkv.shape
+        q_LFn = qkv[:, :, :, 0].transpose(2, 3).flatten(0, 2)  # L = B * T * h
+        kv = torch.cat([qkv[:, :, :, 1:], qkv_V[:, None, :, 1:].expand(-1, n_steps, -1, -1, -1, -1)], dim=2)
+        k_LKn, v_LKn = kv.permute(3, 0, 1, 4, 2, 5).flatten(1, 3).unbind(0)
+        p_LFK = torch.softmax(dots_of_rows(q_LFn, k_LKn), dim=-1)
+        if drawn is not None:
+            p_LFK = p_LFK * self.unit.dropout.factors(drawn, p_LFK.dtype).view(p_LFK.shape)
+        o_LFn = torch.bmm(p_LFK, v_LKn)
+        o_BTFD = o_LFn.view(batch, n_steps, heads, n_temporal, n).transpose(2, 3).flatten(-2)
+        return o_BTFD * own_columns.sum(dim=0)
