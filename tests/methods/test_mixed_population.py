@@ -52,6 +52,17 @@ def test_the_covariance_of_means_is_that_of_the_likelihoods_curvature() -> None:
     np.testing.assert_allclose(np.linalg.inv(open_PP @ open_PP.T), -curvature.numpy() + prior, rtol=1e-6)
 
 
+def test_traces_of_doses_long_ago_say_as_little_of_an_effect_as_no_dose() -> None:
+    design, _ = designed()  # of half-lives of minutes and visits a day apart, 1e-8 of a dose is left
+    traces, none = (
+        start_values(replace(design, dose_NTL=design.dose_NTL * [1.0, left]), carry_overs=1, hidden=1)
+        for left in (1e-8, 0.0)
+    )
+    sd_traces_Z, sd_none_Z = (np.linalg.norm(effects.spread, axis=1) for effects in (traces, none))
+    np.testing.assert_allclose(sd_traces_Z, sd_none_Z, rtol=1e-3)
+    assert sd_traces_Z[3] < 1.0
+
+
 def test_doses_that_nobody_was_given_stay_as_open_as_they_were() -> None:
     design, effects = designed()
     open_PP = factor(replace(design, dose_NTL=design.dose_NTL * [1.0, 0.0]), effects)

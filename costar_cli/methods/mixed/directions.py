@@ -13,6 +13,7 @@ Pairs = Sequence[tuple[int, int]]
 START_DECAY: Final = 0.31  # of exposures, where a search for it begins
 LEAST_SQUARE: Final = 1e-8  # of columns of mean square one, added to all: what is less than this is none
 NEARLY: Final = 0.9  # cosine of exposures, above which a search may take one treatment for the other
+TRACE: Final = 1e-12  # mean square below which a column is none: one dose of usual size in a million steps has 1e-6
 UNSEEN: Final = 1 / 16  # mean square that stands for none: the effect is a guess then, and wide
 
 
@@ -26,10 +27,11 @@ def gram(phi_MP: Floats) -> Floats:
 def silent(gram_PP: Floats) -> Floats:
     """Return the directions of which columns say nothing, by their mean products: `[P,K]`, in units of the columns.
 
-    That is a column of zeros, or the difference of treatments that are always given together (spec MIXED-6).
+    That is a column of zeros, or of what is left of doses long ago, or the difference of treatments that are always
+    given together (spec MIXED-6).
     """
     square_P = np.diag(gram_PP)
-    unit_P = np.sqrt(np.where(square_P > 0, square_P, 1.0))
+    unit_P = np.sqrt(np.where(square_P > TRACE, square_P, 1.0))
     value_P, axes_PP = np.linalg.eigh(gram_PP / np.outer(unit_P, unit_P))
     return np.asarray(unit_P[:, None] * axes_PP[:, value_P < LEAST_SQUARE])
 
