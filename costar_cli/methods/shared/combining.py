@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from costar_cli.data import Panel, Scaler
 from costar_cli.data.windows import FactualWindows
@@ -252,6 +251,8 @@ def convex(gram_PP: Floats) -> Floats:
     if not size_P.all():
         return np.asarray((size_P == 0) / (size_P == 0).sum())
     factor_PP = np.linalg.cholesky(gram_PP / np.outer(size_P, size_P) + RIDGE * np.eye(len(size_P)))
+    from scipy.optimize import nnls  # noqa: PLC0415  # half a second to import, needed here alone
+
     share_P, _ = nnls(factor_PP.T, np.linalg.solve(factor_PP, size_P.min() / size_P))
     weight_P = share_P / size_P
     return np.asarray(weight_P / weight_P.sum())
