@@ -15,6 +15,7 @@ import costar_cli
 from docs import dist
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("costar_cli", "simulators")
 
 
 def run(*command: object, **options: object) -> str:
@@ -35,6 +36,19 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+def beside_the_code() -> set[Path]:
+    """The files of the packages that are no modules: setuptools packs those that it is told of."""
+    every = {path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file()}
+    return {path for path in every if path.suffix not in {".py", ".pyc"}}
+
+
+def test_every_file_beside_the_code_is_package_data() -> None:
+    packed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["package-data"]
+    found = {path for package in PACKAGES for glob in packed[package] for path in (ROOT / package).glob(glob)}
+    assert ROOT / "costar_cli" / "methods" / "in_context" / "weights.npz" in beside_the_code()
+    assert beside_the_code() - found == set()
+
+
 @pytest.mark.slow
 def test_wheel_holds_packages_types_and_published_tables_but_no_tests(wheel: Path):
     names = zipfile.ZipFile(wheel).namelist()
@@ -48,6 +62,7 @@ def test_wheel_holds_packages_types_and_published_tables_but_no_tests(wheel: Pat
     ):
         assert expected in names
     assert len([name for name in names if name.endswith(".csv")]) == 4
+    assert {path.relative_to(ROOT).as_posix() for path in beside_the_code()} <= set(names)
     presets = {name for name in names if name.startswith("costar_cli/settings/presets/") and name.endswith(".toml")}
     assert presets == {path.relative_to(ROOT).as_posix() for path in ROOT.glob("costar_cli/settings/presets/*.toml")}
 
