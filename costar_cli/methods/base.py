@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from costar_cli.config.choices import SelectionName
 from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
 from costar_cli.data import Domain, Panel, PanelSchema, Part, Scaler
+from costar_cli.data.panel import join_panels
 from costar_cli.data.truncated import Stretches, is_long
 from costar_cli.files import Artifact
 from costar_cli.methods.model import (
@@ -155,6 +156,12 @@ class FitTask:
         """Return what networks learn a panel from: long series in stretches."""
         panel = self.panels[part]
         return Stretches.of(panel).panel if self.in_stretches else panel
+
+    @property
+    def subjects_of_both(self) -> Panel:
+        """Return the training subjects of the source, in few-shot with those of the target behind them."""
+        source = self.panels[Part("source", "train")]
+        return source if self.domain == "source" else join_panels([source, self.panels[self.train]])
 
     @property
     def in_stretches(self) -> bool:

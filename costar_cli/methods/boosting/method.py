@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 
 from costar_cli.data import Panel, Part
-from costar_cli.data.panel import join_panels
 from costar_cli.errors import DataError, Termination
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.boosting.features import Histories, plan_columns
@@ -38,7 +37,7 @@ class BoostingMethod(ReadsModels):
         start, config = model_to_start_from(task, BoostingModel, "boosting"), task.settings_of(BoostingConfig)
         source = task.panels[Part("source", "train")]
         forms = start.forms if start else choose_forms(source, task.schema, task.scaler)
-        train = source if task.domain == "source" else join_panels([source, task.panels[task.train]])
+        train = task.subjects_of_both
         panels = train, task.panels[task.validation]
         seen = [Histories(panel, task.scaler, task.schema.treatments, forms, config.lags) for panel in panels]
         sides = [_Side(panel, histories) for panel, histories in zip(panels, seen, strict=True)]

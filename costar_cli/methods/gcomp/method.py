@@ -5,7 +5,6 @@ from typing import Any, Final
 import numpy as np
 
 from costar_cli.data import Part
-from costar_cli.data.panel import join_panels
 from costar_cli.errors import Termination
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.gcomp.design import BLOCKS, Design
@@ -37,7 +36,7 @@ class GcompMethod(ReadsModels):
         start, config = model_to_start_from(task, GcompModel, "gcomp"), task.settings_of(GcompConfig)
         source = task.panels[Part("source", "train")]
         scales = start.scales if start else Scales.learned(source, task.schema, task.scaler)
-        train = source if task.domain == "source" else join_panels([source, task.panels[task.train]])
+        train = task.subjects_of_both
         design, seed = Design.of(task.schema, scales, config.lags), task.config.seed
         sides = [
             Steps(panel, dose_table(task.schema.treatments), scales, lags=config.lags, rows=config.rows, seed=seed)

@@ -8,12 +8,14 @@ network is trained (`benchmarks/in_context.py`): `xp` is the library.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.data import PanelSchema
 from costar_cli.methods.shared.course import DECAYS, Course, Floats, Scales
+from costar_cli.methods.shared.doses import dose_table
 
 LAGS: Final = 4  # past values that columns hold
 MOST_DIFFERENCE: Final = 10.0  # units between the last value and an earlier one
@@ -87,6 +89,11 @@ class Basis:
     factors: int
     statics: int
 
+    @classmethod
+    def of(cls, schema: PanelSchema, scales: Scales) -> Self:
+        """Return the columns of a data set."""
+        return cls(len(scales.kinds), dose_table(schema.treatments).shape[1], len(schema.statics))
+
     @property
     def others(self) -> int:
         """Return B."""
@@ -117,16 +124,18 @@ class Basis:
         """Return the prior of each run of columns, how often it is repeated, and the group of the first, in order."""
         doses, others = self.factors, self.others
         parts = [("intercept", 1, FREE), ("own", 1, 0), ("own.learned", 1, 1)]
-        parts += [(name, 1, 2 + 3 * i + j) for i in range(doses) for j, name in enumerate(self._of_dose)]
+        of_dose = ["dose", "dose.level", *(["dose.learned"] if self.few_doses else [])]
+        of_other = ["other", *(["other.learned"] if self.few_others else [])]
+        parts += [(name, 1, 2 + 3 * i + j) for i in range(doses) for j, name in enumerate(of_dose)]
         first = 2 + 3 * doses
-        parts += [(name, 1, first + 2 * i + j) for i in range(others) for j, name in enumerate(self._of_other)]
+        parts += [(name, 1, first + 2 * i + j) for i in range(others) for j, name in enumerate(of_other)]
         first += 2 * others
         if self.pairs:
             parts += [
                 (name, 1, first + 2 * i + j)
                 for i in range(doses)
                 for _ in range(others)
-                for j, name in enumerate(_PAIR)
+                for j, name in enumerate(("pair", "pair.learned"))
             ]
             first += 2 * doses
         parts += [("static", self.statics, first)] if self.statics else []
@@ -134,14 +143,6 @@ class Basis:
         if self.few_doses and doses > 1:
             parts += [("doses", doses * (doses - 1) // 2, first + 2)]
         return parts
-
-    @property
-    def _of_dose(self) -> tuple[str, ...]:
-        return ("dose", "dose.level", "dose.learned") if self.few_doses else ("dose", "dose.level")
-
-    @property
-    def _of_other(self) -> tuple[str, ...]:
-        return ("other", "other.learned") if self.few_others else ("other",)
 
     @cached_property
     def width(self) -> int:
@@ -208,7 +209,6 @@ class Basis:
         return xp.concatenate(found, -1), xp.concatenate(differ, -1)
 
 
-_PAIR: Final = ("pair", "pair.learned")
 PRIORS: Final[Mapping[str, int]] = {  # how many columns each kind has
     "intercept": 1,
     "own": STATED,

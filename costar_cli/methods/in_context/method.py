@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.data import Part
-from costar_cli.data.panel import join_panels
 from costar_cli.errors import Termination
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.in_context.basis import LAGS, Basis, Function, facts_of, network
@@ -25,7 +24,6 @@ WEIGHTS: Final = Path(__file__).with_name("weights.npz")
 PRIOR: Final = "prior."
 REPLICATES: Final = 100  # draws of the weights
 CHUNK: Final = 2**12  # rows whose columns are made at once, all those of a subject together
-LEAST_OPEN: Final = 0.1  # share of the rows that weights do not use up
 
 
 class InContextMethod(ReadsModels):
@@ -43,7 +41,7 @@ class InContextMethod(ReadsModels):
         start, config = model_to_start_from(task, InContextModel, "in-context"), task.settings_of(InContextConfig)
         source, seed = task.panels[Part("source", "train")], task.config.seed
         scales = start.scales if start else Scales.learned(source, task.schema, task.scaler)
-        train = source if task.domain == "source" else join_panels([source, task.panels[task.train]])
+        train = task.subjects_of_both
         if train.n_subjects > config.subjects:
             some = np.random.default_rng([seed, 1]).permutation(train.n_subjects)[: config.subjects]
             train = train.take(np.sort(some))
@@ -57,9 +55,7 @@ class InContextMethod(ReadsModels):
             shipped = {name: stored[name].astype(np.float64) for name in stored.files}
         of_network = {name: value for name, value in shipped.items() if not name.startswith(PRIOR)}
         log_sd = {name.removeprefix(PRIOR): value for name, value in shipped.items() if name.startswith(PRIOR)}
-        one = _Conditioning(
-            steps, Basis(len(scales.kinds), len(size_L), len(task.schema.statics)), network(of_network), log_sd
-        )
+        one = _Conditioning(steps, Basis.of(task.schema, scales), network(of_network), log_sd)
         residual_ME, dispersion, heads = np.full(steps.course.now_ME.shape, np.nan), list[float](), list[Head]()
         for e in range(len(scales.kinds)):
             Termination.stop_if_signalled()

@@ -57,13 +57,8 @@ class InContextModel(SimulatedModel):
             "subjects.variance": (e, basis.own_effects),
             "dose_scale": (basis.factors,),
         }
-        names = {name for name in model.params if name.startswith(NETWORK)}
-        of_network = {name: model.params[name].shape[1:] for name in names}
-        if names != {f"{NETWORK}{one}" for one in model.shapes_of_network()} or any(
-            of_network[f"{NETWORK}{one}"] != shape for one, shape in model.shapes_of_network().items()
-        ):
-            raise ValueError("the network is not one that this version knows")
-        model.require_simulated(arrays | of_network, within=("head.", "subjects.", "dose_scale", NETWORK))
+        arrays |= {f"{NETWORK}{name}": shape for name, shape in model.shapes_of_network().items()}
+        model.require_simulated(arrays, within=("head.", "subjects.", "dose_scale", NETWORK))
         if (model.params["subjects.variance"] < 0).any() or (model.params["dose_scale"] <= 0).any():
             raise ValueError("a variance is negative, or the scale of a dose is not above 0")
         return model
@@ -95,7 +90,7 @@ class InContextModel(SimulatedModel):
     @cached_property
     def basis(self) -> Basis:
         """Return which columns there are."""
-        return Basis(len(self.scales.kinds), dose_table(self.schema.treatments).shape[1], len(self.schema.statics))
+        return Basis.of(self.schema, self.scales)
 
     def encode(self, panel: Panel) -> Histories:
         """Return where every subject stands at every step, with its own effects."""
