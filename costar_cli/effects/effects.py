@@ -409,7 +409,7 @@ def _measured_only(curve: Curve, target: Target) -> Curve:
 
 
 def _next_steps(trials: Trials, target: Target) -> list[tuple[Floats, Floats, Floats, Ints]]:
-    """Return what was known and given at each decision, what was measured after it, and of which unit.
+    """Return the history and treatment of each decision, what was measured after it, and the unit of sampling.
 
     A decision of several trials counts once: trees would otherwise be tested on decisions that they learnt.
     """

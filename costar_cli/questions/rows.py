@@ -149,7 +149,7 @@ def event_columns(labels: Sequence[Columns]) -> Columns:
     """Return labels as a table of events in the layout of MEDS, in its order: by subject, and by time.
 
     `code` is `WHATIF//MODEL//PLAN//OUTCOME`, `numeric_value` the estimate, and `time` when the outcome would be seen;
-    `prediction_time` stands beside them.
+    `prediction_time` is a further column.
     """
     rows = join_columns(list(labels))
     parts = zip(rows["model"], rows["plan"], rows["outcome"], strict=True)

@@ -20,8 +20,8 @@ class Events:
     Attributes:
         scan: a row per event: `subject` (whole number or text), `time` (moments in microseconds without a zone, or
             numbers; null for what holds always), `code` (text), `value` (number or null), and where the format has them
-            `text`, `unit`, `stop` (the end of an interval that begins at `time`, whose value is a total), `until` (of a
-            moment of which only the day is known, the end of that day) and further columns that pair rows.
+            `text`, `unit`, `stop` (the end of an interval that begins at `time`, whose value is a total), `until`
+            (the end of the day, where only the day of a moment is known) and further columns that pair rows.
         path: the log, a file or a folder.
         parents: the parents of codes: `code`, `parent`, a row for each.
         splits: `subject` and `split`, one of train, val and test, where the format says them.

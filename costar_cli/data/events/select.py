@@ -71,7 +71,7 @@ class Chosen:
         return timed["subject"].to_numpy().astype(np.int64), timed["time"].to_numpy()
 
     def days(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return of whom those are, when, and when the day ends of those of which no more is known; else the time."""
+        """Return subjects, times, and until when each may have been: the end of its day where only that is known."""
         timed = self.until[name].filter(pl.col("time").is_not_null()) if name in self.until else self.timed(name)
         until = timed["until"].fill_null(timed["time"]) if name in self.until else timed["time"]
         return timed["subject"].to_numpy().astype(np.int64), timed["time"].to_numpy(), until.to_numpy()
