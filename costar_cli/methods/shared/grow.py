@@ -243,7 +243,7 @@ def _by_lightgbm(
     }
     learned, series = table(train), dict[str, dict[str, list[float]]]()
     checked = [table(validation, learned)] if len(validation.answer_M) else []
-    stop = [lightgbm.early_stopping(config.patience, verbose=False), lightgbm.record_evaluation(series)]
+    stop: list[Any] = [lightgbm.early_stopping(config.patience, verbose=False), lightgbm.record_evaluation(series)]
     booster = lightgbm.train(settings, learned, config.trees, checked, callbacks=stop if checked else [])
     losses = [loss for of_metric in series.values() for values in of_metric.values() for loss in values]
     if losses:  # of no tree, too, which is the mean
