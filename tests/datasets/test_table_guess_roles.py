@@ -82,9 +82,13 @@ def test_a_treatment_says_whether_its_name_or_its_values_told_it(name: str, how:
     assert any(doubt.startswith(f"{name}: guessed {how}: is it given") for doubt in guess.doubts)
 
 
-@pytest.mark.parametrize("name", ["hosp", "clinic", "Hospital", "ward_id", "school", "centre", "store_no"])
-@pytest.mark.parametrize("units", [7, 29])
-@pytest.mark.parametrize("form", ["{}", "C{}"])
+@pytest.mark.parametrize(
+    ("name", "units", "form"),
+    [
+        *((name, 7, "{}") for name in ("hosp", "clinic", "Hospital", "ward_id", "school", "centre", "store_no")),
+        *(("hosp", units, form) for units, form in ((29, "{}"), (7, "C{}"), (29, "C{}"))),
+    ],
+)
 def test_a_place_that_subjects_share_is_asked_about_as_a_unit_that_splits_keep_together(
     name: str, units: int, form: str, tmp_path: Path
 ):

@@ -40,6 +40,13 @@ def frame() -> pl.DataFrame:
     return intervals(120)
 
 
+@pytest.fixture(scope="module")
+def plain(frame: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """The data set of the same intervals in numbers; look, but do not write."""
+    table = frame.with_columns(stop=pl.col("start") + 10)
+    return ingest(table, schema_of(), folder=tmp_path_factory.mktemp("plain"))
+
+
 def series(dataset: Dataset, frame: pl.DataFrame, subject: int) -> tuple[Any, int, pl.DataFrame]:
     panel, row = of(dataset, str(subject))
     return panel, row, frame.filter(pl.col("id") == subject)
@@ -205,7 +212,7 @@ def dated(frame: pl.DataFrame, kind: str, *, closed: bool, periods: int = 1) -> 
     ("kind", "closed"), [(kind, closed) for kind in DATES for closed in (False, True) if closed or "/" not in kind]
 )
 def test_intervals_of_dates_and_periods_are_ingested_as_guessed(
-    frame: pl.DataFrame, kind: str, closed: object, periods: int, tmp_path: Path
+    frame: pl.DataFrame, plain: Dataset, kind: str, closed: object, periods: int, tmp_path: Path
 ) -> None:
     table = dated(frame, kind, closed=bool(closed), periods=periods)
     text = guess_schema([save(table, tmp_path / "table.csv")]).text
@@ -213,9 +220,8 @@ def test_intervals_of_dates_and_periods_are_ingested_as_guessed(
     assert (schema.named("time"), schema.time.stop, schema.time.closed or False) == (["start"], "stop", closed)
     assert schema.time.gaps == "error"
     steps = ingest(table, schema, folder=tmp_path)
-    plain = ingest(frame.with_columns(stop=pl.col("start") + 10), schema_of(), folder=tmp_path)
     for subject in frame["id"].unique().to_list():
-        (panel, row, _), (other, at, _) = (series(made, frame, subject) for made in (steps, plain))
+        (panel, row), (other, at) = (of(made, str(subject)) for made in (steps, plain))
         assert panel.length[row] == other.length[at]
         assert panel.ends[row] == other.ends[at]
         np.testing.assert_array_equal(panel.treatments[row], other.treatments[at])

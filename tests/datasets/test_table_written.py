@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from costar_cli.data import Dataset
 from costar_cli.data.table import TableInputs, packed
 from costar_cli.data.table.files import frame_as_file, open_files
 from costar_cli.data.table.guess import guess_schema
@@ -37,15 +38,20 @@ def big() -> pl.DataFrame:
     return ward().with_columns(whole, pressure=(pl.col("pressure") * 100).round(1))
 
 
+@pytest.fixture(scope="module")
+def in_numbers(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """The data set of the same table in numbers; look, but do not write."""
+    return ingest(big(), folder=tmp_path_factory.mktemp("big"), form="parquet")
+
+
 @pytest.mark.parametrize("separator", [",", ";"])
 @pytest.mark.parametrize(("decimal", "thousands"), MARKS)
 def test_numbers_are_read_with_their_marks_and_a_guess_sees_them(
-    decimal: str, thousands: str, separator: str, tmp_path: Path
+    decimal: str, thousands: str, separator: str, in_numbers: Dataset, tmp_path: Path
 ):
     marked(decimal, thousands).write_csv(path := tmp_path / "ward.csv", separator=separator)
     keys = Written(decimal, thousands).keys
-    want = ingest(big(), folder=tmp_path, form="parquet")
-    assert_same_dataset(ingest(path, make_schema(**keys)), want)
+    assert_same_dataset(ingest(path, make_schema(**keys)), in_numbers)
     tables = tomllib.loads(guess_schema([path]).text)
     assert {key: tables[key] for key in ("decimal", "thousands") if key in tables} == keys
     assert tables["columns"]["pressure"]["role"] in ("covariate", "outcome")

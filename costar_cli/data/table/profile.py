@@ -164,6 +164,7 @@ COMPACT: Final = {  # look like numbers: of several that fit, the first is taken
     "%Y%q": r"^(19|20)\d\d[1-4]$",
 }
 DAYS_OR_MONTHS: Final = re.compile(r"(19|20)\d{4}(\d\d)?")
+YEAR: Final = r"\d\D*\d\D*\d\D*\d"  # a date has four digits at least, as 1.2.24 has
 FEWEST_QUARTERS: Final = 5  # over two years: fewer may be months, or numbers that end so by chance
 TRIED: Final = 200  # values by which the format of dates is chosen
 
@@ -232,11 +233,13 @@ class Facts:
         some = self.known.unique(maintain_order=True).head(TRIED)
         if some.cast(pl.Float64, strict=False).null_count() < len(some):
             return self._compact(some) if self.words & WHEN and len(some) else ()
-        if len(some) and not self._dates(some, FORMATS[0]).null_count():
+        if not some.str.contains(YEAR).any():
+            return ()
+        if not self._dates(some, FORMATS[0])[0].null_count():
             return FORMATS[:1]  # no other format reads all that is ISO
         clocks = bool(some.str.contains(":", literal=True).any())
         tried = [f for f in (FORMATS if self.as_text else FORMATS[:1]) if clocks or ":" not in f]
-        read = {f: self._dates(some, f) for f in tried}
+        read = dict(zip(tried, self._dates(some, *tried), strict=True))
         most = max(len(dates) - dates.null_count() for dates in read.values())
         best = [f for f, dates in read.items() if most and len(dates) - dates.null_count() == most]
         return tuple(f for i, f in enumerate(best) if not any(read[f].equals(read[other]) for other in best[:i]))
@@ -265,17 +268,20 @@ class Facts:
         """
         if not self.date_formats or self.numbers is not None:
             return None
-        moments = self._dates(self.text, self.date_formats[0], local=True)
+        (moments,) = self._dates(self.text, self.date_formats[0], local=True)
         if moments.drop_nulls().dt.time().n_unique() > 1:
-            moments = self._dates(self.text, self.date_formats[0])
+            (moments,) = self._dates(self.text, self.date_formats[0])
         return moments if self._fits(len(moments) - moments.null_count()) else None
 
     @staticmethod
-    def _dates(texts: pl.Series, written: str, *, local: bool = False) -> pl.Series:
-        frame = pl.DataFrame({"x": texts})
-        moment = as_read(pl.col("x"), pl.String(), Reading("x", "us", written, local=local), BLANK)
-        date = pl.when(moment != UNREADABLE).then(moment).cast(pl.Datetime("us"))
-        return frame.select(pl.when(date.dt.year() >= 1000).then(date)).to_series()  # %Y also reads 24
+    def _dates(texts: pl.Series, *formats: str, local: bool = False) -> list[pl.Series]:
+        """Return the texts as dates of each format, in one query: a hundred queries take a tenth of a second."""
+        dates = []
+        for i, written in enumerate(formats):
+            moment = as_read(pl.col("x"), pl.String(), Reading("x", "us", written, local=local), BLANK)
+            date = pl.when(moment != UNREADABLE).then(moment).cast(pl.Datetime("us"))
+            dates.append(pl.when(date.dt.year() >= 1000).then(date).alias(str(i)))  # %Y also reads 24
+        return pl.DataFrame({"x": texts}).select(dates).get_columns()
 
     @cached_property
     def odd(self) -> list[str]:
