@@ -89,9 +89,12 @@ def fit_covariates(series: Series, scaled_NTY: Floats, exposure_NTE: Floats, bou
     columns, dx = known_MG.shape[1], change_MX.shape[1]
     weight_GX, left_X, rest_MX = np.zeros((columns, dx)), np.ones(dx), np.zeros(change_MX.shape)
     open_GG, fewest = np.zeros((columns, columns)), np.inf
-    patterns_MP, pattern_X = np.unique(counts_MX, axis=1, return_inverse=True)
-    for pattern, counts_M in enumerate(patterns_MP.T):  # covariates that were observed together are fitted together
-        own, rows = pattern_X.reshape(-1) == pattern, slice(None) if counts_M.all() else counts_M
+    # Of whole columns as bytes: sorting them as records of M fields took two fifths of the fit of 4,096 subjects.
+    pattern_X = np.unique([column.tobytes().hex() for column in np.packbits(counts_MX, axis=0).T], return_inverse=True)[1]
+    for pattern in range(pattern_X.max() + 1):  # covariates that were observed together are fitted together
+        own = pattern_X == pattern
+        counts_M = counts_MX[:, own.argmax()]
+        rows = slice(None) if counts_M.all() else counts_M
         gaps = None if gap_M is None else gap_M[rows]
         weight_GX[:, own], gram_GG, left_X[own], rest_MO = _equations(known_MG[rows], change_MX[rows][:, own], gaps)
         rest_MX[np.ix_(counts_M, own)] = rest_MO
