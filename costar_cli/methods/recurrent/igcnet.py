@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from costar_cli.config.models import FinetuneConfig
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import Fit, FitTask, Fitted, StepLoss
 from costar_cli.methods.recurrent.lstm import Masks, draw_masks
@@ -118,19 +119,36 @@ class IgcStage(NetworkStage[RecurrentNetwork]):
         batch = self.train.batch(rows_RB, state_R["member"].long()).time_first()
         masks = draw_masks(self.network.lstm, self.dropout, streams, rows_RB.shape[1], batch.panel.y_NTY)
         later = drawn_plans(batch, self._horizon - 1, streams)
-        known = self._known(params_R, batch, masks)
+        known = outputs_and_inputs(self.network, params_R, batch, masks)
         plan = torch.cat([batch.treatment[..., None, :], later], dim=-2)
-        predicted = self.network.call_head(params_R, known, plan)
-        losses = [masked_mean(squared_error(predicted[..., 0, :], batch.target, batch.observed), batch.weight)]
+        predicted, weight = self.network.call_head(params_R, known, plan), self.weigh(batch)
+        error = squared_error(predicted[..., 0, :], batch.target, batch.observed)
+        losses = [masked_mean(weight * error, batch.weight)]
         if self._horizon > 1:
             with torch.no_grad():
-                after = known if masks is None else self._known(params_R, batch)
-                expected = self.network.call_head(params_R, after[:, 1:], later[:, :-1])
-            error = squared_error(predicted[:, :-1, :, 1:], expected)
+                after = known if masks is None else outputs_and_inputs(self.network, params_R, batch)
+                expected = self.pseudo_outcomes(params_R, batch, after, later)
+            error = weight[:, :-1, :, None] * squared_error(predicted[:, :-1, :, 1:], expected)
             left = batch.panel.length_N[batch.subject_RB][:, None] - 1 - batch.at[:, :-1]
             # Heads learn as far as outcomes were observed: beyond, the one before them has not learned.
             losses += [masked_mean(error[..., step], (left > step + 1).to(error)) for step in range(self._horizon - 1)]
         return torch.stack(losses).mean(dim=0), state_R | {"updates": state_R["updates"] + 1}
+
+    def weigh(self, batch: Windows) -> Tensor:
+        """Return how much the errors at every position count, `[R,T,B]`: all the same."""
+        return torch.ones_like(batch.active)
+
+    def pseudo_outcomes(self, params_R: Params, batch: Windows, known: Tensor, later: Tensor) -> Tensor:
+        """Return what heads 2 to H learn from at all positions but the last, `[R,T-1,B,J,Y]` (spec IGC-2).
+
+        Args:
+            params_R: parameters of the members.
+            batch: the rows, time first.
+            known: what is known at every position, `[R,T,B,D]`, without dropout.
+            later: the plans after the treatment of the position, `[R,T,B,J,A]`.
+        """
+        expected: Tensor = self.network.call_head(params_R, known[:, 1:], later[:, :-1])
+        return expected
 
     @torch.no_grad()
     def validation_loss(
@@ -138,15 +156,15 @@ class IgcStage(NetworkStage[RecurrentNetwork]):
     ) -> tuple[Tensor, Tensor]:
         """Return the first head's `(error, weight)` of a validation batch."""
         batch = self.validation.batch(rows_RB, state_R["member"].long()).time_first()
-        known = self._known(params_R, batch)
+        known = outputs_and_inputs(self.network, params_R, batch)
         predicted = self.network.call_head(params_R, known, batch.treatment[..., None, :])[..., 0, :]
         error = squared_error(predicted, batch.target, batch.observed)
         return masked_mean(error, batch.weight), batch.weight.flatten(1).sum(dim=1)
 
-    def _known(self, params_R: Params, batch: Windows, masks: Masks = None) -> Tensor:
-        """Return what is known at every position, `[R,T,B,D]`: the outputs of the LSTM, then what it read there."""
-        outputs = self.network.run_members(params_R, batch, masks)
-        return torch.cat([outputs, self.network.inputs(batch.column)], dim=-1)
+
+def outputs_and_inputs(network: RecurrentNetwork, params_R: Params, batch: Windows, masks: Masks = None) -> Tensor:
+    """Return what is known at every position, `[R,T,B,D]`: the outputs of the LSTM, then what it read there."""
+    return torch.cat([network.run_members(params_R, batch, masks), network.inputs(batch.column)], dim=-1)
 
 
 def drawn_plans(batch: Windows, steps: int, streams: Sequence[Stream]) -> Tensor:
@@ -209,15 +227,7 @@ class IgcNetMethod(ReadsModels):
         """
         config = task.settings_of(IgcNetConfig)
         start = IgcNetModel.start_of(task, self.name, config)
-        training = NetworkTraining(
-            name=task.stage_name(f"{self.name} network"),
-            make=partial(igc_network, task.schema.dims, config, task.horizon),
-            network=config.network,
-            config=config.network.training(task.config),
-            train=SubjectRows(task.tensors(task.train)),
-            validation=SubjectRows(task.tensors(task.validation)),
-            start_R=start.params_of("network") if start else None,
-        )
+        training = igc_training(task, self.name, config, task.config, start)
 
         def complete(params_R: Params, _: Sequence[int]) -> Fitted:
             return Fitted(with_prefix(params_R, "network"))
@@ -227,3 +237,18 @@ class IgcNetMethod(ReadsModels):
 
 
 IGCNET = IgcNetMethod()
+
+
+def igc_training(
+    task: FitTask, method: str, config: IgcNetConfig, shared: FinetuneConfig, start: IgcNetModel | None
+) -> NetworkTraining[RecurrentNetwork]:
+    """Return the network of a method, and what it learns from; the arguments are as in `encoder_then_decoder`."""
+    return NetworkTraining(
+        name=task.stage_name(f"{method} network"),
+        make=partial(igc_network, task.schema.dims, config, task.horizon),
+        network=config.network,
+        config=config.network.training(shared),
+        train=SubjectRows(task.tensors(task.train)),
+        validation=SubjectRows(task.tensors(task.validation)),
+        start_R=start.params_of("network") if start else None,
+    )

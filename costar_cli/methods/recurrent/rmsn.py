@@ -12,6 +12,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from costar_cli.data import TreatmentMode
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import Fit, FitTask
 from costar_cli.methods.recurrent.lstm import Masks
@@ -56,7 +57,9 @@ class RmsnStage(RecurrentStage):
 
 
 class PropensityStage(RmsnStage):
-    """Cross-entropy of the treatments, as independent binaries."""
+    """Cross-entropy of the treatments, as independent binaries unless `mode` says that they are classes."""
+
+    mode: TreatmentMode = "multilabel"
 
     def objective(self, params_R: Params, state_R: Params, batch: Windows, masks: Masks) -> Tensor:
         """Return the mean cross-entropy over active positions."""
@@ -72,7 +75,7 @@ class PropensityStage(RmsnStage):
 
     def _cross_entropy(self, params_R: Params, batch: Windows, masks: Masks) -> Tensor:
         logits = self.predicted(params_R, batch, masks)
-        return treatment_cross_entropy(logits, batch.treatment, "multilabel")
+        return treatment_cross_entropy(logits, batch.treatment, self.mode)
 
 
 class OutcomeStage(RmsnStage):
