@@ -5,8 +5,8 @@
 
 Worlds are those of `tests/effect_worlds.py` that have plans of a model: `linear`, `linear-noise`, `binary`, `overlap`,
 `trial`. For each seed the method learns from n subjects, stops trees on n / 4 others, and is asked about the n from
-row 0: the mean outcome after the last step, of each regime but the reference as its difference from that. The learner
-`gnet` is the recurrent network of that method; `costar` and `costar-alone` have COSTAR's encoder
+row 0: the mean outcome after the last step, of each regime but the reference as its difference from that. Other methods
+go by their names; rules are asked of those that predict step by step. `costar` and `costar-alone` have COSTAR's encoder
 (`benchmarks/gcomp_costar.py`). A row has the bias, the root mean square error over seeds, how often the 90 % interval
 holds the truth, the error of differences of single subjects against simulations from where they stand, the seconds
 of the processor that a fit and its answers take, and the squared error of one step of each variable of n others. In
@@ -57,9 +57,10 @@ FIELDS = (
 ANSWERED = ("linear", "linear-noise", "binary", "overlap", "trial")
 COPIES = 400  # of each subject that its own truth is a mean of
 SOME = 100  # subjects whose own truths are simulated
-GNET = "gnet"
+GNET, GCOMP = "gnet", "gcomp"
 SAMPLES, ASKED = 10, 200  # courses of a prediction, and subjects, where a network sees each course
 NETWORKS = {STATES: pretrained, ALONE: one_step_network}
+PLAIN = ("auto", "ridge", "boosting")  # learners of the method itself
 TRAIN, STOP = Part("source", "train"), Part("source", "val")
 
 
@@ -94,17 +95,19 @@ def ask(
     world: EffectWorld, model: FittedModel, panel: Panel, seed: int, *, asked: int, intervals: bool
 ) -> dict[str, Found]:
     """Return what a model says of each regime but the reference; intervals take longer than all the rest."""
-    plans = {name: world.regimes[name].steps(world.steps) for name in dict.fromkeys([world.reference, *world.regimes])}
+    regimes = {name: world.regimes[name] for name in dict.fromkeys([world.reference, *world.regimes])}
+    plans = {name: regime.steps(world.steps) for name, regime in regimes.items()
+             if model.stepwise or "repeat" in regime.plan}  # fmt: skip
     request = parse_plans(json.dumps({"plans": plans}), model.schema, horizon=world.steps)
     some = panel.take(np.arange(asked))
     cohort = Cohort.of(some, names_of(some), [Location(TRAIN, row) for row in range(asked)], origin=0)
     averager, single = Averager(cohort, request, ("all",), np.ones((1, len(cohort)), dtype=bool)), []
     began = time.process_time()
-    for answers in answer_cohort("gcomp", model, cohort, request):
+    for answers in answer_cohort(GCOMP, model, cohort, request):
         averager.add(answers, None)
         single.append(answers.estimates.mean_QHY[:, -1, 0])
     answer_s = time.process_time() - began
-    rows = averager.finish("gcomp", model, (0.9,)).to_rows() if intervals else []
+    rows = averager.finish(GCOMP, model, (0.9,)).to_rows() if intervals else []
     last = {row["plan"]: row for row in rows if row["step"] == world.steps and row["quantity"] == "difference"}
     names = [plan.name for plan in request.plans]
     by_plan_NP = np.concatenate(single).reshape(-1, len(names))
@@ -137,15 +140,14 @@ def measure(name: str, learner: str, *, n: int, seeds: int, intervals: bool = Fa
     for seed in range(seeds):
         dataset, began = dataset_of(world, n, seed), time.process_time()
         with ExitStack() as stack:
+            settings = GcompConfig(learner=learner) if learner in PLAIN else None
             if learner in NETWORKS:
                 stack.enter_context(widened(NETWORKS[learner](dataset)))
                 settings = GcompConfig(samples=SAMPLES)
-            else:
-                settings = None if learner == GNET else GcompConfig(learner=learner)
-            method = GNET if learner == GNET else "gcomp"
+            method = learner if settings is None else GCOMP
             trained = fit_method(dataset, method, settings, FinetuneConfig(members=1))
             took += time.process_time() - began
-            for one in trained.meta.get("learners", [GNET]):
+            for one in trained.meta.get("learners", [method]):
                 chosen[one] = chosen.get(one, 0) + 1
             model = model_of(trained)
             asked = min(n, ASKED) if learner in NETWORKS else n

@@ -56,7 +56,7 @@ def test_the_order_of_tables_is_the_papers_with_anchors_first_and_the_reference_
     assert sorted(METHODS, key=METHODS.place) == [
         LAST_VALUE, "mean", "seasonal-naive", "ridge",
         "msm", "rmsn", "crn-erm", "crn", "ct-erm", "ct", "edct", "gnet", "mixed", "growth", "boosting", "gcomp",
-        "igcnet", "in-context", "stack", REFERENCE,
+        "igcnet", "sdrnet", "in-context", "stack", REFERENCE,
     ]  # fmt: skip
     assert METHODS.place("edct") < METHODS.place("forest") < METHODS.place(REFERENCE)
 
@@ -64,12 +64,12 @@ def test_the_order_of_tables_is_the_papers_with_anchors_first_and_the_reference_
 def test_where_a_model_loses_the_growth_network_is_suggested_first_and_what_finds_no_effects_last() -> None:
     assert METHODS.suggested() == [
         "growth", "gnet", "crn-erm", "rmsn", "ct-erm", "msm", "crn", "ct", "edct", "mixed", "gcomp", "igcnet",
-        "ridge", "boosting",
+        "sdrnet", "ridge", "boosting",
     ]  # fmt: skip
     assert METHODS.suggested(binary=True)[-3:] == ["growth", "ridge", "boosting"]
-    assert METHODS.adjusting(doses=False, binary=False) == ["growth", "msm", "mixed", "gcomp", "igcnet"]
+    assert METHODS.adjusting(doses=False, binary=False) == ["growth", "msm", "mixed", "gcomp", "igcnet", "sdrnet"]
     assert METHODS.adjusting(doses=True, binary=False) == ["growth", "msm", "mixed", "gcomp"]
-    assert METHODS.adjusting(doses=False, binary=True) == ["msm", "mixed", "gcomp", "igcnet"]
+    assert METHODS.adjusting(doses=False, binary=True) == ["msm", "mixed", "gcomp", "igcnet", "sdrnet"]
 
 
 def test_methods_are_listed_nowhere_else() -> None:

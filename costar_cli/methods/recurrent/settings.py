@@ -1,4 +1,4 @@
-"""Settings of the recurrent baselines RMSN, CRN, G-Net and IGC-Net.
+"""Settings of the recurrent baselines RMSN, CRN, G-Net, IGC-Net and SDR-Net.
 
 Defaults of the first three are the paper's for tumours (spec SIZE-3 to 5).
 """
@@ -178,3 +178,20 @@ class IgcNetConfig(Config):
     """IGC-Net: iterated g-computation with a recurrent network (spec IGC-1 to 5)."""
 
     network: IgcNetworkConfig = IgcNetworkConfig()
+
+
+class SdrPropensityConfig(RecurrentConfig):
+    """The network that says how likely treatments were."""
+
+    width: Width = 24
+    batch_size: BatchSize = 128
+    learning_rate: LearningRate = 0.01
+
+
+class SdrNetConfig(IgcNetConfig):
+    """SDR-Net: sequentially doubly robust regressions with a recurrent network (spec SDR-1 to 4)."""
+
+    propensity: SdrPropensityConfig = SdrPropensityConfig()
+    largest_weight: float = Field(
+        20, ge=0, description="Largest weight of what corrects a pseudo-outcome (0: no correction, as IGC-Net)"
+    )
