@@ -90,7 +90,8 @@ def fit_covariates(series: Series, scaled_NTY: Floats, exposure_NTE: Floats, bou
     weight_GX, left_X, rest_MX = np.zeros((columns, dx)), np.ones(dx), np.zeros(change_MX.shape)
     open_GG, fewest = np.zeros((columns, columns)), np.inf
     # Of whole columns as bytes: sorting them as records of M fields took two fifths of the fit of 4,096 subjects.
-    pattern_X = np.unique([column.tobytes().hex() for column in np.packbits(counts_MX, axis=0).T], return_inverse=True)[1]
+    bytes_XB = np.packbits(counts_MX, axis=0).T
+    pattern_X = np.unique([column.tobytes().hex() for column in bytes_XB], return_inverse=True)[1]
     for pattern in range(pattern_X.max() + 1):  # covariates that were observed together are fitted together
         own = pattern_X == pattern
         counts_M = counts_MX[:, own.argmax()]
