@@ -25,22 +25,22 @@ def cut(run, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize(("run", "epochs"), [(run_pretrain, 2), (run_finetune, 4)])
+@pytest.mark.parametrize(("run", "epochs", "more"), [(run_pretrain, 2, 3), (run_finetune, 4, 7)])
 @pytest.mark.parametrize("members_done", [0, 1], ids=["in the first member", "after a member ended by its budget"])
 def test_more_epochs_continue_to_the_weights_of_a_run_that_was_never_interrupted(
-    run, epochs, members_done, tumor_dataset: Dataset, whole, tmp_path: Path, monkeypatch
+    run, epochs, more, members_done, tumor_dataset: Dataset, whole, tmp_path: Path, monkeypatch
 ):
     """With 4 epochs and a patience of 3, early stopping takes part."""
-    expected = whole(run, members=3, epochs=epochs + 3)
+    expected = whole(run, members=2, epochs=more)
     per_epoch = 2 if run is run_pretrain else 5
     steps = members_done * epochs * per_epoch + per_epoch + 1
-    cut(lambda: run(tumor_dataset, tmp_path / "cut", members=3, epochs=epochs), steps, monkeypatch)
+    cut(lambda: run(tumor_dataset, tmp_path / "cut", members=2, epochs=epochs), steps, monkeypatch)
     notes: list[str] = []
     monkeypatch.setattr(NullReporter, "note", lambda self, message: notes.append(message))
-    continued = run(tumor_dataset, tmp_path / "cut", members=3, epochs=epochs + 3)
+    continued = run(tumor_dataset, tmp_path / "cut", members=2, epochs=more)
     assert same(expected.arrays, continued.arrays)
     assert expected.meta == continued.meta
-    assert any(f"with {epochs + 3} epochs instead of {epochs}" in note for note in notes)
+    assert any(f"with {more} epochs instead of {epochs}" in note for note in notes)
 
 
 @pytest.mark.slow
