@@ -40,14 +40,16 @@ def method(request) -> str:
 
 def test_same_seed_gives_the_same_predictions_and_another_seed_others(method: str) -> None:
     dataset = world("tumor")
-    first = trained(method, "tumor")
-    again, other = (fit(method, dataset, seed=seed) for seed in (5, 6))
+    first, steps = counted(method, "tumor")
+    panel, queries = dataset.panel("target", "test"), dataset.queries[Part("target", "test")]["sequence"]
+    answers = as_model(method, first).rollout(panel, queries)
+    again = fit(method, dataset, seed=6 if steps else 5)
+    if steps:  # the same seed: a fit that is interrupted (below) has the weights of this one to the last bit
+        assert not np.array_equal(as_model(method, again).rollout(panel, queries), answers)
+        return
     assert first.meta == again.meta
     assert all(np.array_equal(first.arrays[name], again.arrays[name]) for name in first.arrays)
-    panel, queries = dataset.panel("target", "test"), dataset.queries[Part("target", "test")]["sequence"]
-    answers = [as_model(method, model).rollout(panel, queries) for model in (first, again, other)]
-    assert np.array_equal(answers[0], answers[1])
-    assert registered(method).closed_form or not np.array_equal(answers[0], answers[2])
+    assert np.array_equal(as_model(method, again).rollout(panel, queries), answers)
 
 
 def test_members_trained_together_equal_members_trained_apart(method: str) -> None:
@@ -80,8 +82,14 @@ def test_padding_changes_no_trained_weight(method: str, observed: str) -> None:
     same_weights(usual, more)
 
 
-@pytest.mark.parametrize("choice", [{}, {"ssl_loss": "spectral"}, {"components": False}], ids=str)
-@pytest.mark.parametrize("architecture", ["costar", "vt", "vt_relative", "ct"])
+@pytest.mark.parametrize(
+    ("architecture", "choice"),
+    [
+        *((architecture, {}) for architecture in ("costar", "vt", "vt_relative", "ct")),
+        *(("costar", choice) for choice in ({"ssl_loss": "spectral"}, {"components": False})),
+    ],
+    ids=str,
+)
 def test_padding_changes_no_weight_of_a_pretrained_encoder(architecture: str, choice: dict, tmp_path: Path) -> None:
     """As above, and without augmentation, whose jitter is drawn for padded steps."""
     encoder = EncoderConfig(architecture=architecture, width=8, heads=2, clip_distance=4, dropout=0)
@@ -130,18 +138,19 @@ def interrupt_training(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     monkeypatch.setattr(loop, "training_step", counted_step)
 
 
-@pytest.mark.parametrize("share", [0.35, 0.85])
-def test_an_interrupted_fit_continues_to_the_same_weights(
-    method: str, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_fit_that_is_interrupted_twice_continues_to_the_same_weights(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset, (whole, steps) = world("tumor"), counted(method, "tumor")
     assert (steps == 0) == (whole.meta["stages"] == [])
-    if not steps or (share < 0.5 and method not in METHODS):
-        return  # fits in closed form have nothing to continue, and variants the stages of their method
-    interrupt_training(monkeypatch, at=max(1, int(share * steps)))
-    with pytest.raises(KeyboardInterrupt):
-        fit(method, dataset, tmp_path / "cut")
-    monkeypatch.undo()
+    if not steps:
+        return  # fits in closed form have nothing to continue
+    early, late = max(1, int(0.35 * steps)), int(0.85 * steps)
+    for at in (early, late - early):  # the step in which a signal comes is finished and saved
+        interrupt_training(monkeypatch, at=at)
+        with pytest.raises(KeyboardInterrupt):
+            fit(method, dataset, tmp_path / "cut")
+        monkeypatch.undo()
     continued = fit(method, dataset, tmp_path / "cut")
     assert whole.meta == continued.meta
     assert all(np.array_equal(whole.arrays[name], continued.arrays[name]) for name in whole.arrays)
