@@ -21,7 +21,7 @@ CPU_ELEMENTS = 2**23  # gates computed at once while a panel is encoded: a loop 
 
 
 class RecurrentNetwork(nn.Module):
-    """Parameters of one member: `lstm.*`, `head.*`, and `adapter.*` where a given vector is made as wide as the LSTM.
+    """Parameters of one member: `lstm.*`, `head.*`, and where there are such networks `adapter.*` and `features.*`.
 
     Args:
         dims: numbers of covariates, treatments, outcomes and statics.
@@ -30,6 +30,7 @@ class RecurrentNetwork(nn.Module):
         layers: number of layers.
         head: what reads the outputs.
         adapted: width of the vector that the LSTM starts from, if that needs a map to its own width.
+        features: width of what a network makes of the columns at each step, if the LSTM reads that and not the columns.
     """
 
     def __init__(
@@ -41,12 +42,16 @@ class RecurrentNetwork(nn.Module):
         layers: int,
         head: nn.Module,
         adapted: int | None = None,
+        features: int | None = None,
     ) -> None:
         super().__init__()
         dx, da, dy, dv = dims
         sizes = {"previous": da, "treatment": da, "covariates": dx, "outcomes": dy, "statics": dv}
-        self.reads = reads
-        self.lstm = nn.LSTM(sum(sizes[name] for name in reads), width, layers)
+        self.reads, n_read = reads, sum(sizes[name] for name in reads)
+        self.features = None
+        if features is not None:
+            self.features = nn.Sequential(nn.Linear(n_read, features), nn.ELU(), nn.Linear(features, features))
+        self.lstm = nn.LSTM(features or n_read, width, layers)
         self.head = head
         self.adapter = None if adapted is None else nn.Linear(adapted, width)
 
@@ -56,8 +61,16 @@ class RecurrentNetwork(nn.Module):
         return 4 * self.lstm.hidden_size
 
     def inputs(self, column: Callable[[Column], Tensor]) -> Tensor:
-        """Return the columns that the LSTM reads, side by side."""
+        """Return the columns that the network reads, side by side."""
         return torch.cat([column(name) for name in self.reads], dim=-1)
+
+    def read_members(self, params_R: Params, batch: Windows) -> Tensor:
+        """Return what the LSTMs of members read of a batch, `[R,T,B,I]`: the columns, or the features of them."""
+        inputs_RTBI = self.inputs(batch.column)
+        if self.features is None:
+            return inputs_RTBI
+        features_RTBI: Tensor = call_members(self.features, submodule(params_R, "features."), inputs_RTBI)
+        return features_RTBI
 
     def run_members(self, params_R: Params, batch: Windows, masks: Masks = None) -> Tensor:
         """Return the outputs `[R,T,B,D]` of members on a batch, differentiable by their parameters."""
@@ -67,7 +80,7 @@ class RecurrentNetwork(nn.Module):
             if self.adapter is not None:
                 vector_RBD = call_members(self.adapter, submodule(params_R, "adapter."), vector_RBD)
             start = LstmState.both(vector_RBD, self.lstm.num_layers)
-        inputs_RTBI = self.inputs(batch.column)
+        inputs_RTBI = self.read_members(params_R, batch)
         return variational_lstm(submodule(params_R, "lstm."), inputs_RTBI, start=start, masks=masks).outputs
 
     def call_head(self, params_R: Params, *args_R: Tensor) -> Any:  # noqa: ANN401 - heads differ
@@ -82,7 +95,8 @@ class RecurrentNetwork(nn.Module):
     def run(self, inputs_TQI: Tensor, start: LstmState | None = None) -> LstmPass:
         """Run this one member, `R = 1` in the result."""
         params = {name: value[None] for name, value in self.lstm.named_parameters()}
-        return variational_lstm(params, inputs_TQI[None], start=start)
+        read_TQI = inputs_TQI if self.features is None else self.features(inputs_TQI)
+        return variational_lstm(params, read_TQI[None], start=start)
 
     def step(self, columns: Mapping[Column, Tensor], state: LstmState) -> tuple[Tensor, LstmState]:
         """Return this one member's outputs `[Q,D]` for one more position, and the state after it."""
