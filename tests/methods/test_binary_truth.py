@@ -41,7 +41,7 @@ PLAN_BLIND = ("last-value", "mean", "seasonal-naive")
 NETWORKS: Mapping[str, tuple[float, float]] = {
     "gnet": (0.1, 0.8), "growth": (0.15, 0.75), "costar": (0.15, 0.6), "ct": (0.15, 0.6), "ct-erm": (0.2, 0.6),
     "crn": (0.25, 0.1), "crn-erm": (0.25, 0.25), "rmsn": (0.25, 0.1), "edct": (0.25, 0.15),
-    "igcnet": (0.12, 0.9), "sdrnet": (0.12, 0.9),
+    "igcnet": (0.12, 0.9), "sdrnet": (0.12, 0.9), "causal-cpc": (0.15, 0.5),
 }  # fmt: skip
 MOST_SHARE: Final = 1.1
 CLOSE: Final = 0.9  # share of the effect, below which a method must not claim to adjust for all reactions

@@ -1,4 +1,4 @@
-"""Settings of the recurrent baselines RMSN, CRN, G-Net, IGC-Net and SDR-Net.
+"""Settings of the recurrent baselines RMSN, CRN, G-Net, IGC-Net, SDR-Net and Causal CPC.
 
 Defaults of the first three are the paper's for tumours (spec SIZE-3 to 5).
 """
@@ -195,3 +195,32 @@ class SdrNetConfig(IgcNetConfig):
     largest_weight: float = Field(
         20, ge=0, description="Largest weight of what corrects a pseudo-outcome (0: no correction, as IGC-Net)"
     )
+
+
+class CausalCpcEncoderConfig(RecurrentConfig):
+    """The encoder of Causal CPC, and its contrastive training."""
+
+    width: Width = 24
+    features: int = Field(12, ge=1, le=4096, description="Width of the local features that the recurrent layers read")
+    batch_size: BatchSize = 64
+
+
+class CausalCpcDecoderConfig(NetworkConfig):
+    """The decoder of Causal CPC, and the training of encoder and decoder on outcomes."""
+
+    dropout: Dropout = 0.1
+    representation: Representation = 18
+    hidden: Hidden = 18
+    origins: int = Field(6, ge=1, le=1000, description="Origins that are drawn of each series at a step of training")
+    batch_size: BatchSize = 32
+    learning_rate: LearningRate = 0.005
+
+
+class CausalCpcConfig(Config):
+    """Causal CPC: contrastive predictive coding, then outcomes (spec CPC-1 to 6)."""
+
+    alpha: float = Field(
+        1.0, ge=0, description="Weight of the upper bound on what representations tell of treatments; 0: none"
+    )
+    encoder: CausalCpcEncoderConfig = CausalCpcEncoderConfig()
+    decoder: CausalCpcDecoderConfig = CausalCpcDecoderConfig()

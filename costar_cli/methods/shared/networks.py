@@ -26,7 +26,7 @@ from costar_cli.methods.shared.microbatches import on_cores
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, StatesT, model_to_start_from
 from costar_cli.reporting import Reporter
 
-NETWORK_SHAPE = ("width", "representation", "hidden", "layers", "heads", "clip_distance", "components")
+NETWORK_SHAPE = ("width", "representation", "hidden", "layers", "heads", "clip_distance", "components", "features")
 SHAPE = (*NETWORK_SHAPE, "decoder", "carry_overs", "fading", "covariates")
 
 
