@@ -158,17 +158,20 @@ def volume_quantiles(
     subject_Q, origin_Q = np.asarray(subject, np.int64), np.asarray(origin, np.int64)
     plan_QH2 = np.asarray(plan, dtype=np.bool_)
     points = _points(DRAWS_OF_QUANTILES, 3 + plan_QH2.shape[1])
-    quantile_PQH = np.empty((len(shares), *plan_QH2.shape[:2]))
+    quantile_PQH, reached = np.empty((len(shares), *plan_QH2.shape[:2])), len(shares) + 1
     for first in range(0, len(subject_Q), CHUNK // DRAWS_OF_QUANTILES):
         rows = slice(first, first + CHUNK // DRAWS_OF_QUANTILES)
         course = _courses(factual, patient_type, subject_Q[rows], origin_Q[rows], plan_QH2[rows], points)
         for h, (volume_SQ, weight_SQ) in enumerate(course):
-            order_SQ = volume_SQ.argsort(axis=0)
-            sorted_SQ = np.take_along_axis(volume_SQ, order_SQ, axis=0)
-            below_SQ = np.take_along_axis(weight_SQ, order_SQ, axis=0).cumsum(axis=0)
-            for p, share in enumerate(shares):
-                place_Q = np.minimum((below_SQ < share).sum(axis=0), DRAWS_OF_QUANTILES - 1)
-                quantile_PQH[p, rows, h] = np.take_along_axis(sorted_SQ, place_Q[None], axis=0)[0]
+            volume_QS, weight_QS = np.ascontiguousarray(volume_SQ.T), np.ascontiguousarray(weight_SQ.T)
+            order_QS = volume_QS.argsort(axis=1)
+            below_QS = np.take_along_axis(weight_QS, order_QS, axis=1).cumsum(axis=1)
+            # A draw reaches so many of the shares; below a share lie the draws that reach those before it at most.
+            cell_QS = np.searchsorted(shares, below_QS, side="right") + reached * np.arange(len(below_QS))[:, None]
+            count_QK = np.bincount(cell_QS.ravel(), minlength=reached * len(below_QS)).reshape(-1, reached)
+            place_QP = np.minimum(count_QK.cumsum(axis=1)[:, :-1], DRAWS_OF_QUANTILES - 1)
+            drawn_QP = np.take_along_axis(order_QS, place_QP, axis=1)
+            quantile_PQH[:, rows, h] = np.take_along_axis(volume_QS, drawn_QP, axis=1).T
     return quantile_PQH
 
 
