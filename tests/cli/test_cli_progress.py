@@ -78,7 +78,7 @@ def test_long_verbs_show_signs_of_life_in_a_log_whatever_they_do(
     monkeypatch.setattr(heart, "POLL_S", 0.005)
     verbs = [
         ["simulate", "tumor", *TINY_COHORT],
-        ["finetune", "--from", "scratch", "--epochs", "40", "--members", "2", "--threads", "1"],
+        ["finetune", "--from", "scratch", "--epochs", "8", "--members", "2", "--threads", "1"],
         ["evaluate", "--no-plots"],
     ]
     for words in verbs:
