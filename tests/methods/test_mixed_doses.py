@@ -10,6 +10,7 @@ import pytest
 from costar_cli.data import Dataset, Part, Queries, as_plans
 from costar_cli.data.dose import Basis
 from costar_cli.methods.mixed.model import MixedModel
+from costar_cli.methods.mixed.settings import MixedConfig
 from tests.dose_worlds import DECAY, EFFECT, Act, Floats, linear_doses
 from tests.methods.linear_worlds import fit, model_of
 
@@ -87,7 +88,7 @@ def regiven(data: Dataset, doses: Callable[[Floats], Floats]) -> Dataset:
 def test_what_is_not_known_of_a_dose_is_told_of_it_and_not_of_its_columns(
     doses: Callable[[Floats], Floats], told: str
 ) -> None:
-    trained = fit(regiven(linear_doses(35, basis="splines"), doses), "mixed")
+    trained = fit(regiven(linear_doses(35, basis="splines"), doses), "mixed", MixedConfig(iterations=5))
     about = [warning for warning in trained.meta["warnings"] if "dose" in warning]
     assert [warning[: len(told)] for warning in about] == [told]
     assert "spline" not in about[0]

@@ -43,7 +43,7 @@ def test_zeros_that_are_no_end_rule_out_relative_growth_and_are_named():
         return replace(panel, outcomes=around_five.astype(np.float32))
 
     data = changed(world(n=60, steps=12), interrupted)
-    trained = fit(data)
+    trained = fit(data, iterations=20)
     assert "outcome 'size' is never negative and comes back from" in warnings_of(trained)
     law = finite(trained, data).laws[0]
     assert (law.relative, law.local) == (False, False)
@@ -82,7 +82,7 @@ def test_a_single_zero_at_the_end_is_learned_around():
         return replace(panel, outcomes=outcomes)
 
     data = changed(world(n=60, steps=12), extinct)
-    trained = fit(data)
+    trained = fit(data, iterations=20)
     assert finite(trained, data).laws[0].relative
     assert "zeros" not in warnings_of(trained)
 
