@@ -154,10 +154,9 @@ def test_direct_regressions_take_reactions_inside_a_plan_for_its_effect(method: 
 
 @pytest.mark.slow
 def test_contrast_and_balance_do_not_adjust_for_reactions_inside_a_plan() -> None:
-    """Two data sets: 70 and 62 % of the effect; CRN(ERM) finds 61 and 52 %."""
+    """One data set: 64 % of the effect, and 70 % with batches of 128; CRN(ERM) finds 61 %."""
     assert METHODS["causal-cpc"].adjusts == "none"
-    found = [effect(model_of(fit("causal-cpc", seed=seed)), seed) for seed in range(2)]
-    assert 0.4 < np.mean(found) / TRUE < 0.85
+    assert 0.4 < effect(model_of(fit("causal-cpc"))) / TRUE < 0.85
 
 
 def test_what_feeds_outcomes_back_adjusts_for_all_there_is_without_covariates() -> None:
