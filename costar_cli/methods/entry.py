@@ -48,6 +48,8 @@ class Method:
         estimator: what fits it and reads a fitted one (`methods.base.Estimator`), or where it is: `package.module:NAME`
             is imported when it is first used, so that listing methods loads none.
         settings: the class of the settings that it alone has, or where that is; None where it has none.
+        needs: those of its own settings, by name, without which it cannot be fitted; their default is None. Until they
+            are set, `all` methods of a benchmark leave it out.
         closed_form: the fit has no epochs, and no randomness of which more members would show the spread: one member is
             all there is. What it draws by the seed (which rows it reads, say) stands in `reads`.
         learns_from_source: adapting to the target needs the source's training subjects again.
@@ -82,6 +84,7 @@ class Method:
     label: str
     estimator: "Estimator | str"
     settings: "type[Config] | str | None" = None
+    needs: Collection[str] = ()
     closed_form: bool = False
     learns_from_source: bool = False
     pretrained: bool = False
@@ -118,6 +121,10 @@ class Method:
     def default_settings(self) -> "Config | None":
         """Return its own settings where nobody chose any."""
         return self.settings_class() if self.settings_class else None
+
+    def lacks(self, settings: "Config | None") -> list[str]:
+        """Return the full names of the settings that it needs, and that its own settings leave open."""
+        return [f"{self.section}.{name}" for name in self.needs if getattr(settings, name, None) is None]
 
     def shared_settings(self, shared: Mapping[str, Any]) -> dict[str, Any]:
         """Return those of the settings of all methods, by name, on which its model depends."""

@@ -23,6 +23,7 @@ from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.reporting import NullReporter
 from costar_cli.testing import MethodCase, random_dataset, with_holes
 from costar_cli.training import RunIdentity, Trained, finetune, loop
+from tests.methods.chronos_worlds import fake_chronos, fake_settings
 
 __all__ = [
     "EXACT",
@@ -31,6 +32,7 @@ __all__ = [
     "Case",
     "as_model",
     "counted",
+    "fake_chronos",
     "fit",
     "registered",
     "settings_of",
@@ -112,7 +114,7 @@ def ward() -> Dataset:
 def settings_of(name: str) -> Config | None:
     """A method's own settings, with which a fit takes little time."""
     method = registered(name)
-    settings = method.default_settings()
+    settings = fake_settings() if method.needs else method.default_settings()
     own = {"outputs": OutputsConfig(decoder="structured", hidden=16, carry_overs=2)} if name in ROLLED else {}
     return settings and settings.model_copy(update={**QUICK.get(method.name, {}), **own})
 

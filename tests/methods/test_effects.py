@@ -22,8 +22,11 @@ from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.training import Trained
 from tests.feedback_worlds import LINEAR
 from tests.fits import fit_method, model_of
+from tests.methods.chronos_worlds import fake_chronos, fake_settings
 from tests.methods.invariant_worlds import world
 from tests.methods.linear_worlds import answer
+
+__all__ = ["fake_chronos"]
 
 HORIZON = 5
 ORIGIN = 1
@@ -130,7 +133,8 @@ def test_every_method_that_claims_effects_is_held_against_the_known_one() -> Non
 @pytest.mark.parametrize("method", [name for name, method in METHODS.items() if not method.combines])
 def test_a_method_that_does_not_adjust_says_so_with_how_often_treatment_changes(method: str) -> None:
     small, shared = data(n=60), FinetuneConfig(members=1, epochs=1, batch_size=32, hidden=8)
-    trained = fit_method(small, method, ALL_WEIGHTS if method == "msm" else None, shared)
+    settings = ALL_WEIGHTS if method == "msm" else fake_settings() if METHODS[method].needs else None
+    trained = fit_method(small, method, settings, shared)
     model = model_of(trained)
     known = Reactions.recorded(model)
     assert known == Reactions.read(trained.meta["reactions"])

@@ -17,16 +17,17 @@ from tests.methods.invariant_worlds import (
     NAMES,
     Case,
     as_model,
+    fake_chronos,
     registered,
     trained,
     without_compiler,
     world,
 )
 
-__all__ = ["without_compiler"]
+__all__ = ["fake_chronos", "without_compiler"]
 
 PLAN_BLIND = {"last-value", "mean", "seasonal-naive"}  # whatever the plan, it answers the same
-NOTHING_TO_ENCODE = PLAN_BLIND
+NOTHING_TO_ENCODE = {*PLAN_BLIND, "chronos"}
 MAY_FIND_NO_EFFECT = {("boosting", "ward")}  # the ward has no law, and a tree asks about what helps alone
 
 

@@ -19,6 +19,7 @@ from tests.methods.invariant_worlds import (
     SIZES,
     as_model,
     counted,
+    fake_chronos,
     fit,
     registered,
     trained,
@@ -27,7 +28,7 @@ from tests.methods.invariant_worlds import (
 )
 from tests.train.worlds import run_pretrain
 
-__all__ = ["without_compiler"]
+__all__ = ["fake_chronos", "without_compiler"]
 
 # Variants train as their methods do, but for the decoder that is the default: they take their time elsewhere.
 SLOW = [name for name in NAMES if name not in METHODS and name != "costar, structured"]

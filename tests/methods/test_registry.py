@@ -56,7 +56,7 @@ def test_the_order_of_tables_is_the_papers_with_anchors_first_and_the_reference_
     assert sorted(METHODS, key=METHODS.place) == [
         LAST_VALUE, "mean", "seasonal-naive", "ridge",
         "msm", "rmsn", "crn-erm", "crn", "ct-erm", "ct", "edct", "gnet", "mixed", "growth", "boosting", "gcomp",
-        "igcnet", "sdrnet", "in-context", "causal-cpc", "stack", REFERENCE,
+        "igcnet", "sdrnet", "in-context", "causal-cpc", "chronos", "stack", REFERENCE,
     ]  # fmt: skip
     assert METHODS.place("edct") < METHODS.place("forest") < METHODS.place(REFERENCE)
 

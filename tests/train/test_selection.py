@@ -166,7 +166,7 @@ ALIKE = {"crn-erm", "ct-erm", "ct", "edct", "rmsn"}
     [
         pytest.param(name, marks=pytest.mark.slow if name in ALIKE else ())
         for name in METHODS
-        if name not in ("last-value", "mean", "stack")
+        if name not in ("chronos", "last-value", "mean", "stack")
     ],
 )
 def test_few_shot_is_never_worse_than_zero_shot_on_the_validation_that_selects_it(method, shifted: Dataset):

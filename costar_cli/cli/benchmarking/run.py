@@ -182,6 +182,11 @@ def _methods(benchmark: BenchmarkWorkspace, setups: Sequence[SetupName]) -> list
     """
     config, note = benchmark.settings[BenchmarkConfig], benchmark.reporter.note
     methods, ablations = choose_methods(config.methods, list(METHODS))
+    named = {name.strip() for name in config.methods.split(",")}
+    for method in [method for method in methods if method.name not in named]:
+        if lacks := METHODS[method.base].lacks(benchmark.settings.configs.get(METHODS[method.base].section)):
+            note(f"{method.label} needs `{lacks[0]}`: skipped")
+            methods.remove(method)
     ablations = list(ABLATIONS) if config.ablations else ablations
     if not ablations:
         return methods

@@ -1,0 +1,1 @@
+"""Chronos-2, a forecaster pretrained on time series, with the plan as known future covariates."""
