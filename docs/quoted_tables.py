@@ -86,21 +86,6 @@ def scripts_table() -> Iterator[str]:
             yield f"| `{path.stem}` | {' '.join(about.split())} |"
 
 
-def study_table() -> Iterator[str]:
-    """Yield the study of 2,000 patients beside the published averages."""
-    yield "| method | " + " | ".join(f"{setup}: ours | published" for setup in SETUPS) + " |"
-    yield "|---|" + "---:|---:|" * len(SETUPS)
-    ours = {setup: averages("benchmark-tumor-2000", setup) for setup in SETUPS}
-    names = {r["method"]: r["name"] for r in rows("benchmark-tumor-2000")}
-    for method in ours["zero-shot"]:
-        cells = []
-        for setup in SETUPS:
-            printed = published_row("tumor", setup, names[method])
-            theirs = printed.average_over(1, 6) if printed else None
-            cells += [f"{ours[setup][method]:.3f}", "" if theirs is None else f"{theirs:.3f}"]
-        yield f"| {method} | {' | '.join(cells)} |"
-
-
 def published_form_table() -> Iterator[str]:
     """Yield benchmarks of COSTAR in its published form; the smallest error of a column is bold."""
     columns = {(data, setup): averages(f"benchmark-{data}-quick", setup) for data in PUBLISHED_FORM for setup in SETUPS}
@@ -394,7 +379,7 @@ def gallery_table(name: str) -> Iterator[str]:
 
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "scripts": scripts_table,
-    "study": study_table,
+    "paper size": partial(setups_table, "benchmark-tumor-paper", "tumor"),
     "published form": published_form_table,
     "mechanistic": mechanistic_table,
     "tumours": partial(setups_table, TUMOURS, "tumor"),
