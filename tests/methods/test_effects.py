@@ -41,7 +41,7 @@ CLOSED_FORM: Mapping[str, tuple[float, int]] = {
     "in-context": (0.05, 2),
 }
 ALL_WEIGHTS = MsmConfig(clip=0)
-NETWORKS: Mapping[str, float] = {"growth": 0.05, "costar": 0.05, "rmsn": 0.05, "igcnet": 0.05, "sdrnet": 0.05}
+NETWORKS: Mapping[str, float] = {"growth": 0.05, "costar": 0.05, "rmsn": 0.05, "igcnet": 0.05}
 STRUCTURED = {"decoder": "structured", "output": "relative"}
 LINE = "does not adjust for treatment that reacts to"
 

@@ -67,9 +67,9 @@ def test_where_a_model_loses_the_growth_network_is_suggested_first_and_what_find
         "sdrnet", "ridge", "boosting",
     ]  # fmt: skip
     assert METHODS.suggested(binary=True)[-3:] == ["growth", "ridge", "boosting"]
-    assert METHODS.adjusting(doses=False, binary=False) == ["growth", "msm", "mixed", "gcomp", "igcnet", "sdrnet"]
+    assert METHODS.adjusting(doses=False, binary=False) == ["growth", "msm", "mixed", "gcomp", "igcnet"]
     assert METHODS.adjusting(doses=True, binary=False) == ["growth", "msm", "mixed", "gcomp"]
-    assert METHODS.adjusting(doses=False, binary=True) == ["msm", "mixed", "gcomp", "igcnet", "sdrnet"]
+    assert METHODS.adjusting(doses=False, binary=True) == ["msm", "mixed", "gcomp", "igcnet"]
 
 
 def test_methods_are_listed_nowhere_else() -> None:
