@@ -24,7 +24,7 @@ from costar_cli.settings.presets import PRESETS
 from docs import quoted_goals
 from docs.quoted_effects import choice_table, corrected_table, gcomp_table
 from docs.quoted_speed import bands_cost, gpu_table, preset_sentence, scale_table, speed_table
-from docs.quoted_wins import marked, observed_table, wins_table
+from docs.quoted_wins import marked, observed_table, repaired_table, wins_table
 
 ROOT = Path(__file__).resolve().parents[1]
 GALLERY = ("shelves", "fluids", "glucose", "trial", "visits")
@@ -380,6 +380,7 @@ def gallery_table(name: str) -> Iterator[str]:
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "scripts": scripts_table,
     "paper size": partial(setups_table, "benchmark-tumor-paper", "tumor"),
+    "repaired rows": repaired_table,
     "published form": published_form_table,
     "mechanistic": mechanistic_table,
     "tumours": partial(setups_table, TUMOURS, "tumor"),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from benchmarks.choice_of_method import LIMIT
 from docs.quoted_goals import PLAIN, lines, observed
 
-__all__ = ["marked", "observed_table", "wins_table"]
+__all__ = ["marked", "observed_table", "repaired_table", "wins_table"]
 
 OBSERVED = ("last-value", "mean", "seasonal-naive", "ridge", "mixed", "boosting", "growth", "costar")
 STACKS = ("stack plans", "stack unguarded")
@@ -66,6 +66,26 @@ def wins_table(setups: Sequence[str] = ("zero_shot", "supervised"), pages: str =
         yield f"| {label.replace('(methods/', f'({pages}')} | {' | '.join(cells)} |"
     cells = [" / ".join(f"{mean[w, LIMIT, u]:.3f}" for u in setups) for w in WORLDS]
     yield f"| *what the simulator itself would predict* | {' | '.join(cells)} |"
+
+
+def repaired_table() -> Iterator[str]:
+    """Yield errors one and six steps ahead by strength of confounding, those that others published in brackets."""
+    public = {
+        (line["method"], line["gamma"], line["tau"]): line["mean"]
+        for line in lines("sweep-tumor-paper", "causal-transformer.csv")
+    }
+    ours = {(line["method"], f"{float(line['gamma']):g}"): line for line in lines("sweep-tumor-paper", "sweep.csv")}
+    strengths = sorted({gamma for _, gamma in ours}, key=float)
+    yield f"| method | step | {' | '.join(f'gamma {gamma}' for gamma in strengths)} |"
+    yield "|---|---:|" + "---:|" * len(strengths)
+    for method in dict.fromkeys(method for method, _ in ours):
+        for tau in ("1", "6"):
+            cells = []
+            for gamma in strengths:
+                line, other = ours.get((method, gamma)), public.get((method, gamma, tau))
+                cells.append("" if line is None else f"{float(line[f'tau{tau}_mean']):.3f}")
+                cells[-1] += f" ({other})" if other and line else ""
+            yield f"| {method} | {tau} | {' | '.join(cells)} |"
 
 
 def marked(value: float, best: float | None) -> str:
