@@ -192,9 +192,7 @@ class SdrNetConfig(IgcNetConfig):
     """SDR-Net: sequentially doubly robust regressions with a recurrent network (spec SDR-1 to 4)."""
 
     propensity: SdrPropensityConfig = SdrPropensityConfig()
-    largest_weight: float = Field(
-        20, ge=0, description="Largest weight of what corrects a pseudo-outcome (0: no correction, as IGC-Net)"
-    )
+    largest_weight: float = Field(20, ge=0, description="Largest weight of what corrects a pseudo-outcome (0: none)")
 
 
 class CausalCpcEncoderConfig(RecurrentConfig):
