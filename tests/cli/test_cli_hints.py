@@ -57,8 +57,10 @@ def test_every_hint_of_a_pipeline_with_files_of_its_own_works_when_pasted(tmp_pa
     assert quick == f"costar finetune {shared} --method auto --minutes 2 --data cohort.h5"
     assert pretrain == f"costar pretrain {shared} --data cohort.h5"
     run = call(*words(pretrain), *FEW, "-o", "enc-ct.h5", "--json")
-    [finetune] = run.document["next"]
+    finetune, scratch = run.document["next"]
     assert finetune == f"costar finetune {shared} --data cohort.h5 --start enc-ct.h5"
+    assert scratch == f"costar finetune {shared} --from scratch --data cohort.h5"
+    assert call(*words(scratch), *FEW, "-o", "scratch.h5").code == 0
     run = call(*words(finetune), *FEW, "-o", "mine.h5", "--json")
     adapt, evaluate, effects = run.document["next"]
     assert (

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.reference_policy import cohort, last_value_rmse, with_policy_of_another_patient
+from costar_cli.cli.pretrain import GAINS_LITTLE
 from costar_cli.evaluation.published import published_row
 from docs import quoted_goals, quoted_tables
 from simulators.tumor import simulate_factual
@@ -67,6 +68,13 @@ def test_ablations_are_changes_of_the_full_models_own_error(folder: str) -> None
     errors = quoted_tables.averages(folder, "zero-shot", key="name")
     shown = [line.split(" | ")[1] for line in list(quoted_tables.ablation_table(folder))[2:]]
     assert shown == [f"{100 * (errors[name] / errors['costar'] - 1):+.1f} %" for name in errors if name != "costar"]
+
+
+def test_pretraining_gained_as_little_as_its_verb_says() -> None:
+    worlds = ("tumor", "mimic", "m5")
+    errors = [quoted_tables.averages(f"benchmark-{data}-ablations", "zero-shot", key="name") for data in worlds]
+    assert "three simulated worlds" in GAINS_LITTLE
+    assert max(1 - found["costar"] / found["ssl-none"] for found in errors) < 0.01
 
 
 def test_goals_are_judged_by_the_numbers_beside_them() -> None:
