@@ -23,6 +23,7 @@ from costar_cli.errors import DataError, first_of
 from costar_cli.evaluation.sums import TAILS
 from costar_cli.inference import Bands, Estimates, OutcomeFacts
 from costar_cli.methods.base import Forecast, PredictFn
+from costar_cli.methods.shared.distinct import rows_as_bytes
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
 from costar_cli.reporting import Reporter
 
@@ -121,8 +122,8 @@ def _bytes_of(panel: Panel, queries: Queries) -> NDArray[np.bytes_]:
     n = len(queries)
     who = np.stack([panel.subject_id[queries.subject], queries.origin], axis=1).astype("<i8")
     plan = (queries.plan.reshape(n, -1) + 0.0).astype("<f4")  # a negative zero is zero
-    raw = np.concatenate([who.view(np.uint8).reshape(n, -1), plan.view(np.uint8).reshape(n, -1)], axis=1)
-    return np.ascontiguousarray(raw).view(f"S{raw.shape[1]}")[:, 0]
+    raw = rows_as_bytes(who, plan)
+    return raw.view(f"S{raw.shape[1]}")[:, 0]
 
 
 def read_predictions(path: Path, dataset: Dataset, *, trained: Domain, digest: str = "") -> ForeignModel:

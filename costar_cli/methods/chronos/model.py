@@ -13,7 +13,7 @@ from costar_cli.data import Panel, Queries
 from costar_cli.files import Artifact
 from costar_cli.methods.chronos.weights import Input, Pipeline, Weights
 from costar_cli.methods.model import Device, Parameters, PredictiveDistribution
-from costar_cli.methods.shared.distinct import distinct_rows
+from costar_cli.methods.shared.distinct import distinct_rows, rows_as_bytes
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import TrainedModel, probabilities_within, require_horizon
 from costar_cli.reporting import NullReporter, Reporter
@@ -104,7 +104,7 @@ class ChronosModel(TrainedModel):
         with reporter.task("rollout", total=len(queries) * queries.horizon, unit="query") as task:
             for steps in range(1, queries.horizon + 1):
                 plan_QHA = queries.plan[:, :steps]
-                first_M, of_Q = distinct_rows(_bytes(queries.subject, queries.origin, plan_QHA))
+                first_M, of_Q = distinct_rows(rows_as_bytes(queries.subject, queries.origin, plan_QHA))
                 asked = replace(queries.take(first_M), plan=plan_QHA[first_M], outcomes=None, scored=None)
                 found_MYK = np.empty((len(first_M), *shape[2:]), dtype=np.float32)
                 for start in range(0, len(first_M), min(batch_size, FORECASTS)):
@@ -119,19 +119,13 @@ class ChronosModel(TrainedModel):
         return quantile_QHYK
 
 
-def _bytes(*columns_Q: NDArray[np.generic]) -> NDArray[np.uint8]:
-    """Return rows of arrays beside each other as bytes."""
-    rows = [np.ascontiguousarray(column).reshape(len(column), -1).view(np.uint8) for column in columns_Q]
-    return np.concatenate(rows, axis=1)
-
-
 def _inputs(
     panel: Panel, dose_NTL: NDArray[np.float64], queries: Queries, table_AL: NDArray[np.float64]
 ) -> Iterator[Input]:
     """Yield what a forecast of each query reads: the history up to its origin, and treatments of the plan.
 
     A treatment stands at the step after it, where it first shows; which came before the first step is unknown. Statics
-    are left out: the forecaster scales each series by its own past, of which a constant leaves nothing.
+    are left out: the forecaster scales each series by its own past, and nothing of a constant is left.
     """
     plan_QHL = queries.plan.astype(np.float64) @ table_AL
     for n, origin, plan_HL in zip(queries.subject, queries.origin.astype(np.int64), plan_QHL, strict=True):

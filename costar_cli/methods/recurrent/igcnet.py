@@ -135,7 +135,7 @@ class IgcStage(NetworkStage[RecurrentNetwork]):
         return torch.stack(losses).mean(dim=0), state_R | {"updates": state_R["updates"] + 1}
 
     def weigh(self, batch: Windows) -> Tensor:
-        """Return how much the errors at every position count, `[R,T,B]`: all the same."""
+        """Return how much the errors at every position count, `[R,T,B]`: one."""
         return torch.ones_like(batch.active)
 
     def pseudo_outcomes(self, params_R: Params, batch: Windows, known: Tensor, later: Tensor) -> Tensor:
@@ -165,6 +165,11 @@ class IgcStage(NetworkStage[RecurrentNetwork]):
 def outputs_and_inputs(network: RecurrentNetwork, params_R: Params, batch: Windows, masks: Masks = None) -> Tensor:
     """Return what is known at every position, `[R,T,B,D]`: the outputs of the LSTM, then what it read there."""
     return torch.cat([network.run_members(params_R, batch, masks), network.inputs(batch.column)], dim=-1)
+
+
+def known_in(passed: Passed) -> Tensor:
+    """Return the same of one member's pass, `[T,B,D]`."""
+    return torch.cat([passed.outputs_TBD, passed.network.inputs(passed.batch.column)[0]], dim=-1)
 
 
 def drawn_plans(batch: Windows, steps: int, streams: Sequence[Stream]) -> Tensor:
@@ -198,11 +203,7 @@ class IgcNetModel(RecurrentModel):
 
     def encode_history(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
         """Return what is known at every step."""
-
-        def read(passed: Passed) -> Tensor:
-            return torch.cat([passed.outputs_TBD, network.inputs(passed.batch.column)[0]], dim=-1)
-
-        return over_subjects(network, panel, panel.y_NTY.shape[1], read)
+        return over_subjects(network, panel, panel.y_NTY.shape[1], known_in)
 
     def predict(self, networks: Networks, asked: QueryBatch) -> Tensor:
         """Return what each head expects under the plan up to its step."""

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from costar_cli.data import TreatmentMode
 from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import Fit, FitTask, Fitted
-from costar_cli.methods.recurrent.igcnet import READS, IgcNetModel, IgcStage, igc_training, outputs_and_inputs
+from costar_cli.methods.recurrent.igcnet import READS, IgcNetModel, IgcStage, igc_training, known_in, outputs_and_inputs
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.network import Passed, RecurrentNetwork, over_members
 from costar_cli.methods.recurrent.rmsn import PropensityStage
@@ -147,8 +147,7 @@ SDRNET = SdrNetMethod()
 
 def _log_propensity(mode: TreatmentMode, passed: Passed) -> Tensor:
     """Return the logarithm of the probability of the treatment at every position, `[T,B]`."""
-    known = torch.cat([passed.outputs_TBD, passed.network.inputs(passed.batch.column)[0]], dim=-1)
-    return _log_likelihood(passed.network.head(known), passed.batch.treatment[0], mode)
+    return _log_likelihood(passed.network.head(known_in(passed)), passed.batch.treatment[0], mode)
 
 
 def _log_frequency(panel: PanelTensors, mode: TreatmentMode) -> Tensor:

@@ -19,7 +19,13 @@ def runs(*columns_Q: NDArray[np.generic]) -> tuple[Indices, Indices]:
 
 def distinct_plans(plan_QHA: Plans) -> tuple[Indices, Indices]:
     """Return one index of each distinct plan, and which of these each query has."""
-    return distinct_rows(np.ascontiguousarray(plan_QHA).reshape(len(plan_QHA), -1).view(np.uint8))
+    return distinct_rows(rows_as_bytes(plan_QHA))
+
+
+def rows_as_bytes(*arrays_Q: NDArray[np.generic]) -> NDArray[np.uint8]:
+    """Return rows of arrays beside each other as bytes, `[Q,B]`."""
+    rows = [np.ascontiguousarray(array).reshape(len(array), -1).view(np.uint8) for array in arrays_Q]
+    return np.concatenate(rows, axis=1)
 
 
 def distinct_rows(rows_QB: NDArray[np.uint8]) -> tuple[Indices, Indices]:
