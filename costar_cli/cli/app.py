@@ -6,13 +6,13 @@ import os
 import re
 import sys
 from collections import UserDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Final, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from costar_cli.cli.verb import MAKERS, VerbApp, VerbGroup
 from costar_cli.config import VERSION
@@ -33,10 +33,32 @@ NUMBERS = {  # what the parser says of a text that is none, and what costar says
     "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
     "Input should be a valid number, unable to parse string as a number": "expected a number",
 }
-VERBS = (  # in the order in which they are used; a verb is a file of its name
-    *MAKERS, "check", "pretrain", "finetune", "evaluate", "score", "whatif", "search", "explore", "effect", "benchmark",
-    "merge", "inspect", "verify", "settings", "doctor",
-)  # fmt: skip
+# In the order in which they are used; a verb is a file of its name. What each does is said here for the list of them,
+# which would take twice as long if it imported them all; tests hold it to the verb's own help.
+VERBS: Final[Mapping[str, str]] = {
+    "simulate": "Simulate a cohort with known counterfactual outcomes.",
+    "ingest": "Import your own data.",
+    "check": "Say in ten lines whether a table, or a data set (`.h5`), can answer what-if questions, before any model.",
+    "pretrain": "Pretrain encoders on the source domain's series, self-supervised.",
+    "finetune": "Fit a method to labelled subjects.",
+    "evaluate": "Score the models: RMSE by horizon in the set-ups that apply, with intervals and plots.",
+    "score": "Score predictions of other programs for the queries that `costar inspect --export` writes.",
+    "whatif": "Estimate the outcomes of a subject, or of many, under treatment plans, and the differences between "
+    "plans.",
+    "search": "Find the treatment plan that makes an outcome best, with its uncertainty.",
+    "explore": "Compare treatment plans for a subject in the browser: click a calendar, and see outcomes, bands and "
+    "support.",
+    "effect": "Estimate mean outcomes under treatment plans in a population, and their differences, from data in which "
+    "treatment reacts to the course: no model is needed.",
+    "benchmark": "Compare methods on a data set: the paper's tables, with paired tests and costs, beside the published "
+    "rows.",
+    "merge": "Bring together the parts that `costar benchmark`, `evaluate` or `whatif` made with --shard I/N.",
+    "inspect": "Show an artifact's kind, lineage and variables; no array is read.",
+    "verify": "Check every byte of an artifact against its digest.",
+    "settings": "List the sections of settings, or what each setting of a section accepts, its default, and what it "
+    "means.",
+    "doctor": "Check Python, packages, devices, memory, disk, and the files of the workspace.",
+}
 
 
 class Commands(UserDict[str, Any]):
@@ -67,6 +89,14 @@ class CostarGroup(VerbGroup):
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002 - Typer's signature
         """Return what makes data first."""
         return list(VERBS)
+
+    def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401
+        """Write the page with what each verb does, and import none of them."""
+        verbs, self.commands = self.commands, {name: TyperCommand(name, help=does) for name, does in VERBS.items()}
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.commands = verbs
 
 
 app = VerbApp(name=PROGRAM, cls=CostarGroup)

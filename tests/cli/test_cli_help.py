@@ -9,6 +9,8 @@ import pytest
 from cli_world import VERBS, Run, environment, run_process
 
 from costar_cli import __version__
+from costar_cli.cli.app import VERBS as LISTED
+from costar_cli.cli.app import Commands
 
 Call = Callable[..., Run]
 HEAVY = {"torch", "polars", "h5py", "numpy", "scipy", "pandas", "sklearn", "matplotlib", "filelock"}
@@ -63,6 +65,18 @@ def test_the_console_script_and_the_module_are_the_same_program(tmp_path: Path) 
     script = Path(sys.executable).with_name("costar")
     done = subprocess.run([script, "--version"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == run_process("--version", cwd=tmp_path).out == f"costar {__version__}\n"
+
+
+def test_the_list_of_verbs_says_of_each_what_its_own_help_does() -> None:
+    commands = Commands()
+    for verb, does in LISTED.items():
+        assert " ".join(commands[verb].help.split("\n\n")[0].split()) == does
+
+
+def test_the_list_of_verbs_imports_none_of_them(tmp_path: Path) -> None:
+    code = "import sys; from costar_cli.cli.app import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert not {f"costar_cli.cli.{verb}" for verb in LISTED} & set(done.stderr.split())
 
 
 @pytest.mark.parametrize("words", [[], ["simulate"]])
