@@ -40,11 +40,13 @@ def pretrain_stage(dataset: Dataset, config: PretrainConfig, runtime: Runtime) -
     return PretrainStage(dataset.schema.dims, config, train, validation)
 
 
-def finetune_stage(dataset: Dataset, config: FinetuneConfig, runtime: Runtime) -> SupervisedStage:
+def finetune_stage(
+    dataset: Dataset, config: FinetuneConfig, runtime: Runtime, encoder: EncoderConfig | None = None
+) -> SupervisedStage:
     """Return the supervised stage, from scratch, on the source cohort."""
     train, validation = train_panel(dataset, runtime), train_panel(dataset, runtime, "val")
     return SupervisedStage(
-        dataset.schema.dims, dataset.horizon, config, EncoderConfig(), train=train, validation=validation
+        dataset.schema.dims, dataset.horizon, config, encoder or EncoderConfig(), train=train, validation=validation
     )
 
 

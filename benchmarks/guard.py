@@ -11,20 +11,27 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from benchmarks.machine import ROOT, machine, machine_slug
 from benchmarks.measure import number, run_child
 
 GUARDED = {
     "simulate": ("ratio_to_loop", "ratio_to_numpy_loop"),
-    "pretrain_step": ("ratio_to_literal",),
+    "pretrain_step": ("ratio_to_literal", "finetune_ratio_to_literal"),
+    "profile_steps": tuple(f"literal_{name}" for name in ("crn_encoder", "gnet_network", "ct")),
+    "processes": ("pretrain_cpu_divided_over_shared", "finetune_cpu_divided_over_shared"),
     "scoring": ("ratio_to_literal", "ratio_to_cropped", "ratio"),
     "rollouts": tuple(f"ratio_{name}" for name in ("costar", "crn", "ct", "rmsn", "gnet")),
     "whatif": tuple(f"ratio_{name}_{how}" for name in ("mixed", "growth", "costar") for how in ("process", "command")),
     "mixed": ("spread_ratio",),
+    "boosting": ("tumor_time", "tumor_lightgbm_time"),
+    "evaluate_memory": ("evaluate_rss_mb",),
     "start": ("version", "help", "whatif", "average", "search"),
 }
-SHORTER = {"mixed": ("--worlds", "1")}  # than what is stored, where that says nothing about ratios
+# Than what is stored, where that says nothing about ratios.
+SHORTER = {"mixed": ("--worlds", "1"), "profile_steps": ("--only", "crn", "gnet", "ct")}
+NEEDS = {"boosting": "lightgbm"}
 RESULTS = ROOT / "benchmarks" / "results"
 
 
@@ -43,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="toy sizes: shows that it runs, says nothing about speed")
     options, slower = parser.parse_args(argv), 0
     for name, keys in GUARDED.items():
+        if name in NEEDS and find_spec(NEEDS[name]) is None:
+            print(f"{name}: left out, {NEEDS[name]} is not installed")
+            continue
         more = ["--quick"] if options.quick else SHORTER.get(name, ())
         now = json.loads(run_child("-m", f"benchmarks.{name}", "--json", "--repeats", "3", *more).stdout)
         for key in keys:

@@ -1,8 +1,8 @@
-"""The yardstick: COSTAR's pretraining step written down as spec COSTAR-1 to 11 read, with no thought for speed.
+"""The yardstick: COSTAR's steps of training written down as spec COSTAR-1 to 17 read, with no thought for speed.
 
 One member, eager: every token attends with gathered relative vectors, `nn.Dropout` everywhere, statics broadcast to
-every step, N x N logits and log-softmax. `tests/benchmarks/test_yardsticks.py` holds it against the
-fast encoder.
+every step, N x N logits and log-softmax, every origin's plan and answer cut out of the series.
+`tests/benchmarks/test_yardsticks.py` holds it against the fast encoder and head.
 """
 
 import copy
@@ -14,8 +14,10 @@ from torch.nn import functional
 
 from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.encoder import CostarEncoder
+from costar_cli.methods.costar.predictor import OutcomePredictor
+from costar_cli.methods.costar.supervised import step_weights
 
-__all__ = ["LiteralEncoder", "LiteralPretrainer", "literal_info_nce"]
+__all__ = ["LiteralEncoder", "LiteralFinetuner", "LiteralPretrainer", "literal_info_nce"]
 
 
 class LiteralNorm(nn.Module):
@@ -192,3 +194,61 @@ class LiteralPretrainer:
         kinds = zip(*queries, *keys, strict=True)
         pair = [literal_info_nce(q1, k2, 1.0) + literal_info_nce(q2, k1, 1.0) for q1, q2, k1, k2 in kinds]
         return pair[0] + torch.stack(pair[1:]).mean()
+
+
+class LiteralHead(nn.Module):
+    """Spec COSTAR-14 and 15: a causal convolution over earlier treatments, and the treatment of now."""
+
+    def __init__(self, dims: tuple[int, int, int, int], config: EncoderConfig, horizon: int, hidden: int) -> None:
+        super().__init__()
+        self.past, self.current = nn.Conv1d(dims[1], config.width, horizon), nn.Linear(dims[1], config.width)
+        self.first, self.last = nn.Linear(config.width, hidden), nn.Linear(hidden, dims[2])
+        self.horizon = horizon
+
+    def forward(self, z_MD: Tensor, plan_MHA: Tensor) -> Tensor:
+        earlier = functional.pad(plan_MHA[:, :-1].transpose(1, 2), (self.horizon, 0))
+        codes = self.past(earlier).transpose(1, 2) + self.current(plan_MHA)
+        answer: Tensor = self.last(torch.relu(self.first(z_MD[:, None] + codes)))
+        return answer
+
+    def load_fast(self, fast: OutcomePredictor) -> None:
+        """Copy the parameters of the fast head."""
+        state = {f"past.{name}": getattr(fast.past, name) for name in ("weight", "bias")}
+        state |= {"current.weight": fast.current.weight[..., 0], "current.bias": fast.current.bias}
+        for name, layer in zip(("first", "last"), fast.layers, strict=True):
+            state |= {f"{name}.weight": layer.weight, f"{name}.bias": layer.bias}
+        self.load_state_dict({k: v.detach().clone() for k, v in state.items()})
+
+
+class LiteralFinetuner:
+    """Spec COSTAR-14 to 17 with default settings, one optimiser step at a time."""
+
+    def __init__(self, dims: tuple[int, int, int, int], config: EncoderConfig, horizon: int, hidden: int) -> None:
+        self.encoder, self.head = LiteralEncoder(dims, config), LiteralHead(dims, config, horizon, hidden)
+        self.weight_H = step_weights("inverse", horizon)
+        self.adam = torch.optim.Adam([*self.encoder.parameters(), *self.head.parameters()], lr=1e-3)
+
+    def step(
+        self, history: Tensor, statics: Tensor, active: Tensor, treatment_BTA: Tensor, outcome_BTY: Tensor
+    ) -> float:
+        """Predict every origin's next steps, take an optimiser step."""
+        loss = self.loss(history, statics, active, treatment_BTA, outcome_BTY)
+        self.adam.zero_grad()
+        loss.backward()
+        self.adam.step()
+        return loss.item()
+
+    def loss(
+        self, history: Tensor, statics: Tensor, active: Tensor, treatment_BTA: Tensor, outcome_BTY: Tensor
+    ) -> Tensor:
+        """Return the weighted squared error of treatments from each position on, and of the outcomes after them."""
+        z, _ = self.encoder(history, statics, active)
+
+        def ahead(series: Tensor) -> Tensor:
+            padded = functional.pad(series, (0, 0, 0, self.head.horizon - 1))
+            return padded.unfold(1, self.head.horizon, 1).transpose(2, 3).flatten(0, 1)
+
+        weight = ahead(active[..., None].to(z))[..., 0] * self.weight_H.to(z)
+        predicted = self.head(z.flatten(0, 1), ahead(treatment_BTA))
+        error = (predicted - ahead(outcome_BTY)).square().sum(dim=-1)
+        return (error * weight).sum() / ahead(active[..., None].to(z)).sum()

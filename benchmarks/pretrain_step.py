@@ -1,10 +1,12 @@
-"""The pretraining step against a literal eager implementation, one member, the same mini-batch.
+"""The steps of pretraining and fine-tuning against a literal eager implementation, one member, the same mini-batch.
 
     python -m benchmarks.pretrain_step [--json] [--out FILE] [--quick] [--threads 2] [--repeats 9]
 
 Ours is `costar_cli.training.loop.training_step` on a `PretrainStage`: views, dropout bytes, two encoders, contrast,
 backward, finite checks, Adam. The yardstick is `LiteralPretrainer.step` (benchmarks/literal_costar.py). Both contrast
-all active positions of 64 simulated tumour patients at gamma 10 (T = 59), in float32, and take turns in one process.
+all active positions of 64 simulated tumour patients at gamma 10 (T = 59), in float32, and take turns in one process. So
+do a step of `SupervisedStage` with the published decoder and `LiteralFinetuner.step`, on 32 patients. All else is about
+pretraining.
 
 **Parts.** The methods of the stage are wrapped by a stopwatch whose parts exclude one another, in a run apart from the
 timed comparison. Dropout bytes are drawn in the encoders' threads and count as theirs. Momentum and online encoder run
@@ -31,16 +33,17 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import torch
 
-from benchmarks.cohort import Steps, pretrain_stage, train_panel, training_data
-from benchmarks.literal_costar import LiteralPretrainer
-from benchmarks.measure import Figure, Measured, interleaved, peak_gflops, ratio, run, run_child
-from costar_cli.config.models import EncoderConfig, PretrainConfig, RuntimeConfig
+from benchmarks.cohort import Steps, finetune_stage, pretrain_stage, train_panel, training_data
+from benchmarks.literal_costar import LiteralFinetuner, LiteralPretrainer
+from benchmarks.measure import Figure, Measured, Timing, interleaved, peak_gflops, ratio, run, run_child
+from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
 from costar_cli.data import Dataset
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.training.optimiser import Adam
@@ -48,7 +51,7 @@ from costar_cli.training.runtime import Runtime
 
 __all__ = ["main", "step_flops", "take_steps"]
 
-GOAL, AIM, GOAL_MB = 6.0, 10.0, 600.0
+GOAL, AIM, GOAL_MB = 8.0, 10.0, 600.0
 PARTS = (
     "views",
     "encoders forward",
@@ -173,6 +176,20 @@ def peak_memory(options: argparse.Namespace, n_steps: int = 5) -> dict[str, floa
     }
 
 
+def time_finetuning(dataset: Dataset, runtime: Runtime, options: argparse.Namespace) -> dict[str, Timing]:
+    """Return the times of a step of fine-tuning, ours and the literal one's."""
+    config = FinetuneConfig(members=1, batch_size=8 if options.quick else 32, seed=options.seed)
+    ours = Steps(finetune_stage(dataset, config, runtime), [0], runtime)
+    panel, rows = train_panel(dataset, runtime), ours.rows_B
+    history_BTS, statics_BV = panel.history_NTS[rows, :-1], panel.v_NV[rows]
+    active_BT = torch.arange(history_BTS.shape[1]) < (panel.length_N[rows] - 1)[:, None]
+    treatment_BTA, outcome_BTY = panel.a_NTA[rows, : history_BTS.shape[1]], panel.y_NTY[rows, 1:]
+    torch.manual_seed(options.seed)
+    literal = LiteralFinetuner(dataset.schema.dims, EncoderConfig(), dataset.horizon, config.hidden)
+    step = partial(literal.step, history_BTS, statics_BV, active_BT, treatment_BTA, outcome_BTY)
+    return interleaved({"ours": ours, "literal": step}, options.repeats, warmup=1 if options.quick else 2)
+
+
 def measure(options: argparse.Namespace) -> Measured:
     dataset, config, runtime = cohort(options)
     ours = Steps(pretrain_stage(dataset, config, runtime), [0], runtime)
@@ -186,6 +203,7 @@ def measure(options: argparse.Namespace) -> Measured:
         options.repeats,
         warmup=1 if options.quick else 2,
     )
+    finetuning = time_finetuning(dataset, runtime, options)
     parts = time_parts(ours, options.repeats)
     n_active = int(active_BT.sum())
     flops = step_flops(dataset.schema.dims, config, len(rows), history_BTS.shape[1], n_active)
@@ -199,6 +217,11 @@ def measure(options: argparse.Namespace) -> Measured:
         "ratio_to_literal": Figure("times faster than the literal step", ratio(timings, "literal", "ours"), "x", GOAL),
         "step_s": Figure("step of one member", timings["ours"].median_s, "s"),
         "literal_step_s": Figure("literal step", timings["literal"].median_s, "s"),
+        "finetune_ratio_to_literal": Figure(
+            "fine-tuning: times faster than the literal step", ratio(finetuning, "literal", "ours"), "x", GOAL
+        ),
+        "finetune_step_s": Figure("fine-tuning: step of one member", finetuning["ours"].median_s, "s"),
+        "finetune_literal_step_s": Figure("fine-tuning: literal step", finetuning["literal"].median_s, "s"),
         **{f"share_{p.replace(' ', '_')}": Figure(f"share: {p}", 100 * parts[p] / whole, "%") for p in PARTS},
         "step_gflop": Figure("operations counted per step", gflop, "GFLOP"),
         "gflops": Figure("achieved", rate, "GFLOP/s"),
@@ -214,6 +237,7 @@ def measure(options: argparse.Namespace) -> Measured:
         "steps": history_BTS.shape[1],
         "active_positions": n_active,
         "timings": {name: vars(timing) for name, timing in timings.items()},
+        "finetune_timings": {name: vars(timing) for name, timing in finetuning.items()},
         "ratio_of_best": timings["literal"].best_s / timings["ours"].best_s,
         "parts_s": parts,
         "gflop": {part: value / 1e9 for part, value in flops.items()},

@@ -49,10 +49,10 @@ def measure(options: argparse.Namespace) -> Measured:
             figures[f"{stage}_{way}_cpu_s"] = Figure(f"{stage}, {way}: of processors", cpu[way], "s")
         for way in WAYS[1:]:
             figures[f"{stage}_divided_over_{way}"] = Figure(
-                f"{stage}: clock, divided over {way}", clock["divided"] / clock[way], "x"
+                f"{stage}: clock, divided over {way}", clock["divided"] / clock[way], "x", at_most=True
             )
         figures[f"{stage}_cpu_divided_over_shared"] = Figure(
-            f"{stage}: processors, divided over shared", cpu["divided"] / cpu["shared"], "x"
+            f"{stage}: processors, divided over shared", cpu["divided"] / cpu["shared"], "x", at_most=True
         )
     return Measured(figures, {"members": options.members, "processes": options.processes, "times": times})
 

@@ -69,15 +69,24 @@ SPEED: Sequence[tuple[str, str, Callable[[Figures], str]]] = (
     ),
     (
         "pretrain_step",
-        "one pretraining step, against a literal implementation, and its peak memory",
+        "steps of pretraining and of fine-tuning, against a literal implementation, and the peak memory of the first",
         lambda f: (
-            f"{_times(f['ratio_to_literal'])}; {f['peak_rss_mb']:.0f} MB, {f['import_rss_mb']:.0f} MB of it imports"
+            f"{_times(f['ratio_to_literal'])}, {_times(f['finetune_ratio_to_literal'])}; {f['peak_rss_mb']:.0f} MB, "
+            f"{f['import_rss_mb']:.0f} MB of it imports"
         ),
     ),
     (
         "default_preset",
         "training with the default preset, computed from one epoch of each stage",
         lambda f: f"{f['preset_min']:.0f} minutes",
+    ),
+    (
+        "quick_preset",
+        "`simulate`, `pretrain` and `finetune` with the quick preset: processor time, highest peak of memory",
+        lambda f: "; ".join(
+            f"{label} {f[f'{name}_cpu_s']:.0f} s, {f[f'{name}_peak_mb'] / 1000:.2f} GB"
+            for name, label in (("tumor", "tumours"), ("mimic", "ICU"), ("m5", "retail"), ("linear", "linear system"))
+        ),
     ),
     (
         "evaluate_memory",

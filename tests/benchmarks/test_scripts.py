@@ -20,6 +20,7 @@ FIGURES = {
     "simulate_mimic": {"simulate_s", "simulate_rss_mb", "read_rss_mb", "from_extract_rss_mb", "data_mb"},
     "pretrain_step": {
         "ratio_to_literal",
+        "finetune_ratio_to_literal",
         "step_s",
         "share_views",
         "share_encoders_forward",
@@ -35,6 +36,7 @@ FIGURES = {
         "step_rss_mb",
     },
     "default_preset": {"simulate_s", "pretrain_epoch_s", "finetune_epoch_s", "preset_min"},
+    "quick_preset": {"linear_cpu_s", "linear_peak_mb"},
     "scoring": {
         "ratio",
         "ratio_to_literal",
@@ -65,6 +67,7 @@ FIGURES = {
     "large": {"simulate_cpu_s", "pretrain_mb", "whatif-costar_cpu_s", "elapsed_s", "cpu_s"},
     "search": {"mixed_many", "mixed_one", "costar_many", "costar_one"},
     "profile_steps": {"ms_pretrain", "floor_finetune", "python_mixed", "literal_ct", "hours_paper"},
+    "fused_lstm": {"compiling_s", "crn_encoder_ours", "quick_literal"},
     "processes": {"pretrain_divided_over_shared", "finetune_divided_over_shared", "pretrain_cpu_divided_over_shared"},
 }
 
@@ -73,6 +76,7 @@ LONG = (
     "cohort_whatif",
     "default_preset",
     "evaluate_memory",
+    "fused_lstm",
     "growth",
     "growth_commands",
     "ingest_events",
@@ -81,6 +85,7 @@ LONG = (
     "pretrain_step",
     "processes",
     "profile_steps",
+    "quick_preset",
     "rollouts",
     "scoring",
     "search",

@@ -1,21 +1,27 @@
 """What the benchmarks compare gives the same numbers, and their operations are counted right."""
 
 from contextlib import nullcontext
+from typing import cast
 
 import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.cohort import untrained_model
-from benchmarks.literal_costar import LiteralEncoder, LiteralPretrainer, literal_info_nce
+from benchmarks.cohort import finetune_stage, train_panel, untrained_model
+from benchmarks.literal_costar import LiteralEncoder, LiteralFinetuner, LiteralPretrainer, literal_info_nce
 from benchmarks.literal_networks import written_out
 from benchmarks.pretrain_step import encoder_flops, step_flops
 from benchmarks.profile_steps import fit_task, stages_of
 from benchmarks.scoring import even_batches, literal_encoder, re_encode
-from costar_cli.config.models import EncoderConfig, PretrainConfig, RuntimeConfig
+from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
 from costar_cli.data import Dataset, Part
+from costar_cli.methods.costar.encoder import CostarEncoder
+from costar_cli.methods.costar.predictor import OutcomePredictor
+from costar_cli.methods.costar.supervised import ENCODER, HEAD
 from costar_cli.methods.registry import METHODS
+from costar_cli.methods.shared.members import member_module, stack_members, submodule
+from costar_cli.methods.shared.streams import Stream
 from costar_cli.training.group import GroupState
 from costar_cli.training.runtime import Runtime
 from costar_cli.training.step import gradients, step_streams
@@ -91,6 +97,28 @@ def test_counted_operations_of_the_contrast_are_its_two_products() -> None:
         literal_info_nce(q, k, 1.0).backward()
     flops = step_flops(TUMOR, PretrainConfig(), 1, n, n_active=n)
     assert flops["contrast"] == 6 * counter.get_total_flops()  # overall, outcomes, treatments; two directions
+
+
+def test_the_literal_finetuner_has_the_same_loss_and_gradient(tumor_dataset: Dataset) -> None:
+    runtime = Runtime.resolve(RuntimeConfig(device="cpu"))
+    config, small = FinetuneConfig(hidden=8), EncoderConfig(dropout=0, width=8, heads=2, clip_distance=4)
+    stage = finetune_stage(tumor_dataset, config, runtime, small)
+    params_R = stack_members([stage.initial(0)[0]])
+    last_R = params_R["head.network.2.weight"].requires_grad_()
+    rows_B, panel = torch.arange(8), train_panel(tumor_dataset, runtime)
+    fast = stage.loss(params_R, {}, rows_B[None], [Stream(1, "masks")])[0].squeeze()
+
+    literal = LiteralFinetuner(tumor_dataset.schema.dims, small, tumor_dataset.horizon, config.hidden)
+    encoder, head = cast("CostarEncoder", stage.encoder), cast("OutcomePredictor", stage.decoder.head)
+    literal.encoder.load_fast(member_module(encoder, submodule(params_R, ENCODER), 0))
+    literal.head.load_fast(member_module(head, submodule(params_R, HEAD), 0))
+    history = panel.history_NTS[rows_B, :-1]
+    active = torch.arange(history.shape[1]) < panel.length_N[rows_B, None] - 1
+    told = panel.a_NTA[rows_B, : history.shape[1]], panel.y_NTY[rows_B, 1:]
+    slow = literal.loss(history, panel.v_NV[rows_B], active, *told)
+    torch.testing.assert_close(slow, fast)
+    found, known = torch.autograd.grad(slow, literal.head.last.weight), torch.autograd.grad(fast, last_R)
+    torch.testing.assert_close(found[0], known[0][0])
 
 
 def test_literal_pretrainer_learns() -> None:
