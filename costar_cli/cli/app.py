@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from costar_cli.cli.verb import MAKERS, VerbApp, VerbGroup
+from costar_cli.cli.groups import MAKERS, VerbApp, VerbGroup
 from costar_cli.config import VERSION
 from costar_cli.config.nearest import did_you_mean, nearest
 from costar_cli.errors import (

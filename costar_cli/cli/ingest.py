@@ -10,11 +10,11 @@ import typer
 from costar_cli.api.outputs import check_outputs
 from costar_cli.cli import options
 from costar_cli.cli.dataset import make_dataset, make_new, read_inputs, read_like
+from costar_cli.cli.groups import VerbApp, say_which
 from costar_cli.cli.hints import next_command, other_than
 from costar_cli.cli.options import FILES, expanded
 from costar_cli.cli.session import Session, open_session
 from costar_cli.cli.simulate import DataSetGroup
-from costar_cli.cli.verb import VerbApp, say_which
 from costar_cli.cli.workspace import DEFAULT_WORKSPACE
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import UsageError

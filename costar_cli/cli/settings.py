@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from costar_cli.cli.groups import MAKERS
 from costar_cli.cli.options import JsonFlag, QuietFlag
 from costar_cli.cli.session import open_output
-from costar_cli.cli.verb import MAKERS
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import UsageError
 

@@ -13,9 +13,9 @@ import typer
 
 from costar_cli.cli import options
 from costar_cli.cli.dataset import make_source
+from costar_cli.cli.groups import VerbApp, VerbGroup, say_which
 from costar_cli.cli.options import EXPERT, FILES
 from costar_cli.cli.session import open_session
-from costar_cli.cli.verb import VerbApp, VerbGroup, say_which
 from costar_cli.cli.workspace import DEFAULT_WORKSPACE
 from costar_cli.errors import UsageError
 

@@ -1,15 +1,16 @@
 """How every verb reads its command line: one value per option, all that is missing at once, help with examples."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperOption
 
+from costar_cli.cli.groups import without_types_of_switches
 from costar_cli.cli.options import EXPERT, MACHINE, SHOWN, OneOf
 from costar_cli.errors import UsageError
 from costar_cli.reporting.output import Output
@@ -17,9 +18,6 @@ from costar_cli.reporting.output import Output
 if TYPE_CHECKING:
     from costar_cli.settings.keys import Key
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-CONTEXT = {"help_option_names": ["-h", "--help"]}
 ALL_HELP: Final = "help of all options"
 MOST_EXAMPLES: Final = 2  # of the short help
 MOST_OPTIONS: Final = 12  # of a verb whose short help has them all
@@ -112,7 +110,6 @@ RARE_OF: Final[Mapping[str, tuple[str, ...]]] = {  # options that the short help
     ),
 }
 LIST = "<name,...>"  # metavar of options whose value is a list with commas
-MAKERS = ("simulate", "ingest")  # each with a command per data set
 
 
 def _set_debug(ctx: typer.Context, value: bool) -> None:
@@ -142,14 +139,6 @@ def _options_of_every_verb(
     ),
 ) -> None:  # fmt: skip
     """Declare what no verb has to declare."""
-
-
-def _without_types_of_switches(params: list[Any]) -> list[Any]:
-    """Return parameters whose switches are shown in the help without `<bool>`."""
-    for param in params:
-        if isinstance(param, TyperOption) and param.is_flag:
-            param.metavar = ""
-    return params
 
 
 def _with_types_of_values(params: list[Any]) -> list[Any]:
@@ -193,7 +182,7 @@ class Verb(TyperCommand):
 
     def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
         """Return the parameters, `--help` among them."""
-        return _without_types_of_switches(super().get_params(ctx))
+        return without_types_of_switches(super().get_params(ctx))
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Parse, after a look at how often each option was given.
@@ -349,38 +338,6 @@ def _default_text(key: "Key") -> str:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)
-
-
-class VerbGroup(TyperGroup):
-    """Verbs under one name."""
-
-    def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
-        """Return the parameters, `--help` among them."""
-        return _without_types_of_switches(super().get_params(ctx))
-
-
-class VerbApp(typer.Typer):
-    """An app whose commands are verbs."""
-
-    def __init__(self, *, cls: type[VerbGroup] = VerbGroup, **settings: Any) -> None:  # noqa: ANN401 - Typer's own
-        super().__init__(cls=cls, context_settings=CONTEXT, pretty_exceptions_enable=False, **settings)
-
-    def command(self, name: str | None = None, **settings: Any) -> Callable[[F], F]:  # noqa: ANN401
-        """Return a decorator that adds a verb."""
-        return super().command(name, cls=Verb, **settings)
-
-
-def say_which(ctx: typer.Context, verb: str) -> UsageError:
-    """Return the error of a command that needs a data set's name: the names, and what each is."""
-    commands = cast(TyperGroup, ctx.command).commands
-    width = max(map(len, commands))
-    details = [f"{name:<{width}}  {_first_line(command.help)}" for name, command in commands.items()]
-    fix = f"for example `{examples_of(f'{verb} {next(iter(commands))}')[0]}`"
-    return UsageError(f"say what to {verb}", where=f"`{ctx.command_path}`", fix=fix, details=details)
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().splitlines()[0].rstrip(".")
 
 
 EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
