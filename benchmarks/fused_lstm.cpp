@@ -5,8 +5,8 @@
 using torch::Tensor;
 
 namespace {
-float* at(const Tensor& values, int64_t r, int64_t t) { return values[r][t].data_ptr<float>(); }
-float* at(const Tensor& values, int64_t r) { return values[r].data_ptr<float>(); }
+float* row(const Tensor& values, int64_t r, int64_t t) { return values[r][t].data_ptr<float>(); }
+float* row(const Tensor& values, int64_t r) { return values[r].data_ptr<float>(); }
 inline float sigmoid(float x) { return 1.f / (1.f + std::exp(-x)); }
 inline float tanh_of(float x) { return 1.f - 2.f / (1.f + std::exp(2.f * x)); }
 }  // namespace
@@ -18,9 +18,9 @@ void forward(Tensor gates, Tensor weight, Tensor carried, Tensor kept, Tensor hi
   for (int64_t t = 0; t < steps; t++) {
     gates.select(1, t).baddbmm_(weight, carried);
     for (int64_t r = 0; r < members; r++) {
-      float *i = at(gates, r, t), *f = i + n, *g = f + n, *o = g + n;
-      float *h = at(hidden, r, t), *c = at(cell, r, t), *q = at(tanh_cell, r, t), *hs = at(carried, r), *cs = at(kept, r);
-      const float *kh = at(keep_hidden, r), *kc = at(keep_cell, r);
+      float *i = row(gates, r, t), *f = i + n, *g = f + n, *o = g + n;
+      float *h = row(hidden, r, t), *c = row(cell, r, t), *q = row(tanh_cell, r, t), *hs = row(carried, r), *cs = row(kept, r);
+      const float *kh = row(keep_hidden, r), *kc = row(keep_cell, r);
 #pragma GCC ivdep
       for (int64_t k = 0; k < n; k++) {
         i[k] = sigmoid(i[k]), f[k] = sigmoid(f[k]), g[k] = tanh_of(g[k]), o[k] = sigmoid(o[k]);
@@ -38,9 +38,9 @@ void backward(Tensor gates, Tensor weight, Tensor first, Tensor cell, Tensor tan
   const Tensor ones = torch::ones_like(keep_cell);
   for (int64_t t = steps - 1; t >= 0; t--) {
     for (int64_t r = 0; r < members; r++) {
-      float *i = at(gates, r, t), *f = i + n, *g = f + n, *o = g + n, *th = at(to_hidden, r), *tc = at(to_cell, r);
-      const float *q = at(tanh_cell, r, t), *of = at(grad, r, t), *before = t ? at(cell, r, t - 1) : at(first, r);
-      const float *kh = at(keep_hidden, r), *kc = t ? at(keep_cell, r) : at(ones, r);
+      float *i = row(gates, r, t), *f = i + n, *g = f + n, *o = g + n, *th = row(to_hidden, r), *tc = row(to_cell, r);
+      const float *q = row(tanh_cell, r, t), *of = row(grad, r, t), *before = t ? row(cell, r, t - 1) : row(first, r);
+      const float *kh = row(keep_hidden, r), *kc = t ? row(keep_cell, r) : row(ones, r);
 #pragma GCC ivdep
       for (int64_t k = 0; k < n; k++) {
         const float in = i[k], keep = f[k], candidate = g[k], out = o[k], of_hidden = of[k] + th[k] * kh[k];

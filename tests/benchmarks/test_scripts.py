@@ -82,6 +82,7 @@ LONG = (
     "ingest_events",
     "ingest_m5",
     "large",
+    "mixed",
     "pretrain_step",
     "processes",
     "profile_steps",
@@ -90,6 +91,7 @@ LONG = (
     "scoring",
     "search",
     "simulate_mimic",
+    "start",
     "whatif",
 )  # ten seconds or more each
 

@@ -5,14 +5,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_hex
 
 import psutil
 import pytest
-from cli_world import run_process, start_process
+from cli_world import Run, run_process, start_process
 from test_cli_benchmark import done, settings, timeless
 from test_cli_benchmark_workers import words
 
@@ -96,6 +96,6 @@ def test_ray_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
     assert "costar[ray]" in error["fix"]
 
 
-def test_workers_and_ray_are_not_asked_for_together(tmp_path: Path) -> None:
-    run = run_process("benchmark", "linear", "--ray", "auto", "--workers", 2, "--json", cwd=tmp_path)
+def test_workers_and_ray_are_not_asked_for_together(call: Callable[..., Run]) -> None:
+    run = call("benchmark", "linear", "--ray", "auto", "--workers", 2, "--json")
     assert (run.code, run.document["error"]["where"]) == (2, "--ray")

@@ -97,6 +97,7 @@ class _Fit:
             for o in range(len(schema.outcomes))
         ]
         self.mean_Y, self.sd_Y = np.array([law.mean for law in plain]), np.array([law.sd for law in plain])
+        self._likeliest_so_far: tuple[GrowthTransition, NDArray[np.float64], Effects] | None = None
 
     def choose(self, outcome: int, subject_id: NDArray[np.int64]) -> tuple[GrowthTransition, Effects | None]:
         """Return the law under which the outcomes are most likely, less half a log(n) per parameter (spec MIXED-4).
@@ -135,13 +136,19 @@ class _Fit:
                 response_NT=design.response_NT * counted_NT,
                 log_scale_NT=design.log_scale_NT * counted_NT,
             )
-            found = maximise(same, self._start(same), iterations=min(CHOOSING_ITERATIONS, self.config.iterations))
-            z = found.n_random
-            n_parameters = len(found.mean) + z * (z + 1) / 2 + found.decay.size + 1
-            score = found.log_likelihood - 0.5 * np.log(counted_NT.sum()) * n_parameters
+            start, most = self._start(same), min(CHOOSING_ITERATIONS, self.config.iterations)
+            n_parameters = len(start.mean) + start.n_random * (start.n_random + 1) / 2 + start.decay.size + 1
+            penalty = 0.5 * np.log(counted_NT.sum()) * n_parameters
+            known = self._likeliest_so_far
+            if known and known[0] is law and np.array_equal(known[1], counted_NT):
+                found = known[2]
+            else:
+                found = maximise(same, start, iterations=most, rival=best[0] + penalty if best else -np.inf)
+            score = found.log_likelihood - penalty
             if best is None or score > best[0]:
                 best = score, law, found
         assert best is not None  # noqa: S101 - there is a law at least
+        self._likeliest_so_far = best[1], counted_NT, best[2]
         return best[1:]
 
     def integrated(self, law: GrowthTransition, start: Effects | None) -> tuple[GrowthTransition, tuple[Effects, int]]:

@@ -20,6 +20,8 @@ MOST_CORRELATED: Final = 12  # random effects; with more of them, they are indep
 HISTORY: Final = 30  # of L-BFGS
 ENOUGH: Final = 1e-5  # change of the log-likelihood in an iteration, below which it is done
 SLOW: Final = 50, 0.1  # iterations that together add less than this: half a unit is one sd of one parameter
+# A rival is out of reach if ten times what ten iterations added, and this much more, would not be enough.
+LATELY, TIMES, BEYOND = 10, 10, 20.0
 PER_WEIGHT: Final = 10  # training subjects for each weight to or from a hidden unit
 # Subjects beyond which the likelihood is summed over so many at a time: memory stays, and less of it is waited for.
 MANY, AT_ONCE = 16_384, 2_048
@@ -272,12 +274,13 @@ def log_likelihood(design: Design, effects: Effects) -> float:
         return float(_summed(_parts(design), values)) - float(design.log_scale_NT.sum())
 
 
-def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = ()) -> Effects:
+def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = (), rival: float = -np.inf) -> Effects:
     """Return the effects of the largest likelihood, by L-BFGS from a start; `tied` factors have the same decays.
 
-    The result says whether it converged. Weights of what the statics say have a normal prior, with which their sum is
-    of the size of the residuals: without it, few subjects would fit anything. Effects of doses have one, too, of the
-    size that they usually have: a dose that was given twice says little of its effect.
+    It stops early where a rival's log-likelihood is out of reach. The result says whether it converged. Weights of what
+    the statics say have a normal prior, with which their sum is of the size of the residuals: without it, few subjects
+    would fit anything. Effects of doses have one, too, of the size that they usually have: a dose that was given twice
+    says little of its effect.
     """
     from scipy.optimize import minimize  # noqa: PLC0415  # half a second to import, needed here alone
 
@@ -318,16 +321,24 @@ def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = (
     def is_slow() -> bool:
         return len(losses) > few and losses[-few - 1] - losses[-1] < little
 
-    def stop_if_slow(intermediate_result: Any) -> None:  # noqa: ANN401
+    log_scale = float(design.log_scale_NT.sum())
+
+    def is_hopeless() -> bool:
+        if len(losses) <= 2 * LATELY:
+            return False
+        gain = losses[-LATELY - 1] - losses[-1]
+        return n * (TIMES * gain - losses[-1]) - log_scale + BEYOND < rival
+
+    def stop_if_idle(intermediate_result: Any) -> None:  # noqa: ANN401
         losses.append(float(intermediate_result.fun))
-        if is_slow():
+        if is_slow() or is_hopeless():
             raise StopIteration
 
     enough = max(1e-9, ENOUGH / n)
     options = {"maxcor": HISTORY, "maxiter": iterations, "maxfun": 2 * iterations, "ftol": enough, "gtol": 1e-6}
     run: Any = minimize  # whose types know no function that returns its gradient, too
     begin = space.pack(start)
-    found = run(objective, begin, jac=True, method="L-BFGS-B", callback=stop_if_slow, options=options)
+    found = run(objective, begin, jac=True, method="L-BFGS-B", callback=stop_if_idle, options=options)
     with torch.no_grad():
         values = {name: value.numpy() for name, value in space.unpack(torch.from_numpy(found.x)).items()}
     values |= {"noise": np.ones(()) if design.logit else np.sqrt(values["variance"]), "reach": _reach(design)}
