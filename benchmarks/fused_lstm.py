@@ -29,6 +29,7 @@ SHAPES: Final = {
     "crn_decoder": (5, 27, 18, 1024),
     "quick": (59, 5, 24, 16),
 }
+SMALL: Final = "quick"
 
 
 def fused_recurrence(compiled: Any) -> type:

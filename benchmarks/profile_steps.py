@@ -309,7 +309,11 @@ def _patients(options: argparse.Namespace) -> tuple[int, int]:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     networks = [name for name, method in METHODS.items() if not (method.closed_form or method.combines)]
-    closed = [name for name, method in METHODS.items() if method.closed_form and method.learns_from_source]
+    closed = [
+        name
+        for name, method in METHODS.items()
+        if method.closed_form and method.learns_from_source and not method.needs
+    ]
     quick = [name for name in closed if METHODS[name].short_list_width is None]
     names = [PRETRAINING, *networks, *closed]
     parser.add_argument("--only", nargs="+", choices=names, default=[PRETRAINING, *networks, *quick])

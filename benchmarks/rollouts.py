@@ -108,7 +108,7 @@ def measure(options: argparse.Namespace) -> Measured:
     total, sampled = (sum(len(q) for q in asked) for asked in (sets, samples))
     figures = {"queries": Figure(f"queries about {panel.n_subjects} patients", total)}
     details: dict[str, object] = {"queries": dict(zip(dataset.queries[TEST], map(len, sets), strict=True))}
-    for name in OF_EACH_KIND if options.quick else METHODS:
+    for name in OF_EACH_KIND if options.quick else [name for name in METHODS if not METHODS[name].needs]:
         model = fitted(name, dataset)
         ways: dict[str, Callable[[], object]] = {
             "once": partial(answer_all, model, panel, sets),
