@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +23,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 for variable in [name for name in os.environ if name.startswith("COSTAR_") or name == "COLUMNS"]:
     del os.environ[variable]
 
+
+# Processes that tests start read bytecode, whatever the shell says: to compile the package took each a second.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Two test workers on two cores: one thread each, or their threads wait for each other. Subprocesses inherit it.
 os.environ["OMP_NUM_THREADS"] = "1"
