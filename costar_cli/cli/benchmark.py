@@ -94,8 +94,11 @@ def benchmark(
 
     Every cell (data set, method, domain) is kept: interrupted, the same command continues.
     """
-    from costar_cli.cli.benchmarking.methods import choose_data
     from costar_cli.cli.benchmarking.pool import choose_pool
+
+    pool = choose_pool(run.workers, run.ray)  # what flags alone forbid is said before seconds of imports
+
+    from costar_cli.cli.benchmarking.methods import choose_data
     from costar_cli.cli.benchmarking.run import by_support, open_benchmark, plan_benchmarks, run_benchmarks
     from costar_cli.cli.benchmarking.sweep import with_twin
     from costar_cli.config.models import BenchmarkConfig, EvaluateConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
@@ -136,7 +139,7 @@ def benchmark(
     sizes = by_support(base, protocol.support if protocol else ())
     run_benchmarks(
         out, base.folder, {size: (of, plan_benchmarks(of, gamma, part)) for size, of in sizes.items()},
-        overwrite=run.overwrite, pool=choose_pool(run.workers, run.ray), plots=not no_plots, list_only=list_cells,
+        overwrite=run.overwrite, pool=pool, plots=not no_plots, list_only=list_cells,
         given=repeated_flags(ctx), shard=part,
     )  # fmt: skip
 

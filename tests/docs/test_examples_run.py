@@ -61,5 +61,6 @@ def test_scripts_stop_at_the_first_error(script: Path) -> None:
 def test_the_examples_page_names_every_example(repository: Path) -> None:
     page = (repository / "examples" / "README.md").read_text()
     here = repository / "examples"
-    files = {path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file()} - {"README.md"}
+    files = {path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file()}
+    files = {name for name in files if not name.endswith(".pyc")} - {"README.md"}
     assert {name for name in files if f"`{name}`" not in page} == set()
