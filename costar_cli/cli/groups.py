@@ -48,9 +48,9 @@ class VerbApp(typer.Typer):
 
 def say_which(ctx: typer.Context, verb: str) -> UsageError:
     """Return the error of a command that needs a data set's name: the names, and what each is."""
-    commands = cast(TyperGroup, ctx.command).commands
     from costar_cli.cli.verb import examples_of
 
+    commands = cast(TyperGroup, ctx.command).commands
     width = max(map(len, commands))
     details = [f"{name:<{width}}  {_first_line(command.help)}" for name, command in commands.items()]
     fix = f"for example `{examples_of(f'{verb} {next(iter(commands))}')[0]}`"

@@ -20,8 +20,8 @@ MOST_CORRELATED: Final = 12  # random effects; with more of them, they are indep
 HISTORY: Final = 30  # of L-BFGS
 ENOUGH: Final = 1e-5  # change of the log-likelihood in an iteration, below which it is done
 SLOW: Final = 50, 0.1  # iterations that together add less than this: half a unit is one sd of one parameter
-# A rival is out of reach if ten times what ten iterations added, and this much more, would not be enough.
-LATELY, TIMES, BEYOND = 10, 10, 20.0
+LATELY: Final = 10  # iterations: a rival is out of reach if so many times what they added
+BEYOND: Final = 20.0  # and this much more would not be enough
 PER_WEIGHT: Final = 10  # training subjects for each weight to or from a hidden unit
 # Subjects beyond which the likelihood is summed over so many at a time: memory stays, and less of it is waited for.
 MANY, AT_ONCE = 16_384, 2_048
@@ -327,7 +327,7 @@ def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = (
         if len(losses) <= 2 * LATELY:
             return False
         gain = losses[-LATELY - 1] - losses[-1]
-        return n * (TIMES * gain - losses[-1]) - log_scale + BEYOND < rival
+        return n * (LATELY * gain - losses[-1]) - log_scale + BEYOND < rival
 
     def stop_if_idle(intermediate_result: Any) -> None:  # noqa: ANN401
         losses.append(float(intermediate_result.fun))
