@@ -4,13 +4,22 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from benchmarks.fused_lstm import SHAPES, SMALL
 from benchmarks.growth import OTHERS, slope
 from benchmarks.large import WORDS
 from benchmarks.machine import ROOT
 from benchmarks.profile_steps import FINETUNING, PARTS, PRESETS, PRETRAINING
 from costar_cli.settings.presets import preset_settings
 
-__all__ = ["commands_table", "gpu_table", "growth_table", "large_table", "processes_table", "steps_table"]
+__all__ = [
+    "commands_table",
+    "compiled_sentence",
+    "gpu_table",
+    "growth_table",
+    "large_table",
+    "processes_table",
+    "steps_table",
+]
 
 RESULTS = ROOT / "benchmarks" / "results"
 STAGES = ("pretrain", "finetune")
@@ -139,6 +148,22 @@ def steps_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
         )
         yield f"COSTAR on 10,000 patients, a member, without validation and early stopping: {' and '.join(steps)}."
     yield f"`{document['command']}`, one thread, commit {origin}."
+
+
+def compiled_sentence(document: Mapping[str, Any], origin: str) -> Iterator[str]:
+    """Yield what a compiled operator for the LSTM would save."""
+    value = {name: figure["value"] for name, figure in document["figures"].items()}
+
+    def between(form: str) -> str:
+        times = [value[f"{name}_{form}"] for name in SHAPES if name != SMALL]
+        return f"{min(times):.1f} to {max(times):.1f}"
+
+    small = " and ".join(f"{value[f'{SMALL}_{form}']:.1f}" for form in ("ours", "literal"))
+    yield "One compiled operator for all steps of an LSTM, forward and backward, takes a compiler and"
+    yield f"{value['compiling_s']:.0f} seconds on each machine. With the paper's batches it is {between('ours')}"
+    yield f"times as fast as ours and {between('literal')} times as fast as cell by cell (with batches of 16, {small}),"
+    yield "which is but a part of a step: costar does without ([why](adr/0038-no-compilation.md))."
+    yield f"`python -m benchmarks.fused_lstm`, commit {origin}."
 
 
 def processes_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:

@@ -137,6 +137,7 @@ def scale_table(name: str) -> Iterator[str]:
         "growth_commands": quoted_scale.commands_table,
         "processes": quoted_scale.processes_table,
         "profile_steps": quoted_scale.steps_table,
+        "fused_lstm": quoted_scale.compiled_sentence,
     }
     return tables[name](document, _origin(document))
 

@@ -420,6 +420,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     **{name: partial(scale_table, name) for name in ("large", "growth", "processes")},
     "growth commands": partial(scale_table, "growth_commands"),
     "training steps": partial(scale_table, "profile_steps"),
+    "compiled operator": partial(scale_table, "fused_lstm"),
 }
 
 
