@@ -9,6 +9,7 @@ error is measured, too: LightGBM alone, and `boosting` with either library (`boo
 """
 
 import argparse
+import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from benchmarks.measure import Figure, Measured, run
 from costar_cli.config.choices import TreeLibrary
 from costar_cli.methods.boosting import method
 from costar_cli.methods.boosting.settings import BoostingConfig
+from costar_cli.methods.shared.cores import LIMIT
 from costar_cli.methods.shared.grow import Rows, grow
 
 GOAL_TIME, GOAL_ERROR = 1.5, 1.0
@@ -46,7 +48,7 @@ def measure(options: argparse.Namespace) -> Measured:
     for dataset in ["linear"] if options.quick else DATASETS:
         tasks = rows_of(dataset, options.seed)
         cpu_s, errors = dict.fromkeys(rivals, 0.0), {name: list[float]() for name in rivals}
-        with threadpool_limits(1):
+        with threadpool_limits(1), patch.dict(os.environ, {LIMIT: "1"}):  # LightGBM asks for threads by itself
             for train, validation in tasks:
                 for name, fit in rivals.items():
                     start = time.process_time()
