@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,14 @@ def fit_mixed(task: FitTask) -> Fitted:
     return Fitted(params, meta, tuple(dict.fromkeys(fit.doubts(laws, found))))
 
 
+class _Likeliest(NamedTuple):
+    """A law, what some subjects say under it, and the transitions `[N,T]` that counted."""
+
+    law: GrowthTransition
+    effects: Effects | None
+    counted_NT: NDArray[np.float64]
+
+
 class _Fit:
     """The subjects to learn from, and what is done with them; laws are chosen, and bounds taken, of the source's."""
 
@@ -97,7 +105,6 @@ class _Fit:
             for o in range(len(schema.outcomes))
         ]
         self.mean_Y, self.sd_Y = np.array([law.mean for law in plain]), np.array([law.sd for law in plain])
-        self._likeliest_so_far: tuple[GrowthTransition, NDArray[np.float64], Effects] | None = None
 
     def choose(self, outcome: int, subject_id: NDArray[np.int64]) -> tuple[GrowthTransition, Effects | None]:
         """Return the law under which the outcomes are most likely, less half a log(n) per parameter (spec MIXED-4).
@@ -109,25 +116,31 @@ class _Fit:
         series = self.source.take(some)
         binary, relative = self.schema.outcomes[outcome].kind == "binary", self._may_be_relative(outcome)[0]
         laws = GrowthTransition.choices(self.source, outcome, relative=relative, binary=binary)
-        law, found = self._likeliest(series, laws)
+        chosen = self._likeliest(series, laws)
         n_links = self.source.x_NTX.shape[-1] + len(self.sd_Y) - 1
         if self.config.covariates != "none" and n_links:
             # Covariates that act are forecast: held at their last value, they would hide what earlier treatment does
             # through them.
-            law, found = self._likeliest(series, (law, replace(law, linked=True)))
-        of_habits = self._likeliest(series, (law, replace(law, habits=self.source.habits())))
-        return (law, found) if of_habits[0] == law else of_habits
+            chosen = self._likeliest(series, (chosen.law, replace(chosen.law, linked=True)), chosen)
+        with_habits = replace(chosen.law, habits=self.source.habits())
+        of_habits = self._likeliest(series, (chosen.law, with_habits), chosen)
+        return (chosen if of_habits.law == chosen.law else of_habits)[:2]
 
     def _may_be_relative(self, outcome: int) -> tuple[bool, float]:
         # Zeros from which an outcome returns rule out relative change: no share of zero is a change.
         return may_be_relative(self.source.y_NTY[..., outcome], self.source.seen_NTY[..., outcome])
 
-    def _likeliest(self, series: Series, laws: Sequence[GrowthTransition]) -> tuple[GrowthTransition, Effects | None]:
-        """Return the likeliest law of the transitions that count under all of them, and what these say under it."""
+    def _likeliest(
+        self, series: Series, laws: Sequence[GrowthTransition], fitted: _Likeliest | None = None
+    ) -> _Likeliest:
+        """Return the likeliest law of the transitions that count under all of them, and what these say under it.
+
+        What was fitted to the same transitions is not fitted again.
+        """
         designs = [law.design(series, self.mean_Y, self.sd_Y) for law in laws]
         counted_NT = np.prod([design.counted_NT for design in designs], axis=0)
         if not counted_NT.any():
-            return laws[-1], None
+            return _Likeliest(laws[-1], None, counted_NT)
         best: tuple[float, GrowthTransition, Effects] | None = None
         for law, design in zip(laws, designs, strict=True):
             same = replace(
@@ -139,17 +152,16 @@ class _Fit:
             start, most = self._start(same), min(CHOOSING_ITERATIONS, self.config.iterations)
             n_parameters = len(start.mean) + start.n_random * (start.n_random + 1) / 2 + start.decay.size + 1
             penalty = 0.5 * np.log(counted_NT.sum()) * n_parameters
-            known = self._likeliest_so_far
-            if known and known[0] is law and np.array_equal(known[1], counted_NT):
-                found = known[2]
-            else:
+            found = None
+            if fitted and fitted.law is law and np.array_equal(fitted.counted_NT, counted_NT):
+                found = fitted.effects
+            if found is None:
                 found = maximise(same, start, iterations=most, rival=best[0] + penalty if best else -np.inf)
             score = found.log_likelihood - penalty
             if best is None or score > best[0]:
                 best = score, law, found
         assert best is not None  # noqa: S101 - there is a law at least
-        self._likeliest_so_far = best[1], counted_NT, best[2]
-        return best[1:]
+        return _Likeliest(*best[1:], counted_NT)
 
     def integrated(self, law: GrowthTransition, start: Effects | None) -> tuple[GrowthTransition, tuple[Effects, int]]:
         """Return a law, and what subjects say of it; where steps are uneven, in gaps in which its level reverts."""
