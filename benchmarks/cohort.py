@@ -1,6 +1,7 @@
 """The tumour data and the untrained models that the benchmarks work on."""
 
 import torch
+from torch import Tensor
 
 from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
 from costar_cli.data import Dataset, Scaler
@@ -18,7 +19,15 @@ from costar_cli.training.group import GroupState
 from costar_cli.training.loop import stepping
 from costar_cli.training.runtime import Runtime
 
-__all__ = ["Steps", "finetune_stage", "pretrain_stage", "train_panel", "training_data", "untrained_model"]
+__all__ = [
+    "Steps",
+    "finetune_stage",
+    "literal_inputs",
+    "pretrain_stage",
+    "train_panel",
+    "training_data",
+    "untrained_model",
+]
 
 
 def training_data(patients: int, *, steps: int = 60, seed: int = 10) -> Dataset:
@@ -32,6 +41,13 @@ def train_panel(dataset: Dataset, runtime: Runtime, split: str = "train") -> Pan
     scaler = Scaler.fit(dataset.panel("source", "train"), dataset.schema)
     panel = dataset.panel("source", "train" if split == "train" else "val")
     return PanelTensors.from_panel(panel, scaler, device=runtime.device, dtype=runtime.dtype)
+
+
+def literal_inputs(panel: PanelTensors, rows_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what the literal steps of COSTAR read of some subjects: histories, statics, and which positions count."""
+    history_BTS = panel.history_NTS[rows_B, :-1]
+    active_BT = torch.arange(history_BTS.shape[1]) < (panel.length_N[rows_B] - 1)[:, None]
+    return history_BTS, panel.v_NV[rows_B], active_BT
 
 
 def pretrain_stage(dataset: Dataset, config: PretrainConfig, runtime: Runtime) -> PretrainStage:

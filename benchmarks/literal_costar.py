@@ -150,6 +150,14 @@ def literal_info_nce(q: Tensor, k: Tensor, temperature: float) -> Tensor:
     return -2 * temperature * torch.log_softmax(logits, dim=1).diagonal().mean()
 
 
+def _taken(adam: torch.optim.Adam, loss: Tensor) -> float:
+    """Take an optimiser step, and return the loss."""
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+    return loss.item()
+
+
 class LiteralPretrainer:
     """Spec COSTAR-8 to 11 with default settings, one optimiser step at a time."""
 
@@ -171,10 +179,7 @@ class LiteralPretrainer:
             return u
 
         loss = self.loss((augment(history), augment(history)), statics, active)
-        self.adam.zero_grad()
-        loss.backward()
-        self.adam.step()
-        return loss.item()
+        return _taken(self.adam, loss)
 
     def loss(
         self, views: tuple[Tensor, Tensor], statics: Tensor, active: Tensor, contrasted: Tensor | None = None
@@ -233,10 +238,7 @@ class LiteralFinetuner:
     ) -> float:
         """Predict every origin's next steps, take an optimiser step."""
         loss = self.loss(history, statics, active, treatment_BTA, outcome_BTY)
-        self.adam.zero_grad()
-        loss.backward()
-        self.adam.step()
-        return loss.item()
+        return _taken(self.adam, loss)
 
     def loss(
         self, history: Tensor, statics: Tensor, active: Tensor, treatment_BTA: Tensor, outcome_BTY: Tensor
@@ -248,7 +250,7 @@ class LiteralFinetuner:
             padded = functional.pad(series, (0, 0, 0, self.head.horizon - 1))
             return padded.unfold(1, self.head.horizon, 1).transpose(2, 3).flatten(0, 1)
 
-        weight = ahead(active[..., None].to(z))[..., 0] * self.weight_H.to(z)
+        counts = ahead(active[..., None].to(z))[..., 0]
         predicted = self.head(z.flatten(0, 1), ahead(treatment_BTA))
         error = (predicted - ahead(outcome_BTY)).square().sum(dim=-1)
-        return (error * weight).sum() / ahead(active[..., None].to(z)).sum()
+        return (error * counts * self.weight_H.to(z)).sum() / counts.sum()

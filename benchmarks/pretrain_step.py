@@ -40,7 +40,7 @@ from unittest import mock
 import numpy as np
 import torch
 
-from benchmarks.cohort import Steps, finetune_stage, pretrain_stage, train_panel, training_data
+from benchmarks.cohort import Steps, finetune_stage, literal_inputs, pretrain_stage, train_panel, training_data
 from benchmarks.literal_costar import LiteralFinetuner, LiteralPretrainer
 from benchmarks.measure import Figure, Measured, Timing, interleaved, peak_gflops, ratio, run, run_child
 from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
@@ -176,33 +176,31 @@ def peak_memory(options: argparse.Namespace, n_steps: int = 5) -> dict[str, floa
     }
 
 
+def in_turns(ours: Steps, literal: Callable[[], float], options: argparse.Namespace) -> dict[str, Timing]:
+    """Return the times of a step, ours and the literal one's."""
+    return interleaved({"ours": ours, "literal": literal}, options.repeats, warmup=1 if options.quick else 2)
+
+
 def time_finetuning(dataset: Dataset, runtime: Runtime, options: argparse.Namespace) -> dict[str, Timing]:
     """Return the times of a step of fine-tuning, ours and the literal one's."""
     config = FinetuneConfig(members=1, batch_size=8 if options.quick else 32, seed=options.seed)
     ours = Steps(finetune_stage(dataset, config, runtime), [0], runtime)
     panel, rows = train_panel(dataset, runtime), ours.rows_B
-    history_BTS, statics_BV = panel.history_NTS[rows, :-1], panel.v_NV[rows]
-    active_BT = torch.arange(history_BTS.shape[1]) < (panel.length_N[rows] - 1)[:, None]
-    treatment_BTA, outcome_BTY = panel.a_NTA[rows, : history_BTS.shape[1]], panel.y_NTY[rows, 1:]
+    read = literal_inputs(panel, rows)
+    ahead = panel.a_NTA[rows, : read[0].shape[1]], panel.y_NTY[rows, 1:]
     torch.manual_seed(options.seed)
     literal = LiteralFinetuner(dataset.schema.dims, EncoderConfig(), dataset.horizon, config.hidden)
-    step = partial(literal.step, history_BTS, statics_BV, active_BT, treatment_BTA, outcome_BTY)
-    return interleaved({"ours": ours, "literal": step}, options.repeats, warmup=1 if options.quick else 2)
+    return in_turns(ours, partial(literal.step, *read, *ahead), options)
 
 
 def measure(options: argparse.Namespace) -> Measured:
     dataset, config, runtime = cohort(options)
     ours = Steps(pretrain_stage(dataset, config, runtime), [0], runtime)
     panel, rows = train_panel(dataset, runtime), ours.rows_B
-    history_BTS, statics_BV = panel.history_NTS[rows, :-1], panel.v_NV[rows]
-    active_BT = torch.arange(history_BTS.shape[1]) < (panel.length_N[rows] - 1)[:, None]
+    history_BTS, statics_BV, active_BT = literal_inputs(panel, rows)
     torch.manual_seed(options.seed)
     literal = LiteralPretrainer(dataset.schema.dims, config.encoder)
-    timings = interleaved(
-        {"ours": ours, "literal": lambda: literal.step(history_BTS, statics_BV, active_BT)},
-        options.repeats,
-        warmup=1 if options.quick else 2,
-    )
+    timings = in_turns(ours, partial(literal.step, history_BTS, statics_BV, active_BT), options)
     finetuning = time_finetuning(dataset, runtime, options)
     parts = time_parts(ours, options.repeats)
     n_active = int(active_BT.sum())

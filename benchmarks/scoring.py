@@ -211,7 +211,7 @@ def measure(options: argparse.Namespace) -> Measured:
             "ratio_to_literal": Figure("the same, padded, literal encoder", seconds["literal"] / once_s, "x"),
             "queries": Figure("queries, source and target", total),
             "score_s": Figure("scoring all of them", once_s, "s"),
-            "encode_s": Figure("of which encoding the panels", encode_s, "s"),
+            "encode_s": Figure("encoding the panels, a part of it", encode_s, "s"),
             "re_encode_s": Figure("re-encoding all of them (scaled from a sample)", seconds["re-encode"], "s"),
             "queries_per_s": Figure("rate", total / once_s, "queries/s"),
             "re_encode_queries_per_s": Figure("rate of re-encoding", total / seconds["re-encode"], "queries/s"),

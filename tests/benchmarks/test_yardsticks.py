@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.cohort import finetune_stage, train_panel, untrained_model
+from benchmarks.cohort import finetune_stage, literal_inputs, train_panel, untrained_model
 from benchmarks.literal_costar import LiteralEncoder, LiteralFinetuner, LiteralPretrainer, literal_info_nce
 from benchmarks.literal_networks import written_out
 from benchmarks.pretrain_step import encoder_flops, step_flops
@@ -112,10 +112,8 @@ def test_the_literal_finetuner_has_the_same_loss_and_gradient(tumor_dataset: Dat
     encoder, head = cast("CostarEncoder", stage.encoder), cast("OutcomePredictor", stage.decoder.head)
     literal.encoder.load_fast(member_module(encoder, submodule(params_R, ENCODER), 0))
     literal.head.load_fast(member_module(head, submodule(params_R, HEAD), 0))
-    history = panel.history_NTS[rows_B, :-1]
-    active = torch.arange(history.shape[1]) < panel.length_N[rows_B, None] - 1
-    told = panel.a_NTA[rows_B, : history.shape[1]], panel.y_NTY[rows_B, 1:]
-    slow = literal.loss(history, panel.v_NV[rows_B], active, *told)
+    read = literal_inputs(panel, rows_B)
+    slow = literal.loss(*read, panel.a_NTA[rows_B, : read[0].shape[1]], panel.y_NTY[rows_B, 1:])
     torch.testing.assert_close(slow, fast)
     found, known = torch.autograd.grad(slow, literal.head.last.weight), torch.autograd.grad(fast, last_R)
     torch.testing.assert_close(found[0], known[0][0])
