@@ -108,26 +108,21 @@ def _cells_in_doubt(column: Facts, role: str, kind: object) -> Iterator[str]:
         no_blank = role == "time" or bool(advice_on_marks(column.odd[0]))  # a number is no missing value
         blank = "" if no_blank else ", or add the text to `blank` where it means a missing value"
         yield f"{are} ({shown(dict.fromkeys(column.odd), 2)}): correct {them}{blank}"
-    if kind in (None, "continuous") and (role in ("covariate", "static", "outcome") or kind):
-        yield _far_stand_ins(column)
-
-
-def _far_stand_ins(column: Facts) -> str:
-    """Return the numbers that often stand for a missing value and are far from all others: 999, or -1 of a size."""
-    numbers = column.numbers
+    # Numbers that often stand for a missing value and are far from all others: 999, or -1 of a size
+    asked = kind in (None, "continuous") and (role in ("covariate", "static", "outcome") or kind)
+    numbers = column.numbers if asked else None
     if numbers is None or not {numbers.min(), numbers.max()} & set(STAND_INS):
-        return ""
+        return
     others = numbers.filter(~numbers.is_in(STAND_INS)).drop_nulls()
     if others.n_unique() <= FEWEST_NUMBERS:
-        return ""
+        return
     low, high = float(others.to_numpy().min()), float(others.to_numpy().max())
     far = [x for x in STAND_INS if not 2 * low - high <= x <= 2 * high - low or x < 0 < low]
     texts = column.text.filter(numbers.is_in(far).fill_null(value=False))
-    if texts.is_empty():
-        return ""
-    which = f"{counted(len(texts), 'value')} of {shown(texts.unique().sort().to_list(), 2)}".replace("'", "")
-    what = f"{which}, far from the others ({low:g} to {high:g})"
-    return f"{what}: correct, or add to `blank` where it means a missing value"
+    if not texts.is_empty():
+        which = f"{counted(len(texts), 'value')} of {shown(texts.unique().sort().to_list(), 2)}".replace("'", "")
+        what = f"{which}, far from the others ({low:g} to {high:g})"
+        yield f"{what}: correct, or add to `blank` where it means a missing value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +160,15 @@ def _find_split(guess: Guess) -> SplitGuess:
     if not by_time or guess.named("split") or is_unread_time(guess.facts(guess.time or "")):
         return SplitGuess(horizon, len(lengths), by_time)
     rank, times = steps["rank"], steps["t"].unique().sort()
-    changes = {name: _first_change(guess, name, times) for name in guess.named("treatment") + guess.named("outcome")}
+    changes = {}  # at which time a column first has another value than before, -1 for never
+    for name in guess.named("treatment") + guess.named("outcome"):
+        changes[name] = -1
+        if name in guess.sample.columns:
+            frame = pl.DataFrame({"t": ordered(guess.facts(guess.time or "")), "x": guess.facts(name).text})
+            frame = frame.drop_nulls().sort("t", maintain_order=True)
+            other = frame.filter(pl.col("x") != pl.col("x").first())["t"]
+            if len(other):
+                changes[name] = int(times.search_sorted(other[0], side="right")) - 1  # binned times are earlier
     name, change = max(changes.items(), key=lambda item: item[1], default=("", 0))
     whole, before = _begins(rank), int((rank < change).sum())
     late = before > (TRAIN - VAL) * len(rank)
@@ -188,16 +191,6 @@ def _begins(rank: pl.Series) -> tuple[int, int]:
     """Return at which times val and test begin, where the shares of the rows are reached."""
     val, test = (int(rank[min(int(share * len(rank)), len(rank) - 1)]) for share in (TRAIN, TRAIN + VAL))
     return val, test
-
-
-def _first_change(guess: Guess, name: str, times: pl.Series) -> int:
-    """Return at which time a column first has another value than before, -1 for never."""
-    if name not in guess.sample.columns:
-        return -1
-    frame = pl.DataFrame({"t": ordered(guess.facts(guess.time or "")), "x": guess.facts(name).text}).drop_nulls()
-    frame = frame.sort("t", maintain_order=True)
-    other = frame.filter(pl.col("x") != pl.col("x").first())["t"]
-    return int(times.search_sorted(other[0], side="right")) - 1 if len(other) else -1  # binned times are earlier
 
 
 def _moment(moment: object) -> int | float | str:
@@ -242,16 +235,15 @@ def _schema_lines(
         asked = any(doubt.startswith("left out") for doubt in guess.doubts.get(name, ()))
         remark = _remark(guess, name, "" if asked else f"left out since it {why}")
         yield f'# {_comment(toml_key(name))} = {{ role = "..." }}  {remark}'
-    yield from _time_lines(guess)
-    if not guess.named("split"):
-        yield from _split_lines(split)
+    yield from _time_lines(guess, split)
     if not guess.named("domain"):
         yield "\n# [domain]  # who the target is: subjects that models are transferred to"
         yield f"# target = {toml_value(_comment(_target(guess)))}"
     yield "# few_shot = 0.1 in [split] keeps that share of the target's training subjects"
 
 
-def _time_lines(guess: Guess) -> Iterator[str]:
+def _time_lines(guess: Guess, split: SplitGuess) -> Iterator[str]:
+    """Yield how time becomes steps, and which of them or of the subjects are in each split."""
     spacing = guess.spacing
     yield "\n[time]"
     yield f"step = {toml_value(spacing.step)}" + (f"  # {spacing.remark}" if spacing.remark else "")
@@ -269,9 +261,8 @@ def _time_lines(guess: Guess) -> Iterator[str]:
     remarks = {"fill": "a step without a row is a missing value", "elapsed": "visits at any time"}
     if spacing.gaps in remarks:
         yield f"gaps = {toml_value(spacing.gaps)}  # {remarks[spacing.gaps]}"
-
-
-def _split_lines(split: SplitGuess) -> Iterator[str]:
+    if guess.named("split"):
+        return
     of = "moments" if split.moments else "shares of the rows, in the order of time"
     yield f"\n[split]  # {of if split.by_time else 'shares of the subjects'}"
     if split.by_time:

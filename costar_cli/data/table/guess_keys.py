@@ -167,14 +167,6 @@ def _may_be_subject(column: Facts) -> bool:
     return column.moments is None and not is_unread_time(column)
 
 
-def _repeats(column: Facts) -> bool:
-    """Return whether a column without a telling name may say whose a row is: no switch, no levels, no time."""
-    if _is_value(column) or column.binary or score(column, TIME, TIME_TOO) or column.distinct < 2:
-        return False
-    levels = column.values if column.numbers is None and column.distinct <= MOST_LEVELS else []
-    return column.distinct <= column.count / 2 and known_reference(levels) is None
-
-
 def _is_time(column: Facts) -> bool:
     """Return whether a column holds dates, or numbers that are called a time."""
     return column.moments is not None or (column.numbers is not None and bool(score(column, TIME, TIME_TOO)))
@@ -250,7 +242,13 @@ def _pairs(
     in_order = [t for t in alone if any(ordered(t).is_sorted(descending=down) for down in (False, True))]
     yield from ((constant, t) for t in (alone if constant else in_order))
     yield from ((s, t) for s in several for t in unread if apart(s, t))
-    others = [s for s in subjects if s not in named and _repeats(s)]
+    others = []  # columns without a telling name: no switch, no levels, no time
+    for s in subjects:
+        if s in named or _is_value(s) or s.binary or score(s, TIME, TIME_TOO) or s.distinct < 2:
+            continue
+        levels = s.values if s.numbers is None and s.distinct <= MOST_LEVELS else []
+        if s.distinct <= s.count / 2 and known_reference(levels) is None:
+            others.append(s)
     others = sorted(others, key=lambda c: c.numbers is not None)[:CANDIDATES]
     yield from ((s, t) for s in others for t in times if apart(s, t))
     yield from ((constant, t) for t in (*alone, *unread) if not sample.repeated(t.name))
@@ -293,7 +291,15 @@ def find_steps(guess: Guess) -> None:
         return
     guess.spacing = _spacing_of(guess.facts(guess.subject).text, guess.facts(guess.time))
     guess.doubt(guess.time, guess.spacing.doubt)
-    lacking, behind = guess.spacing.lacking, _steps_of_last_intervals(guess)
+    lacking, behind = guess.spacing.lacking, 0
+    if guess.last_intervals is not None:  # which go on behind the step of their row, for `behind` steps without one
+        step, ends = parse_step(guess.spacing.step), guess.last_intervals.get_columns()
+        if step.scale == "month":
+            dates = ends[0].dtype.is_temporal()
+            ends = [x.dt.year().cast(pl.Int64) * MONTHS + x.dt.month() if dates else x * MONTHS for x in ends]
+        elif step.scale == "us":
+            ends = [x.cast(pl.Int64) for x in ends]
+        behind = int((((ends[1] - ends[0]) / step.size - TOLERANCE).ceil() - 1).clip(0).sum())
     if behind and guess.spacing.gaps == "error":
         guess.spacing = replace(guess.spacing, gaps="fill")
     if guess.spacing.gaps != "fill":
@@ -315,20 +321,6 @@ def find_steps(guess: Guess) -> None:
             "count at rows alone"
         )
     guess.doubt(guess.time, f'{what}, or choose `gaps = "elapsed"`')
-
-
-def _steps_of_last_intervals(guess: Guess) -> int:
-    """Return for how many steps subjects' last intervals go on behind the step of their row: none has a row."""
-    if guess.last_intervals is None:
-        return 0
-    step, ends = parse_step(guess.spacing.step), guess.last_intervals.get_columns()
-    if step.scale == "month":
-        dates = ends[0].dtype.is_temporal()
-        ends = [x.dt.year().cast(pl.Int64) * MONTHS + x.dt.month() if dates else x * MONTHS for x in ends]
-    elif step.scale == "us":
-        ends = [x.cast(pl.Int64) for x in ends]
-    steps = ((ends[1] - ends[0]) / step.size - TOLERANCE).ceil()
-    return int((steps - 1).clip(0).sum())
 
 
 def _spacing_of(subject: pl.Series, time: Facts) -> Spacing:

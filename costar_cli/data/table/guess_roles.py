@@ -65,14 +65,6 @@ def _first(fits: Callable[[Guess, Facts], object]) -> Callable[[Guess, Sequence[
     return lambda guess, columns: [c for c in columns if fits(guess, c)][:1]
 
 
-def _is_unit(guess: Guess, column: Facts) -> bool:
-    """Return whether a column is called a unit, and is one to which several subjects belong."""
-    if guess.subject is None or column.missing or column.name not in guess.sample.columns:
-        return False
-    several = 1 < column.distinct < guess.facts(guess.subject).distinct
-    return several and is_cluster(column.words) and not guess.changes(column)
-
-
 def _marks_ends(guess: Guess, column: Facts) -> bool:
     """Return whether a column marks the last rows of some subjects; other rows say no, or nothing."""
     marks, yes = {value.lower() for value in column.values}, {*YES, "1.0"}
@@ -86,21 +78,6 @@ def _marks_ends(guess: Guess, column: Facts) -> bool:
     return bool(guess.rows(marked=marked).select(at_end.all()).item())
 
 
-def _is_event(guess: Guess, column: Facts) -> bool:
-    called = is_death(column.words) or column.words & EVENT or (guess.stop and "status" in column.words)
-    return bool(called) and _marks_ends(guess, column)
-
-
-def _tells_of_follow_up(guess: Guess, column: Facts) -> bool:
-    once = column.distinct <= MOST_ENDS or column.moments is not None or not guess.changes(column)
-    return is_follow_up(column.words) or (is_death(column.words) and once)
-
-
-def _holds_identifiers(guess: Guess, column: Facts) -> bool:
-    called = "id" in column.words or (is_site(column.words) and not guess.changes(column))
-    return column.numbers is not None and called and column.distinct > MOST_CATEGORIES
-
-
 def _has_many_texts(_guess: Guess, column: Facts) -> bool:
     return column.numbers is None and column.distinct > MOST_CATEGORIES and not column.words & SPLIT
 
@@ -111,12 +88,6 @@ def _count_of_numbers(column: Facts) -> int:
     return numbers if 2 * numbers >= column.count else 0
 
 
-def _may_mean_something(guess: Guess, column: Facts) -> bool:
-    if not _has_many_texts(guess, column):  # first, as counting numbers is a query of each column
-        return False
-    return bool(column.words & LAST or is_given(column.words) or _count_of_numbers(column))
-
-
 def _reason_of_texts(column: Facts) -> str:
     numbers = _count_of_numbers(column)
     some = f" ({numbers:,} of {column.count:,} values are numbers)" if numbers else ""
@@ -125,10 +96,6 @@ def _reason_of_texts(column: Facts) -> str:
 
 def _role(role: str) -> Callable[[Facts], dict[str, object]]:
     return lambda _: {"role": role}
-
-
-def _is_domain(column: Facts) -> bool:
-    return bool(column.words & DOMAIN) and column.distinct == 2 and not column.missing
 
 
 def _domain(column: Facts) -> dict[str, object]:
@@ -206,8 +173,29 @@ OF_ANY: Final = (
         lambda c: f"is named like a date, but its texts ({shown(c.values, 2)}) {UNREAD}",
         ask=True,
     ),
-    Rule("a unit of several subjects", _first(_is_unit), _role("cluster")),
-    Rule("an event at the end", _each(_is_event), _role("event")),
+    Rule(
+        "a unit of several subjects",
+        _first(
+            lambda guess, c: (
+                guess.subject is not None
+                and not c.missing
+                and c.name in guess.sample.columns
+                and 1 < c.distinct < guess.facts(guess.subject).distinct
+                and is_cluster(c.words)
+                and not guess.changes(c)
+            )
+        ),
+        _role("cluster"),
+    ),
+    Rule(
+        "an event at the end",
+        _each(
+            lambda guess, c: (
+                (is_death(c.words) or c.words & EVENT or (guess.stop and "status" in c.words)) and _marks_ends(guess, c)
+            )
+        ),
+        _role("event"),
+    ),
     Rule(
         "a loss of follow-up",
         _each(lambda guess, c: is_follow_up(c.words) and _marks_ends(guess, c)),
@@ -216,13 +204,35 @@ OF_ANY: Final = (
     Rule("a constant", _each(lambda _, c: c.distinct < 2), lambda c: f"never changes ({c.summary})"),
     Rule(
         "how a follow-up ended, in any row",
-        _each(_tells_of_follow_up),
+        _each(
+            lambda guess, c: (
+                is_follow_up(c.words)
+                or (is_death(c.words) and (c.distinct <= MOST_ENDS or c.moments is not None or not guess.changes(c)))
+            )
+        ),
         lambda c: f"tells of {ENDS} ({c.summary}), {LATER}",
         ask=True,
     ),
     Rule("another date", _each(lambda _, c: c.moments is not None), lambda c: f"is a date ({c.summary})"),
-    Rule("identifiers", _each(_holds_identifiers), lambda c: f"holds {c.distinct:,} identifiers"),
-    Rule("texts that may mean something", _each(_may_mean_something), _reason_of_texts, ask=True),
+    Rule(
+        "identifiers",
+        _each(
+            lambda guess, c: (
+                c.numbers is not None
+                and c.distinct > MOST_CATEGORIES
+                and ("id" in c.words or (is_site(c.words) and not guess.changes(c)))
+            )
+        ),
+        lambda c: f"holds {c.distinct:,} identifiers",
+    ),
+    Rule(
+        "texts that may mean something",
+        _each(  # numbers are counted last, by a query of each column
+            lambda guess, c: _has_many_texts(guess, c) and (c.words & LAST or is_given(c.words) or _count_of_numbers(c))
+        ),
+        _reason_of_texts,
+        ask=True,
+    ),
     Rule("too many texts", _each(_has_many_texts), _reason_of_texts),
 )
 """Rules that look at columns whether or not they change within subjects."""
@@ -250,7 +260,7 @@ BY_CHANGE: Final = (
         _first(_steady(lambda c: c.words & SPLIT and {value.lower() for value in c.values} <= set(SPELT))),
         _role("split"),
     ),
-    Rule("the domain", _first(_steady(_is_domain)), _domain),
+    Rule("the domain", _first(_steady(lambda c: c.words & DOMAIN and c.distinct == 2 and not c.missing)), _domain),
     Rule("a static", _each(_steady(lambda _: True)), lambda c: {"role": "static"} | _kind(c, codes=is_site(c.words))),
     Rule(
         "texts of an outcome",
@@ -333,32 +343,24 @@ def _question_of_treatment(guess: Guess, column: Facts) -> str:
         text += "" if written_where_none else " It is only the most frequent: `levels` names the reference first."
         if guess.subject is not None and not guess.changes(column):
             text += " It never changes within a subject."
-    holds = " The dose of an interval holds until its stop, and over a gap until the next one."
     carried = entry.get("missing") == "carry"
-    return text + _question_of_holes(guess, column, written_where_none=written_where_none) + holds * carried
-
-
-def _question_of_holes(guess: Guess, column: Facts, *, written_where_none: bool) -> str:
-    """Return the question what missing values of a treatment mean; nothing where only last rows of subjects have some.
-
-    Where 0 or the like is `written_where_none` is given, a blank is less likely to mean that.
-    """
-    if not column.missing or guess.subject is None or guess.time is None:
-        return ""
-    frame = guess.rows(x=column.text).sort("s", "t", maintain_order=True)
-    inner = frame.filter(pl.col("t") < pl.col("t").max().over("s"))
-    holes = inner.filter(pl.col("x").is_null()).height
-    if not holes:
-        return ""
-    first = inner.filter(pl.col("x").forward_fill().over("s").is_null()).height
-    ahead = f", but for {first:,} before any" if first else ""
-    ways = [f'does the last one go on (`missing = "carry"`{ahead})', 'is none given (`missing = "fill"`)']
-    which = f"{counted(holes, 'value')} missing"
-    if guess.entries[column.name].get("missing") == "carry":  # for the sake of intervals; `fill` would end them early
-        ways = [f"does the last one go on{ahead}", "else write what was given"]
-    if holes < column.missing:  # the line ends with the number of all
-        which += f" before the subjects' last rows ({column.missing:,} with these)"
-    return f" {which}: {', or '.join(ways if written_where_none else reversed(ways))}?"
+    if column.missing and guess.subject is not None and guess.time is not None:
+        # What missing values mean, unless only last rows of subjects have some
+        frame = guess.rows(x=column.text).sort("s", "t", maintain_order=True)
+        inner = frame.filter(pl.col("t") < pl.col("t").max().over("s"))
+        if holes := inner.filter(pl.col("x").is_null()).height:
+            first = inner.filter(pl.col("x").forward_fill().over("s").is_null()).height
+            ahead = f", but for {first:,} before any" if first else ""
+            ways = [f'does the last one go on (`missing = "carry"`{ahead})', 'is none given (`missing = "fill"`)']
+            which = f"{counted(holes, 'value')} missing"
+            if carried:  # for the sake of intervals; `fill` would end them early
+                ways = [f"does the last one go on{ahead}", "else write what was given"]
+            if holes < column.missing:  # the line ends with the number of all
+                which += f" before the subjects' last rows ({column.missing:,} with these)"
+            # Where 0 or the like says that none is given, a blank is less likely to mean that
+            text += f" {which}: {', or '.join(ways if written_where_none else reversed(ways))}?"
+    holds = " The dose of an interval holds until its stop, and over a gap until the next one."
+    return text + holds * carried
 
 
 def _question_of_outcome(guess: Guess, column: Facts) -> str:
