@@ -1,7 +1,7 @@
 """A data set as tables that `costar ingest table` reads back: the long table, its schema, the queries (polars)."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.config.choices import FormatName
-from costar_cli.data.dataset import Dataset, Part
+from costar_cli.data.dataset import Dataset
 from costar_cli.data.dose import Dose
 from costar_cli.data.levels import is_switch
 from costar_cli.data.panel import Panel
@@ -90,8 +90,12 @@ def _step(dataset: Dataset) -> str:
     known = [calendar for calendar in calendars if calendar is not None]
     if len(known) != len(calendars) or any(calendar.kind != known[0].kind for calendar in known):
         return ""
-    if not all(_ascend(panel) for panel in dataset.panels.values()):
-        return ""
+    for panel, calendar in zip(dataset.panels.values(), known, strict=True):
+        row, step = np.nonzero(panel.observed)
+        at = calendar.at(row, step, panel.length[row])
+        later = (at[1:] > at[:-1]) | (row[1:] != row[:-1])
+        if np.isnat(at).any() or not later.all():  # each step has a date, later than that of the step before
+            return ""
     gap, unit = elapsed_dose(dataset.schema.treatments), known[0].unit
     if gap is None and known[0].size is None:
         # The duration that is called so, a day or a month for other words: each row is a step, however long
@@ -101,25 +105,9 @@ def _step(dataset: Dataset) -> str:
         named = f"{(found and found[1]) or 1}{short}"
         return named if short in [name for _, name in DURATIONS[unit]] else {"us": "1d", "M": "1mo"}[unit]
     size = known[0].size if gap is None else gap.microseconds if known[0].size is None else None
-    return "" if size is None else _duration(size, unit)
-
-
-def _ascend(panel: Panel) -> bool:
-    """Return whether each step of a panel has a date, later than that of the step before."""
-    row, step = np.nonzero(panel.observed)
-    assert panel.calendar is not None  # noqa: S101 - asked for only where there is one
-    at = panel.calendar.at(row, step, panel.length[row])
-    later = (at[1:] > at[:-1]) | (row[1:] != row[:-1])
-    return not np.isnat(at).any() and bool(later.all())
-
-
-def _duration(size: int, unit: str) -> str:
-    """Return microseconds or months as `2w`; empty where they are not so many units."""
-    for length, name in DURATIONS[unit]:
-        count, rest = divmod(size, length)
-        if not rest and 0 < count <= MOST:
-            return f"{count}{name}"
-    return ""
+    if size is None:
+        return ""
+    return next((f"{size // n}{name}" for n, name in DURATIONS[unit] if size % n == 0 and 0 < size // n <= MOST), "")
 
 
 KEYS: Final = ("subject", "time", "domain", "split", "cluster", "set", "query", "origin", "step", "scored")
@@ -198,13 +186,41 @@ def dataset_to_frame(dataset: Dataset, names: Names | None = None) -> pl.DataFra
     last rows of series.
     """
     names = names or free_names(dataset.schema)
-    labelled, splits = any(panel.label is not None for panel in dataset.panels.values()), _splits(dataset)
-    times, everyone, frames = ExportTimes.of(dataset), dataset.everyone, []
+    labelled = any(panel.label is not None for panel in dataset.panels.values())
+    # The split of each step `[T]` by subject: that of its part, by time of the part whose own step it is
+    longest = max(panel.n_steps for panel in dataset.panels.values())
+    splits: dict[int, NDArray[np.object_]] = {}
     for part, panel in dataset.panels.items():
+        since_N = np.zeros_like(panel.length) if panel.since is None else panel.since
+        for number, since, length in zip(panel.subject_id.tolist(), since_N, panel.length, strict=True):
+            of_steps = splits.setdefault(number, np.full(longest, None, dtype=object))
+            of_steps[since:length] = part.split
+    schema, times, everyone, frames = dataset.schema, ExportTimes.of(dataset), dataset.everyone, []
+    for part, whole in dataset.panels.items():
         own = np.array([place.row for place in everyone if place.part == part], dtype=np.int64)
-        if len(own):
-            split = np.stack([splits[number] for number in panel.subject_id[own].tolist()])
-            frames.append(_panel_frame(part, panel.take(own), split, dataset.schema, names, times, labelled=labelled))
+        if not len(own):
+            continue
+        split_NT = np.stack([splits[number] for number in whole.subject_id[own].tolist()])
+        panel = whole.take(own)
+        row, step = np.nonzero(panel.observed)
+        columns = _keys(panel, schema, names, row, labelled=labelled) | {
+            names["time"]: times.at(panel, row, step),
+            names["domain"]: pl.Series([part.domain], dtype=pl.String).gather(np.zeros_like(row)),
+            names["split"]: pl.Series(split_NT[row, step].tolist(), dtype=pl.String),
+        }
+        if panel.cluster is not None:
+            columns[names["cluster"]] = pl.Series(panel.cluster[row], dtype=pl.Int64)
+        known = np.where(panel.observed_outcomes, panel.outcomes, np.float32("nan"))[row, step]
+        columns |= {v.name: pl.Series(known[:, i], nan_to_null=True) for i, v in enumerate(schema.outcomes)}
+        columns |= _treatments(panel.treatments[row, step], schema.treatments)
+        covariates = np.where(_told_covariates(panel), panel.covariates, np.float32("nan"))[row, step]
+        columns |= {v.name: pl.Series(covariates[:, i], nan_to_null=True) for i, v in enumerate(schema.covariates)}
+        columns |= {v.name: pl.Series(panel.statics[row, i]) for i, v in enumerate(schema.statics)}
+        last = step == panel.length[row] - 1
+        for code, (column, end) in enumerate(zip(_ends(schema, names), schema.ends, strict=True), start=1):
+            here = pl.Series(last & (panel.ends[row] == code))
+            columns[column] = pl.select(pl.when(here).then(pl.lit(end.name))).to_series()
+        frames.append(pl.DataFrame(columns))
     return pl.concat(frames)
 
 
@@ -269,7 +285,54 @@ def write_queries(dataset: Dataset, path: Path) -> None:
 
 def schema_text(dataset: Dataset, names: Names | None = None) -> str:
     """Return the schema that reads the tables back, as TOML."""
-    return "\n".join(_schema_lines(dataset, names or free_names(dataset.schema))) + "\n"
+    names = names or free_names(dataset.schema)
+    schema, panels = dataset.schema, dataset.panels.values()
+    # A name that a data set may have
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in " _.-") else "-" for c in dataset.name).strip()
+    keys = [*schema.keys_of([], _taken(schema, names))]
+    lines = [
+        "# Written by `costar inspect --export`; read back with `costar ingest table`.",
+        toml_row("name", f"{kept[:55]} export".lstrip(" _.-") if kept else "export"),
+        toml_row("horizon", dataset.horizon),
+        toml_row("min_length", 1),
+        toml_row("constant", "keep"),
+        toml_row("blank", []),
+        *([toml_row("subject", keys)] if keys else []),
+        "\n[columns]",
+        *([] if keys else [toml_row(names["subject"], {"role": "subject"})]),
+        toml_row(names["time"], {"role": "time"}),
+    ]
+    if any(part.domain == "target" for part in dataset.panels):
+        lines.append(toml_row(names["domain"], {"role": "domain", "source": "source", "target": "target"}))
+    lines.append(toml_row(names["split"], {"role": "split"}))
+    if any(panel.cluster is not None for panel in panels):
+        lines.append(toml_row(names["cluster"], {"role": "cluster"}))
+    for i, variable in enumerate(schema.outcomes):
+        filled = any((~panel.observed_outcomes[panel.observed][:, i]).any() for panel in panels)
+        how = {"missing": "fill", "indicator": False} if filled else {}
+        lines.append(toml_row(variable.name, {**_column("outcome", variable), **how}))
+    encoding = schema.treatments
+    for name, levels in zip(encoding.names, encoding.levels, strict=True):
+        lines.append(toml_row(name, {"role": "treatment", "levels": list(levels)}))
+    lines += [toml_row(dose.name, dose_column(dose)) for dose in encoding.doses if dose.elapsed is None]
+    for i, variable in enumerate(schema.covariates):
+        filled = any((~_told_covariates(panel)[panel.observed][:, i]).any() for panel in panels)
+        how = {"missing": "fill", "indicator": False} if filled else {}
+        lines.append(toml_row(variable.name, {**_column("covariate", variable), **how}))
+    lines += [toml_row(variable.name, _column("static", variable)) for variable in schema.statics]
+    for column, end in zip(_ends(schema, names), schema.ends, strict=True):
+        lines.append(toml_row(column, {"role": "event" if end.terminal else "censored"}))
+    lines += ["\n[time]", *(toml_row(key, value) for key, value in ExportTimes.of(dataset).keys.items())]
+    if any(panel.since is not None for panel in panels):
+        lines += ["\n[split]", toml_row("by", "time")]
+    lines += ["\n[treatments]", toml_row("mode", encoding.mode)]
+    if encoding.classes:
+        rows = [[known[i] for known, i in zip(encoding.levels, row, strict=True)] for row in encoding.classes]
+        lines += ["classes = [", *(f"  {toml_value(labels)}," for labels in rows), "]"]
+    lines += ["\n[queries]", toml_row("rolling_origin", False)]
+    lines += [toml_row(word, names[word]) for word in ("set", "query", "origin", "step", "scored")]
+    lines += ["\n[error_unit]", *(toml_row(key, value) for key, value in schema.error_unit.model_dump().items())]
+    return "\n".join(lines) + "\n"
 
 
 def _write(frame: pl.DataFrame, path: Path) -> None:
@@ -279,61 +342,15 @@ def _write(frame: pl.DataFrame, path: Path) -> None:
         table.write(frame.to_dict())
 
 
-def _subjects(panel: Panel, *, labelled: bool) -> pl.Series:
-    return pl.Series(panel.names, dtype=pl.String) if labelled else pl.Series(panel.subject_id, dtype=pl.Int64)
-
-
 def _keys(
     panel: Panel, schema: PanelSchema, names: Names, row_M: NDArray[np.integer], *, labelled: bool
 ) -> dict[str, pl.Series]:
     """Return the columns that say whose each row is, of which subjects' names are made where they are several."""
     if not schema.subject:
-        return {names["subject"]: _subjects(panel, labelled=labelled).gather(row_M)}
+        own = pl.Series(panel.names, dtype=pl.String) if labelled else pl.Series(panel.subject_id, dtype=pl.Int64)
+        return {names["subject"]: own.gather(row_M)}
     keys = schema.keys_of(panel.names, _taken(schema, names))
     return {name: pl.Series(key, dtype=pl.String).gather(row_M) for name, key in keys.items()}
-
-
-def _splits(dataset: Dataset) -> dict[int, NDArray[np.object_]]:
-    """Return the split of each step `[T]` by subject: that of its part, by time of the part whose own step it is."""
-    longest = max(panel.n_steps for panel in dataset.panels.values())
-    splits: dict[int, NDArray[np.object_]] = {}
-    for part, panel in dataset.panels.items():
-        since_N = np.zeros_like(panel.length) if panel.since is None else panel.since
-        for number, since, length in zip(panel.subject_id.tolist(), since_N, panel.length, strict=True):
-            of_steps = splits.setdefault(number, np.full(longest, None, dtype=object))
-            of_steps[since:length] = part.split
-    return splits
-
-
-def _panel_frame(
-    part: Part,
-    panel: Panel,
-    split_NT: NDArray[np.object_],
-    schema: PanelSchema,
-    names: Names,
-    times: ExportTimes,
-    *,
-    labelled: bool,
-) -> pl.DataFrame:
-    row, step = np.nonzero(panel.observed)
-    columns = _keys(panel, schema, names, row, labelled=labelled) | {
-        names["time"]: times.at(panel, row, step),
-        names["domain"]: pl.Series([part.domain], dtype=pl.String).gather(np.zeros_like(row)),
-        names["split"]: pl.Series(split_NT[row, step].tolist(), dtype=pl.String),
-    }
-    if panel.cluster is not None:
-        columns[names["cluster"]] = pl.Series(panel.cluster[row], dtype=pl.Int64)
-    known = np.where(panel.observed_outcomes, panel.outcomes, np.float32("nan"))[row, step]
-    columns |= {v.name: pl.Series(known[:, i], nan_to_null=True) for i, v in enumerate(schema.outcomes)}
-    columns |= _treatments(panel.treatments[row, step], schema.treatments)
-    covariates = np.where(_told_covariates(panel), panel.covariates, np.float32("nan"))[row, step]
-    columns |= {v.name: pl.Series(covariates[:, i], nan_to_null=True) for i, v in enumerate(schema.covariates)}
-    columns |= {v.name: pl.Series(panel.statics[row, i]) for i, v in enumerate(schema.statics)}
-    last = step == panel.length[row] - 1
-    for code, (column, end) in enumerate(zip(_ends(schema, names), schema.ends, strict=True), start=1):
-        here = pl.Series(last & (panel.ends[row] == code))
-        columns[column] = pl.select(pl.when(here).then(pl.lit(end.name))).to_series()
-    return pl.DataFrame(columns)
 
 
 def _told_covariates(panel: Panel) -> NDArray[np.bool_]:
@@ -358,67 +375,6 @@ def _treatments(encoded: NDArray[Any], treatments: TreatmentEncoding) -> dict[st
     return {name: pl.select(pl.when(recorded).then(said)).to_series() for name, said in columns.items()}
 
 
-def _schema_lines(dataset: Dataset, names: Names) -> Iterator[str]:
-    schema = dataset.schema
-    yield "# Written by `costar inspect --export`; read back with `costar ingest table`."
-    yield toml_row("name", _free_name(dataset.name))
-    yield toml_row("horizon", dataset.horizon)
-    yield toml_row("min_length", 1)
-    yield toml_row("constant", "keep")
-    yield toml_row("blank", [])
-    keys = [*schema.keys_of([], _taken(schema, names))]
-    yield from [toml_row("subject", keys)] if keys else []
-    yield "\n[columns]"
-    yield from [] if keys else [toml_row(names["subject"], {"role": "subject"})]
-    yield toml_row(names["time"], {"role": "time"})
-    if any(part.domain == "target" for part in dataset.panels):
-        yield toml_row(names["domain"], {"role": "domain", "source": "source", "target": "target"})
-    yield toml_row(names["split"], {"role": "split"})
-    if any(panel.cluster is not None for panel in dataset.panels.values()):
-        yield toml_row(names["cluster"], {"role": "cluster"})
-    for i, variable in enumerate(schema.outcomes):
-        filled = any((~panel.observed_outcomes[panel.observed][:, i]).any() for panel in dataset.panels.values())
-        how = {"missing": "fill", "indicator": False} if filled else {}
-        yield toml_row(variable.name, {**_column("outcome", variable), **how})
-    for name, levels in zip(schema.treatments.names, schema.treatments.levels, strict=True):
-        yield toml_row(name, {"role": "treatment", "levels": list(levels)})
-    for dose in schema.treatments.doses:
-        if dose.elapsed is None:
-            yield toml_row(dose.name, dose_column(dose))
-    for i, variable in enumerate(schema.covariates):
-        filled = any((~_told_covariates(panel)[panel.observed][:, i]).any() for panel in dataset.panels.values())
-        how = {"missing": "fill", "indicator": False} if filled else {}
-        yield toml_row(variable.name, {**_column("covariate", variable), **how})
-    for variable in schema.statics:
-        yield toml_row(variable.name, _column("static", variable))
-    for column, end in zip(_ends(schema, names), schema.ends, strict=True):
-        yield toml_row(column, {"role": "event" if end.terminal else "censored"})
-    yield "\n[time]"
-    yield from [toml_row(key, value) for key, value in ExportTimes.of(dataset).keys.items()]
-    if any(panel.since is not None for panel in dataset.panels.values()):
-        yield "\n[split]"
-        yield toml_row("by", "time")
-    yield from _treatment_lines(schema.treatments)
-    yield "\n[queries]"
-    yield toml_row("rolling_origin", False)
-    for word in ("set", "query", "origin", "step", "scored"):
-        yield toml_row(word, names[word])
-    yield "\n[error_unit]"
-    for key, value in schema.error_unit.model_dump().items():
-        yield toml_row(key, value)
-
-
-def _treatment_lines(treatments: TreatmentEncoding) -> Iterator[str]:
-    yield "\n[treatments]"
-    yield toml_row("mode", treatments.mode)
-    if treatments.classes:
-        yield "classes = ["
-        for row in treatments.classes:
-            labels = [levels[value] for levels, value in zip(treatments.levels, row, strict=True)]
-            yield f"  {toml_value(labels)},"
-        yield "]"
-
-
 def _column(role: str, variable: Variable) -> Mapping[str, object]:
     column: dict[str, object] = {"role": role, "kind": variable.kind}
     if variable.unit:
@@ -428,9 +384,3 @@ def _column(role: str, variable: Variable) -> Mapping[str, object]:
     if variable.standardize != (variable.kind != "binary"):
         column["standardize"] = variable.standardize
     return column
-
-
-def _free_name(name: str) -> str:
-    """Return a name that a table's data set may have."""
-    kept = "".join(letter if letter.isascii() and (letter.isalnum() or letter in " _.-") else "-" for letter in name)
-    return f"{kept.strip()[:55] or 'data'} export".lstrip(" _.-") if kept.strip() else "export"

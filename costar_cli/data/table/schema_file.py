@@ -55,7 +55,23 @@ def open_guesses(text: str) -> list[str]:
 
 def parse_schema(tables: Mapping[str, Any], *, where: str = "schema") -> TableSchema:
     """Return the schema in a parsed TOML document; see `read_schema`."""
-    problems = list(_role_problems(tables))
+    # Roles that are missing or taken twice, also where other things are wrong
+    problems, columns = list[str](), tables.get("columns")
+    if isinstance(columns, Mapping):
+        roles = [column.get("role") for column in columns.values() if isinstance(column, Mapping)]
+        joint = tables.get("subject") is not None
+        if joint and "subject" in roles:
+            problems.append('`subject` and a column of role "subject" both say whose row it is: keep one of them')
+        for role in ("time",) if joint else ("subject", "time"):
+            if (count := roles.count(role)) != 1:
+                problems.append(f'[columns] needs one column of role "{role}", it has {count or "none"}')
+        if not roles.count("treatment"):
+            problems.append('[columns] needs a column of role "treatment"')
+        if not roles.count("outcome") and not roles.count("event"):
+            asked = 'role "outcome", or "event" where an event alone is asked about'
+            problems.append(f"[columns] needs a column of {asked}")
+        several = {role: roles.count(role) for role in ("domain", "split", "cluster") if roles.count(role) > 1}
+        problems += [f'[columns] can have one column of role "{role}", it has {n}' for role, n in several.items()]
     schema = None
     try:
         schema = TableSchema.model_validate(tables)
@@ -72,27 +88,6 @@ def parse_schema(tables: Mapping[str, Any], *, where: str = "schema") -> TableSc
     return schema
 
 
-def _role_problems(tables: Mapping[str, Any]) -> Iterator[str]:
-    """Find roles that are missing or taken twice, also where other things are wrong."""
-    columns = tables.get("columns")
-    if not isinstance(columns, Mapping):
-        return
-    roles = [column.get("role") for column in columns.values() if isinstance(column, Mapping)]
-    joint = tables.get("subject") is not None
-    if joint and "subject" in roles:
-        yield '`subject` and a column of role "subject" both say whose row it is: keep one of them'
-    for role in ("time",) if joint else ("subject", "time"):
-        if (count := roles.count(role)) != 1:
-            yield f'[columns] needs one column of role "{role}", it has {count or "none"}'
-    if not roles.count("treatment"):
-        yield '[columns] needs a column of role "treatment"'
-    if not roles.count("outcome") and not roles.count("event"):
-        yield '[columns] needs a column of role "outcome", or "event" where an event alone is asked about'
-    for role in ("domain", "split", "cluster"):
-        if (count := roles.count(role)) > 1:
-            yield f'[columns] can have one column of role "{role}", it has {count}'
-
-
 def _schema_problems(schema: TableSchema) -> Iterator[str]:
     """Find values that are valid one by one but not together."""
     if schema.name.casefold() in RESERVED_NAMES:
@@ -101,15 +96,18 @@ def _schema_problems(schema: TableSchema) -> Iterator[str]:
         yield '[domain] and a column of role "domain" both say who the target is: keep one of them'
     if schema.named("split") and schema.split.model_fields_set - {"few_shot", "by"}:
         yield '[split] and a column of role "split" both split the subjects: keep one of them'
-    yield from _moment_problems(schema)
+    moments = {"val_from": schema.split.val_from, "test_from": schema.split.test_from}
+    for key, moment in ((key, moment) for key, moment in moments.items() if moment is not None):
+        try:
+            schema.time.moment(moment)
+        except ValueError as error:
+            yield f"split.{key}: {error}"
     for name in schema.named("domain"):
         column = schema.columns[name]
         source, target = column.domain_values("source"), column.domain_values("target")
-        if target is None and source is None:
-            continue
-        if target is None:
+        if target is None and source is not None:
             yield f"{key_path(('columns', name))}: `target` is missing: say which values are the target's"
-        elif both := sorted(set(source or ()) & set(target)):
+        elif both := sorted(set(source or ()) & set(target or ())):
             yield f"{key_path(('columns', name))}: {both[0]!r} is both source and target"
     treatments = schema.leveled
     for i, row in enumerate(schema.treatments.classes or ()):
@@ -120,22 +118,7 @@ def _schema_problems(schema: TableSchema) -> Iterator[str]:
     if schema.max_length is not None and schema.max_length < schema.min_length:
         yield f"max_length {schema.max_length} is below min_length {schema.min_length}"
     yield from _log_problems(schema)
-    yield from _interval_problems(schema)
-    if schema.time.bin:
-        yield from _bin_problems(schema)
-    yield from _outcome_problems(schema)
-
-
-def _outcome_problems(schema: TableSchema) -> Iterator[str]:
-    """Find transforms of outcomes that could not be undone, and queries of outcomes where there are none."""
-    if schema.queries.rolling_origin and not schema.named("outcome"):
-        yield 'queries.rolling_origin asks for outcomes, and no column has the role "outcome": leave it out'
-    differs = [name for name in schema.named("outcome") if schema.columns[name].transform == "difference"]
-    if schema.time.gaps == "elapsed" and differs:
-        yield (
-            f"{key_path(('columns', differs[0]))}: differences of an outcome over steps of any length cannot be "
-            'compared: give even steps, or another transform than "difference"'
-        )
+    yield from _step_problems(schema)
 
 
 def _log_problems(schema: TableSchema) -> Iterator[str]:
@@ -154,22 +137,17 @@ def _log_problems(schema: TableSchema) -> Iterator[str]:
             )
 
 
-def _interval_problems(schema: TableSchema) -> Iterator[str]:
-    """Find ends of intervals that are something else, too, or that no row has."""
+def _step_problems(schema: TableSchema) -> Iterator[str]:
+    """Find ends of intervals that no row has, rows of a step of which nobody knows what they become, lost outcomes."""
     stop = schema.time.stop
     if stop and stop in {schema.in_file(name) for name in schema.columns}:
         yield f"time.stop: '{stop}' is in [columns], too: keep one of the two"
     if stop and schema.events:
         yield "time.stop: the rows of a log are no intervals: leave it out"
-
-
-def _bin_problems(schema: TableSchema) -> Iterator[str]:
-    """Find columns of which nobody knows what the rows of a step become."""
-    if schema.events:
+    if schema.time.bin and schema.events:
         yield "time.bin: the events of a log are made steps anyway: leave it out"
-        return
     leveled = {*schema.leveled}
-    for name in schema.named(*OF_STEPS):
+    for name in schema.named(*OF_STEPS) if schema.time.bin and not schema.events else ():
         column, key = schema.columns[name], key_path(("columns", name))
         if column.binned in ("any", "count"):
             yield f"{key}: `{column.binned}` is of events; of rows there is `last`, `mean`, `sum`, `max`, `min`"
@@ -179,15 +157,14 @@ def _bin_problems(schema: TableSchema) -> Iterator[str]:
             yield f"{key}: levels and 0/1 have no {column.binned}: choose `first`, `last`, `max` or `min`"
         elif column.kind == "categorical" and column.binned not in ("first", "last"):
             yield f"{key}: categories have no {column.binned}: choose `first` or `last`"
-
-
-def _moment_problems(schema: TableSchema) -> Iterator[str]:
-    for key in ("val_from", "test_from"):
-        if (moment := getattr(schema.split, key)) is not None:
-            try:
-                schema.time.moment(moment)
-            except ValueError as error:
-                yield f"split.{key}: {error}"
+    if schema.queries.rolling_origin and not schema.named("outcome"):
+        yield 'queries.rolling_origin asks for outcomes, and no column has the role "outcome": leave it out'
+    differs = [name for name in schema.named("outcome") if schema.columns[name].transform == "difference"]
+    if schema.time.gaps == "elapsed" and differs:
+        yield (
+            f"{key_path(('columns', differs[0]))}: differences of an outcome over steps of any length cannot be "
+            'compared: give even steps, or another transform than "difference"'
+        )
 
 
 def _explain(item: Mapping[str, Any]) -> str:
@@ -202,20 +179,27 @@ def _explain(item: Mapping[str, Any]) -> str:
         return (
             f"{where} = {_shown(given)}: expected one of {', '.join(words)}{did_you_mean(str(given), words, lead=', ')}"
         )
-    near = did_you_mean(str(loc[-1]), _known_keys(loc), lead=", ") if loc else ""
+    model: type[BaseModel] = TableSchema  # the table in which an unknown key is
+    for part in loc[:-1]:
+        if model is TableSchema and part == "columns":
+            continue
+        field = model.model_fields.get(str(part))
+        if field is None:
+            model = ColumnSchema
+            break
+        kinds = [field.annotation, *get_args(field.annotation)]
+        model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+    near = did_you_mean(str(loc[-1]), list(model.model_fields), lead=", ") if loc else ""
+    hint = ' such as { role = "covariate" }' if loc[:1] == ("columns",) and len(loc) > 1 else ""
     texts = {
         "extra_forbidden": f"{where}: no such key{near}",
         "missing": f"{where} is missing",
         "value_error": f"{where or 'schema'}: {message}",
-        "model_type": f"{where}: expected a table{_column_hint(loc)}, not {_shown(given)}",
+        "model_type": f"{where}: expected a table{hint}, not {_shown(given)}",
         "string_pattern_mismatch": f"{where} = {_shown(given)}: up to 64 letters, digits, spaces, `_`, `.` and `-`",
     }
     kind = "model_type" if kind == "dict_type" else kind
     return texts.get(kind, f"{where} = {_shown(given)}: {message[:1].lower()}{message[1:]}")
-
-
-def _column_hint(loc: tuple[object, ...]) -> str:
-    return ' such as { role = "covariate" }' if loc[:1] == ("columns",) and len(loc) > 1 else ""
 
 
 _UNION_BRANCHES: Final = {"bool", "int", "float", "str", "list[union[bool,int,float,str]]"}
@@ -223,20 +207,6 @@ _UNION_BRANCHES: Final = {"bool", "int", "float", "str", "list[union[bool,int,fl
 
 def _shown(value: object) -> str:
     return cut(repr(value), 60)
-
-
-def _known_keys(loc: tuple[object, ...]) -> list[str]:
-    """Return the keys of the table in which an unknown key is."""
-    model: type[BaseModel] = TableSchema
-    for part in loc[:-1]:
-        if model is TableSchema and part == "columns":
-            continue
-        field = model.model_fields.get(str(part))
-        if field is None:
-            return list(ColumnSchema.model_fields)
-        kinds = [field.annotation, *get_args(field.annotation)]
-        model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
-    return list(model.model_fields)
 
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
@@ -260,18 +230,16 @@ def toml_value(value: object) -> str:
     if isinstance(value, float) and math.isfinite(value):
         return repr(value)
     if isinstance(value, str):
-        return CONTROL.sub(_spelt_out, json.dumps(value, ensure_ascii=False))
+        return CONTROL.sub(
+            lambda found: f"\\u{ord(found[0]):04x}" if ord(found[0]) < 0x10000 else f"\\U{ord(found[0]):08x}",
+            json.dumps(value, ensure_ascii=False),
+        )
     if isinstance(value, Mapping):
         inside = ", ".join(f"{toml_key(str(key))} = {toml_value(item)}" for key, item in value.items())
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, Sequence):
         return f"[{', '.join(toml_value(item) for item in value)}]"
     raise TypeError(f"{type(value).__name__} cannot be written as TOML")
-
-
-def _spelt_out(found: re.Match[str]) -> str:
-    code = ord(found.group())
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def toml_row(name: str, value: object) -> str:
@@ -301,27 +269,25 @@ def _kinds(annotation: Any) -> list[Any]:  # noqa: ANN401 - annotations have no 
 
 def accepts(field: FieldInfo) -> str:
     """Say what a key accepts: `a number, at least 0`."""
-    kinds = _kinds(field.annotation)
-    bounds = [text for item in field.metadata for text in _bounds(item)]
-    words = list(dict.fromkeys(_word(kind) for kind in kinds))
+    words = list[str]()
+    for kind in _kinds(field.annotation):
+        if get_origin(kind) is Literal:
+            words.append(", ".join(f"`{choice}`" for choice in get_args(kind)))
+        elif get_origin(kind) is list:
+            inner = _kinds(get_args(kind)[0])
+            words.append("a list of lists" if get_origin(inner[0]) is list else "a list")
+        else:
+            words.append(WORDS.get(kind, "text"))
+    words = list(dict.fromkeys(words))
     if len(words) > 3:
         words = ["a value", "a list of values"]
+    bounds = [
+        f"{limits} {bound:,}" if bound < 2**60 else f"{limits} 2^63"
+        for item in field.metadata
+        for name, limits in (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below"))
+        if (bound := getattr(item, name, None)) is not None
+    ]
     return ", ".join([" or ".join(words), *bounds])
-
-
-def _word(kind: Any) -> str:  # noqa: ANN401
-    if get_origin(kind) is Literal:
-        return ", ".join(f"`{choice}`" for choice in get_args(kind))
-    if get_origin(kind) is list:
-        inner = _kinds(get_args(kind)[0])
-        return "a list of lists" if get_origin(inner[0]) is list else "a list"
-    return WORDS.get(kind, "text")
-
-
-def _bounds(item: object) -> Iterator[str]:
-    for name, words in (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below")):
-        if (bound := getattr(item, name, None)) is not None:
-            yield f"{words} {bound:,}" if bound < 2**60 else f"{words} 2^63"
 
 
 def default_text(field: FieldInfo) -> str:
