@@ -74,35 +74,45 @@ class Bins:
         """
         who, when = rows.index[subject], rows.index[time]
         step, begin = step_at(self.schema.time, when)
-        whole = rows.frame
-        values = [name for name in whole.columns if name not in ("file", "row")]
-        frame = self._distinct(whole, values, reporter)
-        kept = [r for r in rows.readings if r not in (subject, time)]
-        taken = [self._value(rows, name).alias(f"of {name}") for name in self.raw]
-        own = [pl.col(rows.index[r]).drop_nulls().first() for r in kept]
-        coded = frame.with_columns(step, *self._codes(rows.of(frame))).sort(who, when, "file", "row")
-        groups = coded.group_by(who, "step", maintain_order=True)
-        made = groups.agg(pl.col("file", "row").first(), pl.len().alias("rows"), *own, *taken)
-        for name, levels in self._ordered.items():
-            of_code = pl.col(f"of {name}").replace_strict(dict(enumerate(levels)), default=None, return_dtype=pl.String)
-            made = made.with_columns(of_code)
-        self._tell(made, reporter)
-        again = begin.cast(rows.series(time).dtype).alias(when)
-        index = {r: rows.index[r] for r in (subject, time, *kept)} | {r: f"of {name}" for name, r in self.made.items()}
-        steps = rows.of(made.with_columns(again).drop("step", "rows"))
-        return replace(steps, readings=list(index), index=index)
-
-    def _distinct(self, frame: pl.DataFrame, values: list[str], reporter: Reporter) -> pl.DataFrame:
-        """Return the rows that count."""
-        once = frame.unique(values, keep="first", maintain_order=True)
-        twice, columns = frame.height - once.height, self.schema.columns
-        summed = [name for name in self.schema.named(*OF_STEPS) if columns[name].binned == "sum"]
+        whole, columns, of_steps = rows.frame, self.schema.columns, self.schema.named(*OF_STEPS)
+        frame = whole.unique([c for c in whole.columns if c not in ("file", "row")], keep="first", maintain_order=True)
+        twice = whole.height - frame.height
+        summed = [name for name in of_steps if columns[name].binned == "sum"]
         if twice and summed:
             same = counted(twice, "row is the same", "rows are the same")
             reporter.say(Diagnostic.of("rows-repeated", rows=same, sums=", of ".join(summed)))
         elif twice:
             reporter.say(Diagnostic.of("rows-dropped", rows=counted(twice, "duplicate row")))
-        return frame if summed else once
+        if summed:
+            frame = whole
+        kept = [r for r in rows.readings if r not in (subject, time)]
+        taken = [self._value(rows, name).alias(f"of {name}") for name in self.raw]
+        own = [pl.col(rows.index[r]).drop_nulls().first() for r in kept]
+        codes = []  # of levels their places, which have an order; null for what is missing or no level
+        for name, levels in self._ordered.items():
+            code = level_codes(rows.of(frame).series(self.raw[name]), levels)
+            codes.append(pl.Series(f"code of {name}", code).set(pl.Series(code < 0), None))
+        coded = frame.with_columns(step, *codes).sort(who, when, "file", "row")
+        groups = coded.group_by(who, "step", maintain_order=True)
+        made = groups.agg(pl.col("file", "row").first(), pl.len().alias("rows"), *own, *taken)
+        for name, levels in self._ordered.items():
+            of_code = pl.col(f"of {name}").replace_strict(dict(enumerate(levels)), default=None, return_dtype=pl.String)
+            made = made.with_columns(of_code)
+        number_M = made["rows"].to_numpy()
+        shared = number_M > 1
+        if shared.any():
+            ways = [f"{columns[name].binned} of {name}" for name in of_steps]
+            reporter.say(
+                Diagnostic.of(
+                    "rows-binned", rows=counted(int(number_M.sum()), "row"), steps=len(number_M),
+                    axis=steps_axis(self.schema.time.parsed.word), shared=int(number_M[shared].sum()),
+                    most=int(np.max(number_M)), ways=", ".join(ways),
+                )
+            )  # fmt: skip
+        again = begin.cast(rows.series(time).dtype).alias(when)
+        index = {r: rows.index[r] for r in (subject, time, *kept)} | {r: f"of {name}" for name, r in self.made.items()}
+        steps = rows.of(made.with_columns(again).drop("step", "rows"))
+        return replace(steps, readings=list(index), index=index)
 
     @cached_property
     def _ordered(self) -> dict[str, tuple[str, ...]]:
@@ -111,11 +121,6 @@ class Bins:
         of_level = {name: self.schema.columns[name] for name in self.raw if name in leveled}
         extremes = {name: column for name, column in of_level.items() if column.binned in ("max", "min")}
         return {name: column.labels("levels") or () for name, column in extremes.items()}
-
-    def _codes(self, rows: Rows) -> list[pl.Series]:
-        """Return the places of levels among the others; null for what is missing or no level."""
-        codes = {name: level_codes(rows.series(self.raw[name]), levels) for name, levels in self._ordered.items()}
-        return [pl.Series(f"code of {name}", code).set(pl.Series(code < 0), None) for name, code in codes.items()]
 
     def _value(self, rows: Rows, name: str) -> pl.Expr:
         """Return a column's value in a group of rows in the order of time."""
@@ -128,21 +133,6 @@ class Bins:
         known = own.drop_nulls()
         value = summary(known, column.binned)
         return value if column.binned != "sum" else pl.when(known.len() > 0).then(value)
-
-    def _tell(self, made: pl.DataFrame, reporter: Reporter) -> None:
-        """Warn of how many rows share a step, and what became of their values."""
-        number_M = made["rows"].to_numpy()
-        shared = number_M > 1
-        if not shared.any():
-            return
-        word, columns = self.schema.time.parsed.word, self.schema.columns
-        ways = [f"{columns[name].binned} of {name}" for name in self.schema.named(*OF_STEPS)]
-        reporter.say(
-            Diagnostic.of(
-                "rows-binned", rows=counted(int(number_M.sum()), "row"), steps=len(number_M), axis=steps_axis(word),
-                shared=int(number_M[shared].sum()), most=int(np.max(number_M)), ways=", ".join(ways),
-            )
-        )  # fmt: skip
 
 
 ZERO_WITHOUT_EVENTS: Final = ("any", "count", "sum")  # of steps without an event these are 0, all others missing
@@ -242,17 +232,7 @@ class EventLog:
         own = [pl.col(rows.index[r]).drop_nulls().first() for r in kept]
         log = rows.frame.sort(who, when, "file", "row").with_columns(step)
         made = log.group_by(who, "step", maintain_order=True).agg(pl.col("file", "row").first(), *own, *taken)
-        made = self._whole(made, who)
-        zeros = [pl.col(f"of {name}").fill_null("0" if column.made.as_ == "text" else 0.0)
-                 for name, column in self.columns.items() if column.how in ZERO_WITHOUT_EVENTS]  # fmt: skip
-        again = begin.cast(rows.series(time).dtype).alias(when)
-        made = made.with_columns(*zeros, pl.col("file", "row").forward_fill(), again).drop("step")
-        index = {r: rows.index[r] for r in (subject, time, *kept)}
-        index |= {column.made: f"of {name}" for name, column in self.columns.items()}
-        return replace(rows.of(made), readings=list(index), index=index, blank_rows=0)
-
-    def _whole(self, made: pl.DataFrame, who: str) -> pl.DataFrame:
-        """Return rows of steps with those between them that have no event."""
+        # With the steps between them that have no event
         ends = made.group_by(who, maintain_order=True).agg(first=pl.col("step").min(), last=pl.col("step").max())
         length = ends["last"] - ends["first"] + 1
         if int(length.max() or 0) > LONGEST:  # type: ignore[arg-type]
@@ -260,5 +240,11 @@ class EventLog:
             problem = f"a series of {int(length.max() or 0):,} steps, more than {LONGEST:,}"  # type: ignore[arg-type]
             raise DataError(problem, where=f"subject {name}", fix="correct its times, or give longer steps in [time]")
         steps = pl.int_ranges(pl.col("first"), pl.col("last") + 1).alias("step")
-        grid = ends.select(who, steps).explode("step")
-        return grid.join(made, on=[who, "step"], how="left", maintain_order="left")
+        made = ends.select(who, steps).explode("step").join(made, on=[who, "step"], how="left", maintain_order="left")
+        zeros = [pl.col(f"of {name}").fill_null("0" if column.made.as_ == "text" else 0.0)
+                 for name, column in self.columns.items() if column.how in ZERO_WITHOUT_EVENTS]  # fmt: skip
+        again = begin.cast(rows.series(time).dtype).alias(when)
+        made = made.with_columns(*zeros, pl.col("file", "row").forward_fill(), again).drop("step")
+        index = {r: rows.index[r] for r in (subject, time, *kept)}
+        index |= {column.made: f"of {name}" for name, column in self.columns.items()}
+        return replace(rows.of(made), readings=list(index), index=index, blank_rows=0)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from costar_cli.data.findings import counted, invalid
 from costar_cli.data.schema import End
-from costar_cli.data.table.context import Mask, Table
+from costar_cli.data.table.context import Table
 from costar_cli.data.table.files import TableFile
 from costar_cli.data.table.index import LONGEST, TOLERANCE, Ints, refuse_long
 from costar_cli.data.table.parse import UNREADABLE, As, Reading, read_rows, wrong_values
@@ -95,36 +95,26 @@ def ends_of(table: Table, schema: TableSchema) -> tuple[Ends | None, list[Diagno
             if names[code_M[cell]] in known
         ]
         ends += [End(name=text, terminal=column.role == "event") for text in known]
-    findings += _contradictions(table, found)
     code, final = np.zeros(len(keys.subjects), dtype=np.int64), np.zeros(len(keys.step), dtype=bool)
+    last = np.full(len(keys.subjects), np.iinfo(np.int64).max)
     for subject, cell, _, number in found:
-        code[subject] = number
+        code[subject], last[subject] = number, keys.step[cell]
         final[cell] |= ends[number - 1].terminal
-    return Ends(by_column, tuple(ends), code, final), findings
-
-
-def _contradictions(table: Table, found: Sequence[tuple[int, int, str, int]]) -> list[Diagnostic]:
-    """Find several ends of one subject, and rows behind an end."""
-    keys, findings = table.keys, list[Diagnostic]()
     frame = pl.DataFrame(found, schema=["subject", "cell", "column", "number"], orient="row").sort("cell")
     again = frame.filter(pl.col("subject").is_duplicated())
+    late = (keys.step > last[keys.subject]) & (keys.row >= 0)
     if again.height:
         who = counted(again["subject"].n_unique(), "subject")
         first = again.filter(pl.col("subject") == again["subject"][0])
         where = " and ".join(f"'{row[2]}' in {table.place(row[1])}" for row in first.rows()[:2])
         fix = "a series ends once: mark the row at which that happens, and leave later rows out"
         findings.append(invalid(f"several ends of {who}", f"first {where}", fix))
-        return findings
-    last = np.full(len(keys.subjects), np.iinfo(np.int64).max)
-    for subject, cell, _, _ in found:
-        last[subject] = keys.step[cell]
-    late = (keys.step > last[keys.subject]) & (keys.row >= 0)
-    if late.any():
+    elif late.any():
         who = counted(len(np.unique(keys.subject[late])), "subject")
         problem = f"{counted(int(late.sum()), 'row')} of {who} after the end of the series"
         fix = "leave them out, or mark the end in the row at which it happens"
         findings.append(invalid(problem, f"first in {table.place(int(late.argmax()))}", fix))
-    return findings
+    return Ends(by_column, tuple(ends), code, final), findings
 
 
 def _said(table: Table, schema: TableSchema, name: str) -> tuple[list[str], Ints]:
@@ -295,9 +285,3 @@ def at_stops(table: Table, code_M: Ints, nothing: int) -> Ints:
     there = (to > marked) & (to <= end[subject])
     moved_M[to[there]] = code_M[marked[there]]
     return moved_M
-
-
-def added_ends(table: Table) -> Mask:
-    """Return the cells `[M]` behind the last row of a subject that are its last ones: nothing was recorded there."""
-    added: Mask = table.keys.last_of_subject & (table.keys.row < 0)
-    return added

@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -211,29 +211,21 @@ def _open_csv(path: Path, source: Path, written: Written) -> TableFile:
         types = scan.collect_schema()
     if len(types) != len(header) + 1:
         raise DataError("the header is not valid CSV", where=str(path), fix="save it as CSV in UTF-8")
-    _refuse_cut_off(path, source, len(header), separator, written.comment)
-    return _with_names(path, scan, header, list(types.values())[1:])
-
-
-def _refuse_cut_off(path: Path, source: Path, width: int, separator: str, comment: str) -> None:
-    """Stop where the last row alone has fewer fields than the header, which polars takes for missing values.
-
-    Other short rows near the end say that the file leaves out its last blanks.
-    """
+    # A last row that alone has fewer fields than the header was cut off, which polars takes for missing values. Other
+    # short rows near the end say that the file leaves out its last blanks.
     with source.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
         lines = file.read().decode("utf-8", "replace").rstrip("\r\n").split("\n")[1:]  # the first is cut, or the header
-    rows = [line for line in lines if line.strip() and not (comment and line.startswith(comment))]
-    if not rows or rows[-1].count('"') % 2:  # which ends a field of several lines
-        return
-    try:
-        fields = [len(next(csv.reader([row], delimiter=separator))) for row in rows if row.count('"') % 2 == 0]
-    except csv.Error:  # a carriage return within a row
-        return
-    if fields[-1] < width <= min(fields[:-1], default=width):
-        problem = f"a row with {counted(fields[-1], 'field')} under a header of {width}"
+    rows = [line for line in lines if line.strip() and not (written.comment and line.startswith(written.comment))]
+    fields: list[int] = []
+    if rows and rows[-1].count('"') % 2 == 0:  # else it ends a field of several lines
+        with suppress(csv.Error):  # a carriage return within a row
+            fields = [len(next(csv.reader([row], delimiter=separator))) for row in rows if row.count('"') % 2 == 0]
+    if fields and fields[-1] < len(header) <= min(fields[:-1], default=len(header)):
+        problem = f"a row with {counted(fields[-1], 'field')} under a header of {len(header)}"
         fix = "the file may be cut off: save it again, or give the row all its fields"
         raise DataError(problem, where=f"last row of {path.name}", fix=fix)
+    return _with_names(path, scan, header, list(types.values())[1:])
 
 
 def separator_of(path: Path, comment: str = "") -> str:

@@ -167,11 +167,16 @@ def read_keys(
             least, most = float(apart.min()), float(apart.max())
             reporter.say(Diagnostic.of("rows-uneven", least=least, most=most, axis=steps_axis(unit)))
     keys = Keys(subjects, code, step, order, np.bincount(code, minlength=len(subjects)).astype(np.int64))
-    if schema.max_length is not None:
-        keys = _shortened(keys, schema.max_length, reporter)
-    refuse_long(keys.subjects, keys.step[np.cumsum(keys.length) - 1] + 1)
-    if schema.time.gaps == "fill":
-        keys = _without_gaps(keys, reporter)
+    if schema.max_length is not None and not (kept := keys.step < schema.max_length).all():
+        cut, longest = len(np.unique(keys.subject[~kept])), schema.max_length
+        reporter.say(Diagnostic.of("series-cut", subjects=counted(cut, "subject"), steps=counted(longest, "step")))
+        length = np.bincount(keys.subject[kept], minlength=len(subjects)).astype(np.int64)
+        keys = replace(keys, subject=keys.subject[kept], step=keys.step[kept], row=keys.row[kept], length=length)
+    length = keys.step[np.cumsum(keys.length) - 1] + 1  # with the steps between rows
+    refuse_long(subjects, length)
+    if schema.time.gaps == "fill" and (lacking := int(length.sum()) - len(keys.step)):
+        reporter.say(Diagnostic.of("steps-filled", steps=counted(lacking, "step")))
+        keys = keys.filled(length)
     return keys.keep(long_enough(keys, schema.min_length, reporter))
 
 
@@ -182,8 +187,12 @@ def usable_rows(rows: Rows, subject: Reading, time: Reading) -> tuple[Rows, list
         missing = rows.series(reading).is_null()
         if missing.any():
             problem, fix = f"without a {what}", f"give each row a {what}"
-            if what == "subject":
-                fix += _or_named(rows, reading, int(missing.arg_max() or 0))
+            if what == "subject":  # whose name may stand for a missing value, such as Namibia's `NA`
+                [cell] = rows.cells([(reading, int(missing.arg_max() or 0))])
+                if cell is not None and (text := str(cell).strip()):
+                    fix += f"; if '{text}' is the name of one, leave it out of `blank`, at the top of the schema"
+                elif not rows.files[0].path.is_file():
+                    fix += "; if one is called NA, read the file with `keep_default_na=False` in pandas"
             findings.append(wrong_values(reading.column, missing, problem, rows.place, fix, one="row"))
     findings += unreadable(rows, [time])
     names = rows.series(subject)
@@ -198,15 +207,6 @@ def usable_rows(rows: Rows, subject: Reading, time: Reading) -> tuple[Rows, list
     known = rows.series(subject).is_not_null() & when.is_not_null()
     known &= when.is_not_nan() if when.dtype.is_float() else when != UNREADABLE
     return rows.of(rows.frame.filter(known)), findings
-
-
-def _or_named(rows: Rows, subject: Reading, row: int) -> str:
-    """Return what to do where a row's subject is a name that stands for a missing value, such as Namibia's `NA`."""
-    [cell] = rows.cells([(subject, row)])
-    if cell is not None and (text := str(cell).strip()):
-        return f"; if '{text}' is the name of one, leave it out of `blank`, at the top of the schema"
-    framed = not rows.files[0].path.is_file()
-    return "; if one is called NA, read the file with `keep_default_na=False` in pandas" if framed else ""
 
 
 def _in_order(rows: Rows, subject: Reading, time: Reading) -> tuple[Subjects, Ints, Times, Ints]:
@@ -278,16 +278,6 @@ def _within_a_second(when: Times, first: NDArray[np.bool_], schema: TableSchema)
     return near
 
 
-def _shortened(keys: Keys, longest: int, reporter: Reporter) -> Keys:
-    kept = keys.step < longest
-    if kept.all():
-        return keys
-    n = len(np.unique(keys.subject[~kept]))
-    reporter.say(Diagnostic.of("series-cut", subjects=counted(n, "subject"), steps=counted(longest, "step")))
-    length = np.bincount(keys.subject[kept], minlength=len(keys.subjects)).astype(np.int64)
-    return replace(keys, subject=keys.subject[kept], step=keys.step[kept], row=keys.row[kept], length=length)
-
-
 def refuse_long(subjects: Subjects, length: Ints) -> None:
     """Stop where a subject has more steps `[N]` than an origin can count, filled ones included.
 
@@ -302,15 +292,6 @@ def refuse_long(subjects: Subjects, length: Ints) -> None:
     if int(length.sum()) > MOST_ROWS:
         problem = f"the steps of all subjects are more than {MOST_ROWS:,}"
         raise_errors([invalid(problem, "", "give longer steps in [time]")], what="the table")
-
-
-def _without_gaps(keys: Keys, reporter: Reporter) -> Keys:
-    length = keys.step[np.cumsum(keys.length) - 1] + 1
-    total = int(length.sum())
-    if total == len(keys.step):
-        return keys
-    reporter.say(Diagnostic.of("steps-filled", steps=counted(total - len(keys.step), "step")))
-    return keys.filled(length)
 
 
 def long_enough(keys: Keys, shortest: int, reporter: Reporter) -> NDArray[np.bool_]:

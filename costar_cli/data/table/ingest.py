@@ -15,7 +15,7 @@ from costar_cli.data.panel import Panel
 from costar_cli.data.queries import Queries, rolling_origin
 from costar_cli.data.schema import ErrorUnit, PanelSchema, TreatmentEncoding
 from costar_cli.data.table.context import EncodingContext, Mask
-from costar_cli.data.table.ends import added_ends, ends_of
+from costar_cli.data.table.ends import ends_of
 from costar_cli.data.table.index import Ints, Keys
 from costar_cli.data.table.inputs import TableInputs, read_table
 from costar_cli.data.table.known_queries import read_queries
@@ -177,7 +177,8 @@ def encode_columns(context: EncodingContext) -> tuple[PanelSchema, Arrays, Array
     context.room.require()
     ended, found = ends_of(table, schema)
     context.findings += found
-    context.final = added_ends(table) if schema.time.stop else None
+    # Nothing was recorded in the cells of ends that are behind the last rows of subjects
+    context.final = table.keys.last_of_subject & (table.keys.row < 0) if schema.time.stop else None
     if ended:
         context.final = ended.final if context.final is None else context.final | ended.final
         marked = [name for name in ended.names if schema.columns[name].role == "event" and not schema.columns[name].at]

@@ -57,7 +57,19 @@ def _unpacked(path: Path, version: tuple[int, ...]) -> Unpacked:
     most = max(FREELY, MOST_RATIO * version[2])
     workbook = path.suffix.lower() == WORKBOOK
     if workbook:
-        _check_workbook(path, most)
+        try:
+            with zipfile.ZipFile(path) as parts:
+                size = sum(part.file_size for part in parts.infolist())
+        except (zipfile.BadZipFile, NotImplementedError, ValueError):
+            fix = "name it after what it holds, or save it again"
+            raise DataError("this is not an Excel workbook", where=str(path), fix=fix) from None
+        if size > most:
+            raise _too_much(path, most)
+        if importlib.util.find_spec(EXTRA) is None:
+            fix = "pip install 'costar[excel]', or save the sheet as CSV"
+            raise DataError(
+                f"Excel workbooks are read by the package {EXTRA}, which is not installed", where=str(path), fix=fix
+            )
     made = Unpacked(".arrow" if workbook else ".csv")
     free = shutil.disk_usage(made.path.parent).free - LEFT_FREE
     script = Path(__file__).with_name("untrusted.py")
@@ -76,27 +88,6 @@ def _unpacked(path: Path, version: tuple[int, ...]) -> Unpacked:
         raise DataError("this is not UTF-8 text", where=str(path), fix="save it as CSV in UTF-8")
     reason = problem.splitlines()[0][:200] if problem else "damaged"
     raise DataError(f"the file cannot be unpacked: {reason}", where=str(path), fix="save it again")
-
-
-def _check_workbook(path: Path, most: int) -> None:
-    """See that a workbook can be read, and is of a size that tables are of.
-
-    Raises:
-        DataError: it is none, it is too large, or the package that reads it is not installed.
-    """
-    try:
-        with zipfile.ZipFile(path) as parts:
-            size = sum(part.file_size for part in parts.infolist())
-    except (zipfile.BadZipFile, NotImplementedError, ValueError):
-        fix = "name it after what it holds, or save it again"
-        raise DataError("this is not an Excel workbook", where=str(path), fix=fix) from None
-    if size > most:
-        raise _too_much(path, most)
-    if importlib.util.find_spec(EXTRA) is None:
-        fix = "pip install 'costar[excel]', or save the sheet as CSV"
-        raise DataError(
-            f"Excel workbooks are read by the package {EXTRA}, which is not installed", where=str(path), fix=fix
-        )
 
 
 def _too_much(path: Path, most: int) -> DataError:

@@ -1,6 +1,6 @@
 """Columns as numbers, texts and times: one pass over the files, unreadable values marked, never guessed (polars)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Literal, Self
@@ -178,7 +178,19 @@ def read_rows(
 
 def unreadable(rows: Rows, readings: Iterable[Reading]) -> list[Diagnostic]:
     """Return what is wrong with the values of columns that say something, but nothing that can be read."""
-    found = [(r, mask, what, fix) for r in readings for mask, what, fix in _odd_values(rows, r) if mask.any()]
+    found: list[tuple[Reading, pl.Series, str, str]] = []
+    for reading in readings:
+        if reading.as_ == "text":
+            continue
+        values, what, fix = rows.series(reading), _WHAT[reading.as_], _FIX[reading.as_]
+        if reading.as_ in ("us", "month"):
+            wrong = [((values == UNREADABLE).fill_null(value=False), what, fix)]
+        else:
+            odd = values.is_nan().fill_null(value=False)
+            large = (values.abs() > LARGEST).fill_null(value=False) & ~odd
+            wrong = [(odd, what, fix), (large, "infinite or too large", "correct them")]
+        del values  # of columns in a scratch file, one is held at a time
+        found += [(reading, mask, what, fix) for mask, what, fix in wrong if mask.any()]
     cells = rows.cells([(reading, int(mask.arg_max() or 0)) for reading, mask, _, _ in found])
     findings = []
     for (reading, mask, what, fix), cell in zip(found, cells, strict=True):
@@ -188,19 +200,6 @@ def unreadable(rows: Rows, readings: Iterable[Reading]) -> list[Diagnostic]:
         problem = f"{told or what}, first {cut(repr(cell), 40)}"
         findings.append(wrong_values(reading.column, mask, problem, rows.place, hint or fix))
     return findings
-
-
-def _odd_values(rows: Rows, reading: Reading) -> Iterator[tuple[pl.Series, str, str]]:
-    """Yield which values of a column are wrong, why, and what to do."""
-    if reading.as_ == "text":
-        return
-    values, what, fix = rows.series(reading), _WHAT[reading.as_], _FIX[reading.as_]
-    if reading.as_ in ("us", "month"):
-        yield (values == UNREADABLE).fill_null(value=False), what, fix
-        return
-    odd = values.is_nan().fill_null(value=False)
-    yield odd, what, fix
-    yield (values.abs() > LARGEST).fill_null(value=False) & ~odd, "infinite or too large", "correct them"
 
 
 def wrong_values(
@@ -256,7 +255,13 @@ def unusable(files: Sequence[TableFile], readings: Iterable[Reading]) -> dict[Re
     for file in files:
         for reading in readings:
             kind = file.types.get(reading.column, pl.Null())
-            if not _usable(kind, reading):
+            if kind in (*TEXTS, pl.Null):
+                continue  # text always can, value by value
+            if reading.as_ in ("us", "month"):
+                usable = isinstance(kind, pl.Date | pl.Datetime) or (bool(reading.format) and kind.is_numeric())
+            else:
+                usable = kind.is_numeric() or kind == pl.Boolean or (reading.as_ == "text" and kind.is_temporal())
+            if not usable:
                 problem = f"{file.name}: column '{reading.column}' holds {kind}, not {_ASKED[reading.as_]}"
                 found[reading] = invalid(problem, fix=_OTHER_TYPE)
     return found
@@ -266,15 +271,6 @@ _ASKED: Final[Mapping[As, str]] = {
     "number": "numbers", "binary": "0 and 1", "text": "text", "us": "dates", "month": "dates"
 }  # fmt: skip
 _OTHER_TYPE: Final = 'convert it; in [time], dates need a `step` such as "1d", and numbers one such as 1'
-
-
-def _usable(kind: pl.DataType, reading: Reading) -> bool:
-    """Return whether a type can be read so; text always can, value by value."""
-    if kind in (pl.String, pl.Categorical, pl.Enum, pl.Null):
-        return True
-    if reading.as_ in ("us", "month"):
-        return isinstance(kind, pl.Date | pl.Datetime) or (bool(reading.format) and kind.is_numeric())
-    return kind.is_numeric() or kind == pl.Boolean or (reading.as_ == "text" and kind.is_temporal())
 
 
 def _tells_zone(file: TableFile, reading: Reading, blank: Sequence[str]) -> bool | None:

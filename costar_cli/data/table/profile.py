@@ -228,9 +228,14 @@ class Facts:
     @cached_property
     def date_formats(self) -> tuple[str, ...]:
         """Return the formats in which most values are dates, "" for ISO, each with other dates; the first is taken."""
-        if self.begins_with_number and not self.words & WHEN:
-            return self._compact_by_values() if DAYS_OR_MONTHS.fullmatch(self.values[0]) else ()
+        unnamed = self.begins_with_number and not self.words & WHEN
+        if unnamed and not DAYS_OR_MONTHS.fullmatch(self.values[0]):
+            return ()
         some = self.known.unique(maintain_order=True).head(TRIED)
+        if unnamed:  # numbers that no name tells are all days or months of several years, and no ids
+            several = len(some) >= FEWEST_QUARTERS and some.str.head(4).n_unique() >= 2
+            told = several and not self.words & (SUBJECT | SUBJECT_TOO | STATIC)
+            return tuple(f for f in self._compact(some) if f not in ("%G%V", "%Y%q")) if told else ()
         if some.cast(pl.Float64, strict=False).null_count() < len(some):
             return self._compact(some) if self.words & WHEN and len(some) else ()
         if not some.str.contains(YEAR).any():
@@ -243,14 +248,6 @@ class Facts:
         most = max(len(dates) - dates.null_count() for dates in read.values())
         best = [f for f, dates in read.items() if most and len(dates) - dates.null_count() == most]
         return tuple(f for i, f in enumerate(best) if not any(read[f].equals(read[other]) for other in best[:i]))
-
-    def _compact_by_values(self) -> tuple[str, ...]:
-        """Return the formats of numbers that no name tells, where all are days or months of several years; no ids."""
-        some = self.known.unique(maintain_order=True).head(TRIED)
-        years = some.str.head(4).n_unique()
-        if self.words & (SUBJECT | SUBJECT_TOO | STATIC) or len(some) < FEWEST_QUARTERS or years < 2:
-            return ()
-        return tuple(written for written in self._compact(some) if written not in ("%G%V", "%Y%q"))
 
     @staticmethod
     def _compact(some: pl.Series) -> tuple[str, ...]:
@@ -405,8 +402,19 @@ def sample_of(files: Sequence[TableFile]) -> Sample:
         unusable = [name for name, kind in file.types.items() if kind.is_nested() or kind in UNUSABLE]
         usable = [name for name in file.types if name not in unusable]
         kinds = {name: file.types[name] for name in usable}
+        alike: dict[pl.DataType, list[int]] = {}
+        for i, kind in enumerate(kinds.values()):
+            alike.setdefault(kind, []).append(i)
         with collected(file.path):
-            frame = file.scan.head(MOST_ROWS).select(_texts(file, kinds)).collect()
+            # Columns as texts, named by their numbers; those of one type are one expression
+            header = file.scan.collect_schema().names()[1:]
+            own = {header[file.columns[name]]: str(i) for i, name in enumerate(usable)}
+            columns = [
+                as_read(pl.nth([file.columns[usable[i]] + 1 for i in group]), kind, Reading("", "text"), BLANK)
+                .name.map(own.__getitem__)
+                for kind, group in alike.items()
+            ]  # fmt: skip
+            frame = file.scan.head(MOST_ROWS).select(columns).collect()
         frame = frame.filter(~pl.all_horizontal(pl.all().is_null())).select(map(str, range(len(usable))))
         if frame.height:
             texts = frame.select(str(i) for i, kind in enumerate(kinds.values()) if kind in TEXTS)
@@ -416,20 +424,3 @@ def sample_of(files: Sequence[TableFile]) -> Sample:
             name = file.path.with_suffix("").stem if file.path.suffix.lower() in COMPRESSED else file.path.stem
             return Sample(name, facts_of(frame, kinds), unusable, frame.height, guess)
     return Sample("", {})
-
-
-def _texts(file: TableFile, kinds: Mapping[str, pl.DataType]) -> list[pl.Expr]:
-    """Return columns as texts, named by their numbers; those of one type are one expression."""
-    alike: dict[pl.DataType, list[int]] = {}
-    for i, kind in enumerate(kinds.values()):
-        alike.setdefault(kind, []).append(i)
-    numbers = {file.columns[name]: str(i) for i, name in enumerate(kinds)}
-    header = file.scan.collect_schema().names()[1:]
-    own = {header[at]: number for at, number in numbers.items()}
-    names = list(kinds)
-    return [
-        as_read(pl.nth([file.columns[names[i]] + 1 for i in group]), kind, Reading("", "text"), BLANK).name.map(
-            own.__getitem__
-        )
-        for kind, group in alike.items()
-    ]

@@ -128,13 +128,10 @@ class Scratch:
             with for_polars(path, "wb") as target:
                 rows.sink_ipc(target, compression="lz4")
         except OSError as error:
-            raise self._refusal(error) from error
+            found = storage_error(error, self._folder, elsewhere="write the data set elsewhere")
+            fix = f"costar keeps the rows of a large table there while it reads them: {found.fix}"
+            raise StorageError(found.problem, where=found.where, fix=fix) from error
         with for_polars(path) as source:
             # Mapping the file instead saves nothing: polars 2.1 copies what it maps. Encoding in batches of subjects
             # would read each column twice, as means, levels and messages are about all rows.
             return pl.scan_ipc(source)
-
-    def _refusal(self, error: OSError) -> StorageError:
-        found = storage_error(error, self._folder, elsewhere="write the data set elsewhere")
-        fix = f"costar keeps the rows of a large table there while it reads them: {found.fix}"
-        return StorageError(found.problem, where=found.where, fix=fix)

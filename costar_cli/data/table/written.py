@@ -28,11 +28,6 @@ class Written:
         return cls(schema.decimal, schema.thousands, schema.comment)
 
     @property
-    def is_plain(self) -> bool:
-        """Return whether numbers are as programs write them."""
-        return self.decimal == "." and not self.thousands
-
-    @property
     def _between(self) -> str:
         return SPACES if self.thousands == " " else re.escape(self.thousands)
 
@@ -104,7 +99,7 @@ class WrittenGuess:
         """Return texts with numbers as programs write them, null where they stand for a missing value."""
         if self.blank:
             frame = frame.select(pl.when(~_is_any(self.blank)).then(pl.all()))
-        if self.written.is_plain:
+        if self.written.decimal == "." and not self.written.thousands:
             return frame
         columns = [name for name, share in _shares(frame, self.written).items() if share >= MOSTLY]
         return frame.with_columns(
@@ -122,7 +117,15 @@ def guess_written(texts: pl.DataFrame, separator: str) -> WrittenGuess:
     values left. Where that does not tell either, a table whose `separator` is no comma has decimal commas.
     """
     some = _with_any(texts, STAND_FOR_MISSING)
-    blank = tuple(text for text in STAND_FOR_MISSING if _stands_among_numbers(_with_any(some, [text]), text))
+    blank: tuple[str, ...] = ()  # those that stand among numbers in each column that holds others, and in one at all
+    for text in STAND_FOR_MISSING:
+        others = _with_any(some, [text])
+        if others.width:
+            others = others.select(pl.when(~_is_any([text])).then(pl.all()))
+            others = others.select(name for name in others.columns if others[name].null_count() < others.height)
+        by_way = [_shares(others, way) for way in (PLAIN, *OTHERS)] if others.width else []
+        if by_way and min(pl.DataFrame(by_way).max().row(0)) >= MOSTLY:
+            blank += (text,)
     frame = WrittenGuess(blank=blank).plain(texts)
     ways = (PLAIN, *sorted(OTHERS, key=lambda way: (way.decimal == ",") is (separator == ",")))
     plain = _shares(frame, PLAIN)
@@ -162,15 +165,6 @@ def _with_any(texts: pl.DataFrame, of: Sequence[str]) -> pl.DataFrame:
 
 def _is_any(of: Sequence[str]) -> pl.Expr:
     return pl.all().is_in([*of, *(text.upper() for text in of)])
-
-
-def _stands_among_numbers(texts: pl.DataFrame, text: str) -> bool:
-    """Return whether a text that all columns hold stands among numbers in each that holds others, and in one at all."""
-    others = texts.select(pl.when(~_is_any([text])).then(pl.all())) if texts.width else texts
-    others = others.select(name for name in others.columns if others[name].null_count() < others.height)
-    if not others.width:
-        return False
-    return bool(min(pl.DataFrame([_shares(others, way) for way in (PLAIN, *OTHERS)]).max().row(0)) >= MOSTLY)
 
 
 MONTH: Final = "%Y-%m"
