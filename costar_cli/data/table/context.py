@@ -335,11 +335,6 @@ class EncodingContext:
             return self.spans[part][1]
         return np.where(self.part == part, self.table.keys.length, 0)
 
-    def cells_of(self, part: int) -> Mask:
-        """Return which cells `[M]` a part has."""
-        cells: Mask = self.table.keys.step < self.steps_of(part)[self.table.keys.subject]
-        return cells
-
     @cached_property
     def times(self) -> Times:
         """Return when each cell `[M]` was."""
@@ -354,7 +349,8 @@ class EncodingContext:
     @property
     def train_cells(self) -> Mask:
         """Return the cells `[M]` of source-train."""
-        return self.cells_of(LEARNED)
+        cells: Mask = self.table.keys.step < self.steps_of(LEARNED)[self.table.keys.subject]
+        return cells
 
     @property
     def place(self) -> Ints:

@@ -14,7 +14,7 @@ from costar_cli.data.dataset import Part
 from costar_cli.data.findings import counted, invalid, raise_errors, shown
 from costar_cli.data.queries import Plans, Queries, as_plans
 from costar_cli.data.schema import TreatmentEncoding
-from costar_cli.data.table.context import EncodingContext, Mask, Table
+from costar_cli.data.table.context import EncodingContext, Mask
 from costar_cli.data.table.files import TableFile, open_files
 from costar_cli.data.table.index import Ints, Subjects
 from costar_cli.data.table.inputs import no_column, reading_of, with_subject
@@ -42,7 +42,7 @@ def read_queries(
     Raises:
         DataError: rows that cannot be read, unknown subjects or origins, queries with missing steps.
     """
-    schema, about = context.schema, context.table
+    schema = context.schema
     names = [reading.column for reading in _readings(schema, None).values()]
     named = {*names, *(schema.subject or ())}
     file = with_subject(open_files([path], "the query file", names=named, written=Written.of(schema))[0], schema)
@@ -53,14 +53,24 @@ def read_queries(
     if not rows.height:
         raise DataError("there are no queries", where=file.name, fix="give one row per query and step")
     findings = unreadable(rows, readings.values())
-    raise_errors(findings + _missing(rows, readings), what="the query file")
+    findings += [
+        wrong_values(r.column, missing, "missing", rows.place, "each row of a query needs one")
+        for key, r in readings.items()
+        if not key.startswith("outcome ") and key != "scored" and (missing := rows.series(r).is_null()).any()
+    ]
+    raise_errors(findings, what="the query file")
     table = _QueryTable.of(rows, readings)
-    who, gone = _subjects(table, about.keys.subjects, context.reporter)
+    who, gone = _subjects(table, context.table.keys.subjects, context.reporter)
     raise_errors(table.problems(), what="the query file")
-    groups = _groups(table, np.where(gone, -1, context.part[who]))
-    origin, found = _origins(table, about, who, gone)
+    part_Q = np.where(gone, -1, context.part[who])
+    groups: dict[tuple[Part, str], Ints] = {}
+    for number, part in enumerate(Part.all()):
+        for name in table.sets:
+            chosen = np.flatnonzero((part_Q == number) & (table.set_of_query == name))
+            if len(chosen):
+                groups[part, name] = chosen
+    origin, found = _origins(table, context, who, gone)
     plan, more = _plans(table, encoding)
-    found += _learned_from(table, context, who, origin, gone)
     raise_errors(_lengths(table, groups, schema.horizon) + found + more, what="the query file")
     outcomes, scored = table.answers()
     place = context.place
@@ -76,17 +86,6 @@ def read_queries(
             scored=scored[rows_QH] if known else None,
         )
     return sets
-
-
-def _groups(table: "_QueryTable", part: Ints) -> dict[tuple[Part, str], Ints]:
-    """Return the queries of each part and set."""
-    groups = {}
-    for number, of_part in enumerate(Part.all()):
-        for name in table.sets:
-            chosen = np.flatnonzero((part == number) & (table.set_of_query == name))
-            if len(chosen):
-                groups[of_part, name] = chosen
-    return groups
 
 
 def _lengths(table: "_QueryTable", groups: Mapping[tuple[Part, str], Ints], horizon: int) -> list[Diagnostic]:
@@ -124,18 +123,6 @@ def _readings(schema: TableSchema, columns: Collection[str] | None) -> dict[str,
             number = role == "outcome" or key.removeprefix("treatment ") in schema.doses
             readings[key] = replace(reading, as_="number" if number else "text")
     return readings
-
-
-def _missing(rows: Rows, readings: Mapping[str, Reading]) -> list[Diagnostic]:
-    findings = []
-    for key, reading in readings.items():
-        if key.startswith("outcome ") or key == "scored":
-            continue
-        missing = rows.series(reading).is_null()
-        if missing.any():
-            fix = "each row of a query needs one"
-            findings.append(wrong_values(reading.column, missing, "missing", rows.place, fix))
-    return findings
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,38 +221,31 @@ def _subjects(table: _QueryTable, subjects: Subjects, reporter: Reporter) -> tup
     return np.maximum(who, 0), gone
 
 
-def _origins(table: _QueryTable, about: Table, who: Ints, gone: Mask) -> tuple[Ints, list[Diagnostic]]:
-    """Return the step of each query's origin, a time of its subject's rows."""
+def _origins(table: _QueryTable, context: EncodingContext, who: Ints, gone: Mask) -> tuple[Ints, list[Diagnostic]]:
+    """Return the step of each query's origin, a time of its subject's rows, and what is wrong with these.
+
+    Where steps are split by time, no other part learned from a query's first answer.
+    """
     asked = table.rows.series(table.readings["origin"]).gather(table.order[table.first]).to_numpy()
-    keys = about.keys
+    about, keys, findings = context.table, context.table.keys, list[Diagnostic]()
     real = keys.row >= 0
     known = pl.DataFrame({"subject": keys.subject[real], "time": about.times[keys.row[real]], "step": keys.step[real]})
     wanted = pl.DataFrame({"subject": who, "time": asked})
     found = wanted.join(known, on=["subject", "time"], how="left", maintain_order="left")
     origin = found["step"].fill_null(-1).to_numpy().astype(np.int64)
     lost = (origin < 0) & ~gone
-    if not lost.any():
-        return origin, []
-    at = int(lost.argmax())
-    queries = counted(int(lost.sum()), "query", "queries")
-    problem = f"{queries} whose origin is not a time of the subject's rows"
-    fix = "the origin is the time of the last known row, as in the table"
-    return origin, [invalid(problem, table.place(int(table.first[at])), fix)]
-
-
-def _learned_from(
-    table: _QueryTable, context: EncodingContext, who: Ints, origin: Ints, gone: Mask
-) -> list[Diagnostic]:
-    """Find queries whose first answer another part learned from, where steps are split by time."""
-    if context.spans is None:
-        return []
-    since_SN = np.stack([context.spans[number][0] for number in range(len(Part.all()))])
-    early = (origin + 1 < since_SN[context.part[who], who]) & (origin >= 0) & ~gone
-    if not early.any():
-        return []
-    problem = f"{counted(int(early.sum()), 'query', 'queries')} about steps that an earlier split has"
-    place = table.place(int(table.first[int(early.argmax())]))
-    return [invalid(problem, place, "ask from the last step before the split's own ones on")]
+    if lost.any():
+        problem = f"{counted(int(lost.sum()), 'query', 'queries')} whose origin is not a time of the subject's rows"
+        fix = "the origin is the time of the last known row, as in the table"
+        findings.append(invalid(problem, table.place(int(table.first[int(lost.argmax())])), fix))
+    if context.spans is not None:
+        since_SN = np.stack([context.spans[number][0] for number in range(len(Part.all()))])
+        early = (origin + 1 < since_SN[context.part[who], who]) & (origin >= 0) & ~gone
+        if early.any():
+            problem = f"{counted(int(early.sum()), 'query', 'queries')} about steps that an earlier split has"
+            place = table.place(int(table.first[int(early.argmax())]))
+            findings.append(invalid(problem, place, "ask from the last step before the split's own ones on"))
+    return origin, findings
 
 
 def _plans(table: _QueryTable, encoding: TreatmentEncoding) -> tuple[Plans, list[Diagnostic]]:

@@ -20,7 +20,7 @@ from costar_cli.data.findings import counted, invalid, shown
 from costar_cli.data.queries import rolling_origin
 from costar_cli.data.schema import PanelSchema
 from costar_cli.data.table.context import EncodingContext, Mask, Table
-from costar_cli.data.table.files import TableFile, open_files
+from costar_cli.data.table.files import open_files
 from costar_cli.data.table.ingest import ROLLING, build_panels, encode_columns, ingestion_record
 from costar_cli.data.table.inputs import TableInputs, check_columns, read_table
 from costar_cli.data.table.parse import Reading, as_read, wrong_values
@@ -74,7 +74,48 @@ def ingest_new(
     if unread := sorted(columns - schema.file_columns - set(condition_readings(schema))):
         reporter.say(Diagnostic.of("columns-unused", names=shown(unread, 8)))
     with _without_schema(inputs, like), Scratch(inputs.scratch) as scratch:
-        return _made(inputs, schema, like, reporter, scratch)
+        wrong: list[Diagnostic] = []
+        table = read_table(inputs, schema, reporter, scratch=scratch, wrong=wrong)
+        table = _until_plans(table, schema, reporter)
+        told = has_target(schema)
+        strange = list(_strange_domains(table, schema)) if told else []
+        domain = domains_of(table, schema) if told and not strange else np.full(len(table.keys.subjects), "")
+        if not strange and (untold := domain == "").any() and like.has_target:
+            who = counted(int(untold.sum()), "subject")
+            reporter.say(Diagnostic.of("domain-assumed", subjects=who, domain=like.domain))
+        numbers = {domain: Part.all().index(Part(domain, "test")) for domain in ("source", "target")}
+        part = np.array([numbers[name or like.domain] for name in domain.tolist()], dtype=np.int64)
+        context = EncodingContext(table, part, schema, reporter, known=like.learned, findings=[*wrong, *strange])
+        context.findings += _impossible(context, like.possible)
+        panel_schema, by_cell, by_subject = _in_order_of(like.panel, *encode_columns(context))
+        panels = build_panels(context, by_cell, by_subject)
+        asked = {part: rolling_origin(panel, like.horizon) for part, panel in panels.items() if panel_schema.outcomes}
+        config: dict[str, Any] = {LIKE: like.digest, **ingestion_record(context)}
+        if like.stored:
+            config[KEY] = dict(like.stored)
+        dataset = Dataset(
+            like.name.removesuffix(NEW) + NEW,
+            panel_schema,
+            like.horizon,
+            panels,
+            {part: {ROLLING: queries} for part, queries in asked.items() if queries is not None},
+            config=config,
+        )
+        require_compatible(dataset, like.panel, model="the model")
+        for name, count in context.filled.items():
+            categorical = context.schema.columns[name].kind == "categorical"
+            rest = "left without a category" if categorical else "with the training mean"
+            missing, carried, learned = counted(count["missing"], "missing value"), count["carried"], count["learned"]
+            reporter.say(
+                Diagnostic.of("values-filled", name, missing=missing, carried=carried, learned=learned, rest=rest)
+            )
+        if again := [name for name in table.keys.subjects.names if str(name) in like.trained]:
+            who = counted(len(again), "subject has the id of one", "subjects have ids of some")
+            reporter.say(Diagnostic.of("ids-repeated", subjects=who, names=shown(again)))
+        for unlike in _unlike(context, like):
+            reporter.say(unlike)
+        check_dataset(dataset, reporter)
+        return dataset
 
 
 @told_of_memory()
@@ -103,12 +144,26 @@ def _as_like(
     wide = open_files([inputs.statics], "the statics file", written=written)[0] if inputs.statics else None
     columns = {name for file in (*tables, *([wide] if wide else [])) for name in file.columns}
     when = time or like.schema_for(columns).named("time")[0]
+    word = like.panel.step
     clock = None
     if ordered and time is None and when not in columns:
-        tables, time = [_with_order(table) for table in tables], AS_THEY_STAND
-        clock = TimeSchema(unit=like.panel.step, gaps="ignore")
-    elif like.schema is None and _has_dates(tables[0], when):
-        clock = _clock_of_dates(like.panel.step)
+        time = AS_THEY_STAND  # the numbers of rows as a column
+        tables = [
+            replace(table, columns=table.columns | {time: -1}, types=table.types | {time: pl.UInt32()})
+            for table in tables
+        ]
+        clock = TimeSchema(unit=word, gaps="ignore")
+    elif like.schema is None and when in tables[0].columns:
+        first, type_ = tables[0], tables[0].types[when]
+        dated = isinstance(type_, pl.Date | pl.Datetime)
+        if type_ == pl.String:  # the first value tells
+            raw = as_read(first.column(when), type_, Reading(when, "number"), [], written=first.written)
+            value = first.scan.select(raw.alias("value")).drop_nulls().head(1).collect()["value"]
+            dated = bool(value.is_nan().any())
+        if dated and word in STEP_WORDS:
+            clock = TimeSchema(step=f"1{STEP_WORDS[word]}", unit=word)
+        elif dated:  # each row is a step where the word is no duration
+            clock = TimeSchema(step="1s", unit=word, gaps="ignore")
     schema = like.schema_for(columns, subject=subject, time=time, clock=clock)
     return replace(inputs, tables=tables, statics=wide), schema, columns
 
@@ -149,80 +204,16 @@ def without_schema_advice(line: str) -> str:
     return f"{problem}({left})" if left else problem.rstrip()
 
 
-def _made(
-    inputs: TableInputs, schema: TableSchema, like: Preprocessing, reporter: Reporter, scratch: Scratch
-) -> Dataset:
-    wrong: list[Diagnostic] = []
-    table = read_table(inputs, schema, reporter, scratch=scratch, wrong=wrong)
-    table = _until_plans(table, schema, reporter)
-    told = has_target(schema)
-    strange = list(_strange_domains(table, schema)) if told else []
-    domain = domains_of(table, schema) if told and not strange else np.full(len(table.keys.subjects), "")
-    if not strange and (untold := domain == "").any() and like.has_target:
-        who = counted(int(untold.sum()), "subject")
-        reporter.say(Diagnostic.of("domain-assumed", subjects=who, domain=like.domain))
-    numbers = {domain: Part.all().index(Part(domain, "test")) for domain in ("source", "target")}
-    part = np.array([numbers[name or like.domain] for name in domain.tolist()], dtype=np.int64)
-    context = EncodingContext(table, part, schema, reporter, known=like.learned, findings=[*wrong, *strange])
-    context.findings += _impossible(context, like.possible)
-    panel_schema, by_cell, by_subject = _in_order_of(like.panel, *encode_columns(context))
-    panels = build_panels(context, by_cell, by_subject)
-    asked = {part: rolling_origin(panel, like.horizon) for part, panel in panels.items() if panel_schema.outcomes}
-    config: dict[str, Any] = {LIKE: like.digest, **ingestion_record(context)}
-    if like.stored:
-        config[KEY] = dict(like.stored)
-    dataset = Dataset(
-        like.name.removesuffix(NEW) + NEW,
-        panel_schema,
-        like.horizon,
-        panels,
-        {part: {ROLLING: queries} for part, queries in asked.items() if queries is not None},
-        config=config,
-    )
-    require_compatible(dataset, like.panel, model="the model")
-    for filling in _fillings(context):
-        reporter.say(filling)
-    if again := [name for name in table.keys.subjects.names if str(name) in like.trained]:
-        who = counted(len(again), "subject has the id of one", "subjects have ids of some")
-        reporter.say(Diagnostic.of("ids-repeated", subjects=who, names=shown(again)))
-    for unlike in (*_never_observed(context), *_beyond(context, like)):
-        reporter.say(unlike)
-    check_dataset(dataset, reporter)
-    return dataset
-
-
-def _with_order(table: TableFile) -> TableFile:
-    """Return a file with the numbers of its rows as a column."""
-    columns, types = {**table.columns, AS_THEY_STAND: -1}, {**table.types, AS_THEY_STAND: pl.UInt32()}
-    return replace(table, columns=columns, types=types)
-
-
-def _has_dates(table: TableFile, column: str) -> bool:
-    """Return whether a column of time holds dates: by its type, or by its first value."""
-    if column not in table.columns:
-        return False
-    kind = table.types[column]
-    if kind != pl.String:
-        return isinstance(kind, pl.Date | pl.Datetime)
-    raw = as_read(table.column(column), kind, Reading(column, "number"), [], written=table.written)
-    first = table.scan.select(raw.alias("value")).drop_nulls().head(1).collect()["value"]
-    return bool(first.is_nan().any())
-
-
-def _clock_of_dates(word: str) -> TimeSchema:
-    """Return how dates become steps that are called so; each row is a step where the word is no duration."""
-    if word in STEP_WORDS:
-        return TimeSchema(step=f"1{STEP_WORDS[word]}", unit=word)
-    return TimeSchema(step="1s", unit=word, gaps="ignore")
-
-
 def _until_plans(table: Table, schema: TableSchema, reporter: Reporter) -> Table:
     """Return a table without rows that say neither treatment nor outcome, beyond the first one without a treatment.
 
     A plan begins there. Where a later row has an outcome, all rows are kept: a treatment is missing.
     """
     keys = table.keys
-    given, seen = (_any_known(table, schema.named(role)) for role in ("treatment", "outcome"))
+    given, seen = (
+        np.any([table.column(name).is_not_null().to_numpy() for name in schema.named(role)], axis=0)
+        for role in ("treatment", "outcome")
+    )
     last = np.full(len(keys.subjects), -1, dtype=np.int64)
     np.maximum.at(last, keys.subject[given], keys.step[given])
     later: Mask = keys.step > last[keys.subject] + 1
@@ -236,11 +227,6 @@ def _until_plans(table: Table, schema: TableSchema, reporter: Reporter) -> Table
     length = np.bincount(keys.subject[kept], minlength=len(keys.subjects)).astype(np.int64)
     cells = {name: getattr(keys, name)[kept] for name in ("subject", "step", "row")}
     return replace(table, keys=replace(keys, **cells, length=length))
-
-
-def _any_known(table: Table, names: list[str]) -> Mask:
-    known: Mask = np.any([table.column(name).is_not_null().to_numpy() for name in names], axis=0)
-    return known
 
 
 def _in_order_of(
@@ -264,30 +250,6 @@ def _in_order_of(
             arrays[role] = {**held, role: held[role][:, order]}
             changed[role] = tuple(variables[i] for i in order)
     return made.model_copy(update=changed), arrays["covariates"], arrays["statics"]
-
-
-def _fillings(context: EncodingContext) -> Iterator[Diagnostic]:
-    for name, count in context.filled.items():
-        rest = (
-            "left without a category"
-            if context.schema.columns[name].kind == "categorical"
-            else "with the training mean"
-        )
-        missing, carried = counted(count["missing"], "missing value"), count["carried"]
-        yield Diagnostic.of(
-            "values-filled", name, missing=missing, carried=carried, learned=count["learned"], rest=rest
-        )
-
-
-def _never_observed(context: EncodingContext) -> Iterator[Diagnostic]:
-    """Warn of each outcome that some subjects have no value of: answers do not start from theirs."""
-    keys = context.table.keys
-    for name, observed in context.outcomes_observed.items():
-        never = np.bincount(keys.subject[observed], minlength=len(keys.subjects)) == 0
-        if never.any():
-            who = [keys.subjects.names[i] for i in np.flatnonzero(never).tolist()]
-            count = counted(len(who), "subject")
-            yield Diagnostic.of("outcome-unknown-of-subjects", name, count=count, names=shown(who))
 
 
 def _strange_domains(table: Table, schema: TableSchema) -> Iterator[Diagnostic]:
@@ -328,8 +290,18 @@ def _numbers(context: EncodingContext, name: str) -> tuple[NDArray[np.float64], 
     return values, partial(table.subject_place, name) if schema.role == "static" else table.place
 
 
-def _beyond(context: EncodingContext, like: Preprocessing) -> Iterator[Diagnostic]:
-    """Warn of each column of numbers unlike training's: of another unit, or written wrongly (spec TABLE-8)."""
+def _unlike(context: EncodingContext, like: Preprocessing) -> Iterator[Diagnostic]:
+    """Warn of outcomes that some subjects have no value of, and of columns of numbers unlike training's (spec TABLE-8).
+
+    The answers of the former do not start from theirs; the latter are of another unit, or written wrongly.
+    """
+    keys = context.table.keys
+    for name, observed in context.outcomes_observed.items():
+        never = np.bincount(keys.subject[observed], minlength=len(keys.subjects)) == 0
+        if never.any():
+            who = [keys.subjects.names[i] for i in np.flatnonzero(never).tolist()]
+            count = counted(len(who), "subject")
+            yield Diagnostic.of("outcome-unknown-of-subjects", name, count=count, names=shown(who))
     for name, limits in like.learned.ranges.items():
         if (column := context.schema.columns.get(name)) is None:
             continue

@@ -196,7 +196,24 @@ class Preprocessing:
             time: its column of time, likewise.
             clock: how times become steps, if not as the schema says.
         """
-        schema = self.schema or self._of_variables(columns)
+        schema = self.schema
+        if schema is None:  # columns are called as the variables of the panel
+            panel, encoding, words = self.panel, self.panel.treatments, free_names(self.panel)
+            known = {words["subject"]: ColumnSchema(role="subject"), words["time"]: ColumnSchema(role="time")}
+            known[words["domain"]] = ColumnSchema(role="domain", source="source", target="target")
+            known |= dict(self._columns("outcome", panel.outcomes, columns))
+            for name, levels in zip(encoding.names, encoding.levels, strict=True):
+                known[name] = ColumnSchema(role="treatment", levels=list(levels))
+            for dose in encoding.doses:
+                known[dose.name] = ColumnSchema(**dose_column(dose))
+            known |= dict(self._columns("covariate", panel.covariates, columns))
+            known |= dict(self._columns("static", panel.statics, columns))
+            classes = [[of[i] for of, i in zip(encoding.levels, row, strict=True)] for row in encoding.classes]
+            schema = TableSchema.model_validate({
+                "name": "data", "horizon": self.horizon, "constant": "keep", "columns": known,
+                "time": TimeSchema(unit=panel.step), "error_unit": panel.error_unit.model_dump(),
+                "treatments": {"mode": encoding.mode, "classes": classes or None},
+            })  # fmt: skip
         made = {}
         for name, column in schema.columns.items():
             if column.role == "split" or (column.role in OPTIONAL and schema.in_file(name) not in columns):
@@ -213,26 +230,6 @@ class Preprocessing:
         if schema.time.stop and schema.time.stop not in columns:
             changed["time"] = schema.time.model_copy(update={"stop": None})
         return schema.model_copy(update=changed | ({} if clock is None else {"time": clock}))
-
-    def _of_variables(self, columns: Collection[str]) -> TableSchema:
-        """Return the schema of a table whose columns are called as the variables of the panel."""
-        panel, words = self.panel, free_names(self.panel)
-        made = {words["subject"]: ColumnSchema(role="subject"), words["time"]: ColumnSchema(role="time")}
-        made[words["domain"]] = ColumnSchema(role="domain", source="source", target="target")
-        made |= dict(self._columns("outcome", panel.outcomes, columns))
-        for name, levels in zip(panel.treatments.names, panel.treatments.levels, strict=True):
-            made[name] = ColumnSchema(role="treatment", levels=list(levels))
-        for dose in panel.treatments.doses:
-            made[dose.name] = ColumnSchema(**dose_column(dose))
-        made |= dict(self._columns("covariate", panel.covariates, columns))
-        made |= dict(self._columns("static", panel.statics, columns))
-        encoding = panel.treatments
-        classes = [[known[i] for known, i in zip(encoding.levels, row, strict=True)] for row in encoding.classes]
-        return TableSchema.model_validate({
-            "name": "data", "horizon": self.horizon, "constant": "keep", "columns": made,
-            "time": TimeSchema(unit=panel.step), "error_unit": panel.error_unit.model_dump(),
-            "treatments": {"mode": encoding.mode, "classes": classes or None},
-        })  # fmt: skip
 
     def _columns(
         self, role: str, variables: tuple[Variable, ...], columns: Collection[str]

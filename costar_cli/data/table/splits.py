@@ -239,53 +239,41 @@ def domains_of(table: Table, schema: TableSchema) -> Texts:
     """
     if not has_target(schema):
         return np.full(len(table.keys.subjects), "source", dtype="<U6")
-    is_source, is_target = (_by_column if schema.named("domain") else _by_condition)(table, schema)
+    # Which cells say that the subject is of the source, and of the target; a cell can say nothing
+    if schema.named("domain"):
+        name = schema.named("domain")[0]
+        column, said = schema.columns[name], table.column(name)
+        targets, sources = column.domain_values("target"), column.domain_values("source")
+        if targets is None:
+            found = sorted(str(value) for value in said.drop_nulls().unique().to_list())
+            if not set(found) <= set(DOMAINS):
+                problem = f"column '{name}' holds {shown(found)}: which of them are the target?"
+                where, fix = f'columns."{name}"', f'`"{name}" = {{ role = "domain", target = "..." }}`'
+                raise DataError(problem, where=where, fix=fix)
+            targets, sources = ("target",), ("source",)
+        if {*targets, *(sources or ())} <= {"true", "false"}:
+            said = said.str.to_lowercase()  # as some programs spell them
+        is_target = said.is_in(targets)
+        is_source = ~is_target if sources is None else said.is_in(sources)
+    else:
+        condition, of_source = schema.domain.condition("target"), schema.domain.condition("source")
+        assert condition is not None  # noqa: S101 - it says who the target is
+        columns = {name: table.column(name) for name in condition_readings(schema)}
+        is_target = holds(condition, columns)
+        is_source = ~is_target if of_source is None else holds(of_source, columns)
     source, source_changes = table.whole_subjects(is_source)
     target, target_changes = table.whole_subjects(is_target)
-    findings = []
-    for wrong, problem, fix in [
-        (
-            source_changes | target_changes,
-            "with a domain that changes over time",
-            "define domains by what does not change",
-        ),
+    changes, findings = source_changes | target_changes, []
+    for wrong, problem, fix in (
+        (changes, "with a domain that changes over time", "define domains by what does not change"),
         (source & target, "in both domains", "make the two conditions exclude each other"),
-    ]:
+    ):
         if wrong.any():
             first = table.keys.subjects.names[int(wrong.argmax())]
             who = counted(int(wrong.sum()), "subject")
             findings.append(invalid(f"{who} {problem}", f"first subject {first}", fix))
     raise_errors(findings, what="the domains")
     return np.where(source, "source", np.where(target, "target", ""))
-
-
-def _by_column(table: Table, schema: TableSchema) -> tuple[pl.Series, pl.Series]:
-    """Return which cells say that the subject is of the source, and of the target; a cell can say nothing."""
-    name = schema.named("domain")[0]
-    column = schema.columns[name]
-    said = table.column(name)
-    targets, sources = column.domain_values("target"), column.domain_values("source")
-    if targets is None:
-        found = sorted(str(value) for value in said.drop_nulls().unique().to_list())
-        if not set(found) <= set(DOMAINS):
-            problem = f"column '{name}' holds {shown(found)}: which of them are the target?"
-            where, fix = f'columns."{name}"', f'`"{name}" = {{ role = "domain", target = "..." }}`'
-            raise DataError(problem, where=where, fix=fix)
-        targets, sources = ("target",), ("source",)
-    if {*targets, *(sources or ())} <= {"true", "false"}:
-        said = said.str.to_lowercase()  # as some programs spell them
-    is_target = said.is_in(targets)
-    is_source = ~is_target if sources is None else said.is_in(sources)
-    return is_source, is_target
-
-
-def _by_condition(table: Table, schema: TableSchema) -> tuple[pl.Series, pl.Series]:
-    target = schema.domain.condition("target")
-    assert target is not None  # noqa: S101 - asked for only where there is one
-    source = schema.domain.condition("source")
-    columns = {name: table.column(name) for name in condition_readings(schema)}
-    is_target = holds(target, columns)
-    return (~is_target if source is None else holds(source, columns)), is_target
 
 
 def holds(condition: Condition, columns: Mapping[str, pl.Series]) -> pl.Series:
@@ -303,7 +291,16 @@ def holds(condition: Condition, columns: Mapping[str, pl.Series]) -> pl.Series:
 
 def _splits(table: Table, schema: TableSchema, domain: Texts, seed: int) -> Texts:
     few_shot = schema.split.few_shot
-    cluster = _clusters(table, schema, domain)
+    cluster: Texts | None = None  # of each subject that has a domain
+    for name in schema.named("cluster")[:1]:
+        said, findings = table.subject_values(name)
+        lacking = said.is_null().to_numpy() & (domain != "")
+        if lacking.any():
+            problem = f"column '{name}': {counted(int(lacking.sum()), 'subject')} without a cluster"
+            first = table.keys.subjects.names[int(lacking.argmax())]
+            findings.append(invalid(problem, f"first subject {first}", "give each subject one"))
+        raise_errors(findings, what="the clusters")
+        cluster = np.array(said.fill_null("").to_list(), dtype=np.str_)
     if not schema.named("split"):
         own = schema.split.target or schema.split
         fractions: dict[Domain, dict[Split, float]] = {"source": _shares(schema.split), "target": _shares(own)}
@@ -331,21 +328,6 @@ def _splits(table: Table, schema: TableSchema, domain: Texts, seed: int) -> Text
         if len(train):
             split[train[~few_shot_subjects(len(train), few_shot, [seed, 1])]] = ""
     return split
-
-
-def _clusters(table: Table, schema: TableSchema, domain: Texts) -> Texts | None:
-    """Return the cluster of each subject that has a domain, where the schema names a column of them."""
-    if not schema.named("cluster"):
-        return None
-    name = schema.named("cluster")[0]
-    said, findings = table.subject_values(name)
-    lacking = said.is_null().to_numpy() & (domain != "")
-    if lacking.any():
-        problem = f"column '{name}': {counted(int(lacking.sum()), 'subject')} without a cluster"
-        first = table.keys.subjects.names[int(lacking.argmax())]
-        findings.append(invalid(problem, f"first subject {first}", "give each subject one"))
-    raise_errors(findings, what="the clusters")
-    return np.array(said.fill_null("").to_list(), dtype=np.str_)
 
 
 def _refuse_divided(table: Table, column: str, split: Texts, cluster: Texts) -> None:

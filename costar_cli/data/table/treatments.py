@@ -134,7 +134,15 @@ def _levels(context: EncodingContext, name: str, texts: pl.Series) -> tuple[str,
     if broken := of_several_lines(name, seen.to_series().to_list(), texts, context.table.place):
         context.findings += broken
         return ()
-    count = _by_number({str(text): int(rows) for text, rows in seen.rows()})
+    # Rows of one number, such as `1` and `1.0`, count under its shortest spelling
+    written = {str(text): int(rows) for text, rows in seen.rows()}
+    key = {text: text if (value := as_number(text)) is None else value for text in written}
+    spelling: dict[object, str] = {}
+    for text in sorted(written, key=lambda text: (len(text), text)):
+        spelling.setdefault(key[text], text)
+    count = dict.fromkeys(spelling.values(), 0)
+    for text, rows in written.items():
+        count[spelling[key[text]]] += rows
     if set(map(str.lower, count)) in SWITCHES:
         return ("off", "on")
     if len(count) < 2:
@@ -148,19 +156,6 @@ def _levels(context: EncodingContext, name: str, texts: pl.Series) -> tuple[str,
     first = "the first is" if by_name else "the first, the most frequent, is taken as"
     context.reporter.say(Diagnostic.of("levels-found", name, levels=shown(levels, 12), reference=first))
     return levels
-
-
-def _by_number(count: Mapping[str, int]) -> dict[str, int]:
-    """Return the counts with those of one number, such as `1` and `1.0`, under its shortest spelling."""
-    number = {text: as_number(text) for text in count}
-    key = {text: text if value is None else value for text, value in number.items()}
-    spelling: dict[object, str] = {}
-    for text in sorted(count, key=lambda text: (len(text), text)):
-        spelling.setdefault(key[text], text)
-    merged = dict.fromkeys(spelling.values(), 0)
-    for text, rows in count.items():
-        merged[spelling[key[text]]] += rows
-    return merged
 
 
 def guessed_levels(count: Mapping[str, int]) -> tuple[tuple[str, ...], bool]:
@@ -232,8 +227,19 @@ def _encoding(
         else:
             found = {tuple(int(v) for v in row) for row in np.unique(learned, axis=0)} | {(0,) * len(names)}
             classes = tuple(sorted(found, key=lambda row: (any(row), row[::-1])))
-        if len(classes) > MOST_CLASSES:
-            raise _too_many(names, levels, learned, len(classes))
+        if len(classes) > MOST_CLASSES:  # more than models learn of; what makes fewer of them is told
+            size = {name: len(known) for name, known in zip(names, levels, strict=True)}
+            most = ", ".join(f"'{name}' has {n} levels" for name, n in sorted(size.items(), key=lambda of: -of[1])[:3])
+            fixes = []
+            if numbers := [n for n, known in zip(names, levels, strict=True) if len(known) > 2 and are_doses(known)]:
+                keys = '`kind = "ordinal"` (these amounts) or `kind = "continuous"` (any amount)'
+                fixes.append(f"declare {shown(numbers)} as {'a dose' if len(numbers) == 1 else 'doses'} by {keys}")
+            rows = np.unique(learned, axis=0, return_counts=True)[1]
+            rare = int((rows < RARE_ROWS).sum())
+            fixes.append(f"group rare levels ({rare:,} of the combinations have fewer than {RARE_ROWS} rows)")
+            fixes.append("leave treatments out")
+            problem = f"{len(classes):,} combinations of treatments in source-train, more than {MOST_CLASSES}: {most}"
+            raise DataError(problem, where="columns", fix=", or ".join(fixes))
     try:
         return TreatmentEncoding(
             mode=mode, names=tuple(names), levels=tuple(levels), classes=classes, doses=tuple(doses)
@@ -242,22 +248,6 @@ def _encoding(
         raise DataError(
             complaint(error.errors()[0]), where="treatments", fix="correct `levels` and `classes`"
         ) from None
-
-
-def _too_many(names: Sequence[str], levels: Sequence[tuple[str, ...]], learned: Ints, classes: int) -> DataError:
-    """Return the error of more classes than models learn of, with what makes fewer of them."""
-    size = {name: len(known) for name, known in zip(names, levels, strict=True)}
-    most = ", ".join(f"'{name}' has {n} levels" for name, n in sorted(size.items(), key=lambda of: -of[1])[:3])
-    fixes = []
-    if numbers := [n for n, known in zip(names, levels, strict=True) if len(known) > 2 and are_doses(known)]:
-        keys = '`kind = "ordinal"` (these amounts) or `kind = "continuous"` (any amount)'
-        fixes.append(f"declare {shown(numbers)} as {'a dose' if len(numbers) == 1 else 'doses'} by {keys}")
-    rows = np.unique(learned, axis=0, return_counts=True)[1]
-    rare = int((rows < RARE_ROWS).sum())
-    fixes.append(f"group rare levels ({rare:,} of the combinations have fewer than {RARE_ROWS} rows)")
-    fixes.append("leave treatments out")
-    problem = f"{classes:,} combinations of treatments in source-train, more than {MOST_CLASSES}: {most}"
-    return DataError(problem, where="columns", fix=", or ".join(fixes))
 
 
 def _class(row: Sequence[bool | int | float | str], levels: Sequence[tuple[str, ...]]) -> tuple[int, ...]:

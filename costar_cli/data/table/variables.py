@@ -1,6 +1,6 @@
 """Covariates, outcomes and statics as numbers: missing values filled, categories as 0/1 columns, masks beside them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal, TypeVar
@@ -170,39 +170,39 @@ def _numbers(context: EncodingContext, column: _Column) -> list[Encoded]:
             fix = 'correct them, or declare `kind = "continuous"`'
             found = wrong_values(column.name, odd, "negative or fractional", column.place, fix)
             context.findings.append(replace(found, subject=f"{found.subject}, {numbers[odd][0]:g}"))
-    filled = _filled(context, column, numbers, _rest(context, column, numbers))
+    # What stands for a missing value of a subject without any so far: source-train's mean
+    if context.known is not None:
+        rest = context.known.fills.get(column.name, 0.0)
+        if column.name not in context.known.fills and not column.observed.all():
+            missing = (column.carried < 0) & ~column.observed
+            if missing.any():
+                what, fix = "missing, of subjects without one so far", "give each subject's first value"
+                context.findings.append(wrong_values(column.name, missing, what, column.place, fix))
+    else:
+        known = numbers[column.train & column.observed]
+        if not len(known) and not column.observed.all():
+            context.reporter.say(Diagnostic.of("column-without-values", column.name))
+        mean = float(known.mean()) if len(known) else 0.0
+        rest = context.learned.fills[column.name] = mean if kind == "continuous" else float(np.floor(mean + 0.5))
+        if len(known):
+            context.learned.ranges[column.name] = float(known.min()), float(known.max())
+    filled = _filled(context, column, numbers, rest)
     standardize = schema.standardize if schema.standardize is not None else kind != "binary"
     transform = schema.transform if schema.role == "outcome" else None
     variable = Variable(name=column.name, unit=schema.unit, kind=kind, standardize=standardize, transform=transform)
     return [Encoded(variable, filled.astype(np.float32))]
 
 
-def _rest(context: EncodingContext, column: _Column, numbers: NDArray[np.float64]) -> float:
-    """Return what stands for a missing value of a subject without any so far: source-train's mean."""
-    if context.known is not None:
-        if column.observed.all():
-            return 0.0
-        if column.name not in context.known.fills and ((column.carried < 0) & ~column.observed).any():
-            missing, fix = (column.carried < 0) & ~column.observed, "give each subject's first value"
-            what = "missing, of subjects without one so far"
-            context.findings.append(wrong_values(column.name, missing, what, column.place, fix))
-        return context.known.fills.get(column.name, 0.0)
-    known = numbers[column.train & column.observed]
-    if not len(known) and not column.observed.all():
-        context.reporter.say(Diagnostic.of("column-without-values", column.name))
-    mean = float(known.mean()) if len(known) else 0.0
-    whole = column.schema.kind not in (None, "continuous")
-    context.learned.fills[column.name] = float(np.floor(mean + 0.5)) if whole else mean
-    if len(known):
-        context.learned.ranges[column.name] = float(known.min()), float(known.max())
-    return context.learned.fills[column.name]
-
-
 def _categories(context: EncodingContext, column: _Column) -> list[Encoded]:
     """Return a 0/1 column per category; where none is known, all are 0."""
     schema, texts = column.schema, column.data
-    seen = texts.filter(pl.Series(column.train & column.observed)).unique()
-    categories = schema.labels("categories") or tuple(_ordered(seen.to_list()))
+    categories = schema.labels("categories")
+    if categories is None:
+        seen = [str(text) for text in texts.filter(pl.Series(column.train & column.observed)).unique().to_list()]
+        try:  # in the order of their numbers where all are numbers, else of their letters
+            categories = tuple(sorted(seen, key=lambda text: (float(text), text)))
+        except ValueError:
+            categories = tuple(sorted(seen))
     if len(categories) > MOST_CATEGORIES:
         problem = (
             f"column '{column.name}' has {len(categories)} categories in source-train, more than {MOST_CATEGORIES}"
@@ -260,15 +260,6 @@ def unseen_category(
     guess = did_you_mean(str(odd[0]), categories, quoted=True)
     fix = f'{guess} correct them, or declare `unseen = "other"` or `categories`'.strip()
     return wrong_values(name, unseen, f"that source-train does not have: {shown(odd)}", place, fix)
-
-
-def _ordered(labels: Iterable[object]) -> list[str]:
-    """Return labels in the order of their numbers where all are numbers, else of their letters."""
-    texts = [str(label) for label in labels]
-    try:
-        return sorted(texts, key=lambda text: (float(text), text))
-    except ValueError:
-        return sorted(texts)
 
 
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
