@@ -76,8 +76,22 @@ class Date:
             return None
         word = text.strip()
         for known in dict.fromkeys([*([form] if form else []), *IN_WORDS]):
-            if (pattern := period_pattern(known)) and (found := re.fullmatch(pattern, word, re.IGNORECASE)):
-                return cls._of_period(word, found.groupdict())
+            pattern = period_pattern(known)
+            if not pattern or not (found := re.fullmatch(pattern, word, re.IGNORECASE)):
+                continue
+            parts = found.groupdict()
+            try:
+                if "V" in parts:
+                    first = np.datetime64(date.fromisocalendar(int(parts["G"]), int(parts["V"]), 1))
+                    end = first + np.timedelta64(7, "D")
+                else:
+                    month = int(parts["m"]) if "m" in parts else 3 * int(parts.get("q", 1)) - 2
+                    first = np.datetime64(date(int(parts["Y"]), month, 1))
+                    length = next(months for part, months in _MONTHS.items() if part in parts)
+                    end = first.astype("M8[M]") + np.timedelta64(length, "M")
+            except ValueError:  # a week 53 of a year that has 52, and the year 0
+                return None
+            return cls(word, first.astype("M8[us]"), end.astype("M8[us]") - np.timedelta64(1, "us"))
         if not DATE.fullmatch(word):
             return None
         try:
@@ -86,22 +100,6 @@ class Date:
             return None
         begin, instant = written.astype("M8[us]"), len(word) > len("2024-03-01Z")
         return cls(word, begin, begin if instant else (written + 1).astype("M8[us]") - np.timedelta64(1, "us"))
-
-    @classmethod
-    def _of_period(cls, word: str, parts: dict[str, str]) -> "Date | None":
-        """Return the period with these parts, None for a week 53 of a year that has 52, and for the year 0."""
-        try:
-            if "V" in parts:
-                begin = np.datetime64(date.fromisocalendar(int(parts["G"]), int(parts["V"]), 1))
-                end = begin + np.timedelta64(7, "D")
-            else:
-                month = int(parts["m"]) if "m" in parts else 3 * int(parts.get("q", 1)) - 2
-                begin = np.datetime64(date(int(parts["Y"]), month, 1))
-                length = next(months for part, months in _MONTHS.items() if part in parts)
-                end = begin.astype("M8[M]") + np.timedelta64(length, "M")
-        except ValueError:
-            return None
-        return cls(word, begin.astype("M8[us]"), end.astype("M8[us]") - np.timedelta64(1, "us"))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -125,7 +123,8 @@ class Calendar:
 
     def __post_init__(self) -> None:
         if self.written is None:
-            object.__setattr__(self, "written", self._precision())
+            fits = (name for size, name in UNITS if not (self.time_NK % size).any() and not (self.size or 0) % size)
+            object.__setattr__(self, "written", "M" if self.unit == "M" else next(fits))
 
     def is_ordered(self, length_N: NDArray[np.integer]) -> bool:
         """Return whether all times are in the years 1 to 9999, and later steps are not earlier."""
@@ -175,8 +174,13 @@ class Calendar:
         """
         distinct, place_Q = np.unique(self.at(subject_Q, step_Q, length_Q), return_inverse=True)
         texts = np.datetime_as_string(distinct, unit=self.written).astype(object)
-        if self.form:
-            texts[~np.isnat(distinct)] = [_in_form(day, self.form) for day in distinct[~np.isnat(distinct)]]
+        for i in np.flatnonzero(~np.isnat(distinct)) if self.form else ():
+            day: date = distinct[i].astype("M8[D]").item()
+            iso = day.isocalendar()
+            texts[i] = self.form
+            parts = {"%Y": f"{day.year:04}", "%m": f"{day.month:02}", "%q": f"{(day.month + 2) // 3}"}
+            for part, text in (parts | {"%G": f"{iso.year:04}", "%V": f"{iso.week:02}"}).items():
+                texts[i] = texts[i].replace(part, text)
         texts = np.array([None if text == "NaT" else text.replace("T", " ") for text in texts], dtype=object)
         return texts[place_Q]
 
@@ -199,18 +203,3 @@ class Calendar:
 
     def _dates(self, times: Ints) -> Times:
         return times.astype(f"M8[{self.unit}]").astype("M8[us]")
-
-    def _precision(self) -> Precision:
-        if self.unit == "M":
-            return "M"
-        return next(name for size, name in UNITS if not (self.time_NK % size).any() and not (self.size or 0) % size)
-
-
-def _in_form(moment: np.datetime64, form: str) -> str:
-    """Return a moment as the period that it is in."""
-    day: date = moment.astype("M8[D]").item()
-    iso = day.isocalendar()
-    parts = {"%Y": f"{day.year:04}", "%m": f"{day.month:02}", "%q": f"{(day.month + 2) // 3}"}
-    for part, text in (parts | {"%G": f"{iso.year:04}", "%V": f"{iso.week:02}"}).items():
-        form = form.replace(part, text)
-    return form

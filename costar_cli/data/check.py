@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from costar_cli.data.dataset import Dataset, Part
 from costar_cli.data.findings import broken_invariants, counted, raise_errors, shown
 from costar_cli.data.panel import Panel
-from costar_cli.data.schema import PanelSchema, Variable
+from costar_cli.data.schema import PanelSchema
 from costar_cli.data.support import Decisions, Support
 from costar_cli.diagnostics import Diagnostic, Severity
 from costar_cli.reporting import Reporter
@@ -31,9 +31,25 @@ def check_dataset(dataset: Dataset, reporter: Reporter | None = None) -> list[Di
     findings: list[Diagnostic] = []
     for part, panel in dataset.panels.items():
         if part.split == "train":
-            findings += _training_part(part, panel, dataset)
-        if part.split != "test":
-            findings += _targets(part, panel, dataset.schema)
+            findings += _training_part(part, panel, dataset.schema, dataset.horizon)
+        if part.split == "test" or panel.outcome_observed is None:
+            continue
+        # Outcomes that are rarely or never there to learn from, or to select on
+        share = panel.observed_outcomes[panel.observed].mean(axis=0)
+        for i, outcome in enumerate(dataset.schema.outcomes):
+            if not panel.observed_outcomes[:, 1:, i].any():
+                fatal = part == Part("source", "train")
+                finding = Diagnostic.of(
+                    "outcome-never-observed",
+                    part,
+                    severity="error" if fatal else None,
+                    fix="choose an outcome that was" if fatal else None,
+                    outcome=outcome.name,
+                )
+                findings.append(finding)
+            elif share[i] < 1:
+                percent = 100 * share[i]
+                findings.append(Diagnostic.of("outcome-partly-observed", part, outcome=outcome.name, percent=percent))
     raise_errors(findings, what="the data set")
     findings += outliers(dataset)
     if reporter is not None:
@@ -60,9 +76,18 @@ def outliers(dataset: Dataset) -> list[Diagnostic]:
             distances = distances[distances > 0]
             sd = 1.4826 * float(np.median(distances)) if len(distances) else np.inf
             for part, panel in dataset.panels.items():
-                far = np.abs(_values(panel, field, i) - centre) > FAR * sd
-                if far.any():
-                    findings.append(_outlier(part, panel, field, i, variable, far, centre))
+                values = _values(panel, field, i)
+                distance = np.abs(values - centre)
+                far = distance > FAR * sd
+                if not far.any():
+                    continue
+                row, *step = np.unravel_index(np.argmax(np.where(far, distance, -1)), values.shape)
+                place = f"subject {panel.names[row]}" + "".join(f", step {at}" for at in step)
+                count, largest = counted(int(far.sum()), "value"), values[(row, *step)]
+                finding = Diagnostic.of(
+                    "outliers", part, variable=variable.name, values=count, far=FAR, largest=largest, place=place
+                )
+                findings.append(finding)
     return findings
 
 
@@ -75,47 +100,10 @@ def _values(panel: Panel, field: str, i: int) -> NDArray[np.float64]:
     return np.where(seen[..., i], values, np.nan)
 
 
-def _outlier(
-    part: Part, panel: Panel, field: str, i: int, variable: Variable, far: NDArray[np.bool_], centre: float
-) -> Diagnostic:
-    values = _values(panel, field, i)
-    row, *step = np.unravel_index(np.argmax(np.where(far, np.abs(values - centre), -1)), values.shape)
-    place = f"subject {panel.names[row]}" + "".join(f", step {at}" for at in step)
-    count, largest = counted(int(far.sum()), "value"), values[(row, *step)]
-    return Diagnostic.of("outliers", part, variable=variable.name, values=count, far=FAR, largest=largest, place=place)
-
-
-def _training_part(part: Part, panel: Panel, dataset: Dataset) -> list[Diagnostic]:
+def _training_part(part: Part, panel: Panel, schema: PanelSchema, horizon: int) -> Iterator[Diagnostic]:
     if panel.length.max(initial=0) < 2:
-        return [Diagnostic.of("no-two-steps", part)]
-    findings = list(_lengths(part, panel, dataset.horizon))
-    findings += _treatments(part, panel, dataset.schema)
-    if part.domain == "source":  # the domain that fixes the scale and the encoder
-        schema = dataset.schema
-        observed = panel.observed
-        seen = [panel.outcomes[panel.observed_outcomes[..., i], i] for i in range(len(schema.outcomes))]
-        constant = [v.name for v, values in zip(schema.outcomes, seen, strict=True) if (values == values[:1]).all()]
-        if constant:
-            findings.append(Diagnostic.of("outcomes-constant", part, names=shown(constant)))
-        elif still := _still(panel, schema):
-            findings.append(Diagnostic.of("outcomes-constant-by-subject", part, names=shown(still)))
-        known = np.where(panel.observed_covariates, panel.covariates, np.nan)[observed]
-        same_X = np.nanmax(known, axis=0, initial=-np.inf) <= np.nanmin(known, axis=0, initial=np.inf)
-        if constant := [v.name for v, same in zip(schema.covariates, same_X, strict=True) if same]:
-            findings.append(Diagnostic.of("covariates-constant", part, names=shown(constant)))
-        if panel.n_subjects > 1 and (
-            constant := [
-                v.name
-                for v, same in zip(schema.statics, (panel.statics == panel.statics[:1]).all(axis=0), strict=True)
-                if same
-            ]
-        ):
-            findings.append(Diagnostic.of("statics-constant", part, names=shown(constant)))
-        findings += _overlap(part, panel, dataset.schema)
-    return findings
-
-
-def _lengths(part: Part, panel: Panel, horizon: int) -> Iterator[Diagnostic]:
+        yield Diagnostic.of("no-two-steps", part)
+        return
     short = int((panel.length - 1 < horizon).sum())
     if short == panel.n_subjects:
         # a model of the source answers what the target's subjects do not teach
@@ -125,31 +113,27 @@ def _lengths(part: Part, panel: Panel, horizon: int) -> Iterator[Diagnostic]:
     elif short:
         severity, subjects = "warning" if 2 * short > panel.n_subjects else "note", counted(panel.n_subjects, "subject")
         yield Diagnostic.of("some-series-short", part, severity=severity, short=short, subjects=subjects)
-
-
-def _targets(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Diagnostic]:
-    """Look for outcomes that are rarely or never there to learn from, or to select on."""
-    if panel.outcome_observed is None:
+    yield from _treatments(part, panel, schema)
+    if part.domain != "source":  # which alone fixes the scale and the encoder
         return
-    share = panel.observed_outcomes[panel.observed].mean(axis=0)
-    for i, outcome in enumerate(schema.outcomes):
-        if not panel.observed_outcomes[:, 1:, i].any():
-            if part == Part("source", "train"):
-                fix = "choose an outcome that was"
-                yield Diagnostic.of("outcome-never-observed", part, severity="error", fix=fix, outcome=outcome.name)
-            else:
-                yield Diagnostic.of("outcome-never-observed", part, outcome=outcome.name)
-        elif share[i] < 1:
-            yield Diagnostic.of("outcome-partly-observed", part, outcome=outcome.name, percent=100 * share[i])
-
-
-def _still(panel: Panel, schema: PanelSchema) -> list[str]:
-    """Return the outcomes that have one value per subject, though some subject was observed twice."""
     seen_NTY = panel.observed_outcomes
-    low_NY = np.where(seen_NTY, panel.outcomes, np.inf).min(axis=1)
-    high_NY = np.where(seen_NTY, panel.outcomes, -np.inf).max(axis=1)
-    still_Y = (high_NY <= low_NY).all(axis=0) & (seen_NTY.sum(axis=1) > 1).any(axis=0)
-    return [v.name for v, still in zip(schema.outcomes, still_Y, strict=True) if still]
+    values_Y = [panel.outcomes[seen_NTY[..., i], i] for i in range(len(schema.outcomes))]
+    if constant := [v.name for v, own in zip(schema.outcomes, values_Y, strict=True) if (own == own[:1]).all()]:
+        yield Diagnostic.of("outcomes-constant", part, names=shown(constant))
+    else:  # one value per subject, though some subject was observed twice
+        low_NY = np.where(seen_NTY, panel.outcomes, np.inf).min(axis=1)
+        high_NY = np.where(seen_NTY, panel.outcomes, -np.inf).max(axis=1)
+        still_Y = (high_NY <= low_NY).all(axis=0) & (seen_NTY.sum(axis=1) > 1).any(axis=0)
+        if constant := [v.name for v, still in zip(schema.outcomes, still_Y, strict=True) if still]:
+            yield Diagnostic.of("outcomes-constant-by-subject", part, names=shown(constant))
+    known = np.where(panel.observed_covariates, panel.covariates, np.nan)[panel.observed]
+    same_X = np.nanmax(known, axis=0, initial=-np.inf) <= np.nanmin(known, axis=0, initial=np.inf)
+    if constant := [v.name for v, same in zip(schema.covariates, same_X, strict=True) if same]:
+        yield Diagnostic.of("covariates-constant", part, names=shown(constant))
+    same_V = (panel.statics == panel.statics[:1]).all(axis=0) & (panel.n_subjects > 1)
+    if constant := [v.name for v, same in zip(schema.statics, same_V, strict=True) if same]:
+        yield Diagnostic.of("statics-constant", part, names=shown(constant))
+    yield from _overlap(part, panel, schema)
 
 
 def _treatments(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Diagnostic]:
@@ -184,8 +168,14 @@ def _overlap(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Diagnost
                 given = np.bincount(quintile[decisions.values[:, i] == value], minlength=len(size))
                 weak += [(levels[value], int(b)) for b in np.flatnonzero(_at_most(given, size) < RARE)]
             if weak and len(levels) == 2:
-                places = ", ".join(f"'{level}' where it is {_range(edges, b, outcome)}" for level, b in weak[:3])
-                yield Diagnostic.of("weak-overlap", part, outcome=outcome.name, treatment=name, places=places)
+                places = []
+                unit = f" {outcome.unit}" if outcome.unit else ""
+                for level, b in weak[:3]:
+                    low = [f"above {edges[b - 1]:.3g}"] if b else []
+                    high = [f"at most {edges[b]:.3g}"] if b < len(edges) else []
+                    places.append(f"'{level}' where it is {' and '.join(low + high)}{unit}")
+                where = ", ".join(places)
+                yield Diagnostic.of("weak-overlap", part, outcome=outcome.name, treatment=name, places=where)
             elif weak:
                 yield Diagnostic.of("rare-combinations", part, count=len(weak), treatment=name, outcome=outcome.name)
 
@@ -196,9 +186,3 @@ def _at_most(given: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.fl
     share, z2 = given / n, Z**2
     half = Z * np.sqrt(share * (1 - share) / n + z2 / (4 * n**2))
     return np.where(size > 0, (share + z2 / (2 * n) + half) / (1 + z2 / n), 1.0)
-
-
-def _range(edges: NDArray[np.floating], quintile: int, variable: Variable) -> str:
-    low = f"above {edges[quintile - 1]:.3g}" if quintile else ""
-    high = f"at most {edges[quintile]:.3g}" if quintile < len(edges) else ""
-    return " and ".join(part for part in (low, high) if part) + (f" {variable.unit}" if variable.unit else "")

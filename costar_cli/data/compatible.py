@@ -62,10 +62,24 @@ def require_compatible(
     Raises:
         MismatchError: listing every difference, one per line.
     """
-    differences = [*_differences(schema, dataset.schema)]
+    data = dataset.schema
+    differences = [
+        *_of_variables("covariate", schema.covariates, data.covariates),
+        *_of_treatments(schema.treatments, data.treatments),
+        *_of_variables("outcome", schema.outcomes, data.outcomes),
+        *_of_variables("static", schema.statics, data.statics),
+    ]
+    if schema.ends and data.ends and schema.ends != data.ends:
+        differences.append(_of_lists("ends of series", *([end.name for end in of.ends] for of in (schema, data))))
+    if schema.step != data.step:
+        differences.append(_line("step", schema.step, data.step))
     if horizon is not None and (horizon != dataset.horizon if exactly else horizon < dataset.horizon):
         differences.append(f"horizon: model predicts {horizon} steps, data set asks for {dataset.horizon}")
-    differences += _of_transforms(schema.outcomes, dataset.schema.outcomes) if exactly else ()
+    if exactly:
+        theirs = {outcome.name: outcome.transform for outcome in data.outcomes}
+        for name, ours in ((outcome.name, outcome.transform) for outcome in schema.outcomes):
+            if ours != theirs.get(name, ours):
+                differences.append(_line(f"transform of outcome {name}", ours or "none", theirs[name] or "none"))
     if differences:
         raise MismatchError(
             f"{model} is incompatible with data set {dataset.name}",
@@ -117,17 +131,6 @@ def other_data(what: str, parents: Mapping[str, str], data: Dataset | str) -> Di
     return Diagnostic.of("other-data", what, trained=parents["dataset"][:8], than=than, here=digest[:8])
 
 
-def _differences(model: PanelSchema, data: PanelSchema) -> Iterator[str]:
-    yield from _of_variables("covariate", model.covariates, data.covariates)
-    yield from _of_treatments(model.treatments, data.treatments)
-    yield from _of_variables("outcome", model.outcomes, data.outcomes)
-    yield from _of_variables("static", model.statics, data.statics)
-    if model.ends and data.ends and model.ends != data.ends:
-        yield _of_lists("ends of series", *([end.name for end in schema.ends] for schema in (model, data)))
-    if model.step != data.step:
-        yield _line("step", model.step, data.step)
-
-
 def _of_variables(role: str, model: Sequence[Variable], data: Sequence[Variable]) -> Iterator[str]:
     names = [variable.name for variable in model]
     if names != [variable.name for variable in data]:
@@ -142,13 +145,6 @@ def _of_variables(role: str, model: Sequence[Variable], data: Sequence[Variable]
             yield _line(f"kind of {role} {ours.name}", ours.kind, other.kind)
         if ours.standardize != other.standardize:
             yield _line(f"{role} {ours.name}", *("standardised" if v.standardize else "raw" for v in (ours, other)))
-
-
-def _of_transforms(model: Sequence[Variable], data: Sequence[Variable]) -> Iterator[str]:
-    theirs = {variable.name: variable.transform for variable in data}
-    for ours in model:
-        if ours.transform != theirs.get(ours.name, ours.transform):
-            yield _line(f"transform of outcome {ours.name}", ours.transform or "none", theirs[ours.name] or "none")
 
 
 def _of_treatments(model: TreatmentEncoding, data: TreatmentEncoding) -> Iterator[str]:

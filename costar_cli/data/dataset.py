@@ -192,8 +192,21 @@ class Dataset(Displayed):
         place = self.locate([wanted])[0]
         if place is not None:
             return place
+        filled = {part: panel for part, panel in self.panels.items() if panel.n_subjects}
+        labels = [str(name) for panel in filled.values() if panel.label is not None for name in panel.label]
+        near = spelt_otherwise(wanted, labels)[:MOST_OFFERED] or nearly(wanted, labels[:MOST_COMPARED], MOST_OFFERED)
+        if near:
+            fix = f"did you mean {' or '.join(near)}?"
+        elif labels:
+            firsts = (f"{part}: {x.label[0]}, ..." for part, x in filled.items() if x.label is not None)
+            fix = f"choose from {'; '.join(firsts)}"
+        else:
+            ranges = (f"{part}: {x.subject_id.min()} to {x.subject_id.max()}" for part, x in filled.items())
+            fix = f"choose from {'; '.join(ranges)}"
+        if self.schema.subject:
+            fix = f"subjects are called {JOINT.join(self.schema.subject)}: {fix}"
         name = wanted if wanted == wanted.strip() else repr(wanted)
-        raise UsageError(f"no subject {name} in the data set", where="--subject", fix=self._subjects(wanted))
+        raise UsageError(f"no subject {name} in the data set", where="--subject", fix=fix)
 
     def locate(self, subjects: Iterable[int | str]) -> "list[Location | None]":
         """Return where subjects are, as `find_subject` finds one; None for those that are nowhere."""
@@ -206,39 +219,15 @@ class Dataset(Displayed):
             else:
                 labelled.update(zip(panel.label.tolist(), own, strict=True))
         wanted = [str(subject) for subject in subjects]
-        numbers = [_whole_number(name.strip()) for name in wanted]
-        return [
-            labelled.get(name) or (None if number is None else numbered.get(number))
-            for name, number in zip(wanted, numbers, strict=True)
-        ]
+        places = [labelled.get(name) for name in wanted]
+        for i, text in enumerate(name.strip() for name in wanted):
+            if places[i] is None and text.lstrip("-").isdecimal() and len(text) < MOST_DIGITS:
+                places[i] = numbered.get(int(text))
+        return places
 
     def panel_of(self, location: Location) -> Panel:
         """Return the panel of one subject."""
         return self.panels[location.part].take(np.array([location.row]))
-
-    def _subjects(self, wanted: str) -> str:
-        """Say which subjects there are: labels that are near or spelt otherwise, or the ranges of numbers."""
-        filled = {part: panel for part, panel in self.panels.items() if panel.n_subjects}
-        labels = [str(name) for panel in filled.values() if panel.label is not None for name in panel.label]
-        whole = f"subjects are called {JOINT.join(self.schema.subject)}: " if self.schema.subject else ""
-        return whole + self._near(wanted, labels, filled)
-
-    def _near(self, wanted: str, labels: Sequence[str], filled: Mapping[Part, Panel]) -> str:
-        """Return the labels that are near or spelt otherwise, or what there is to choose from."""
-        if near := spelt_otherwise(wanted, labels)[:MOST_OFFERED] or nearly(
-            wanted, labels[:MOST_COMPARED], MOST_OFFERED
-        ):
-            return f"did you mean {' or '.join(near)}?"
-        if labels:
-            shown = "; ".join(f"{p}: {x.label[0]}, ..." for p, x in filled.items() if x.label is not None)
-            return f"choose from {shown}"
-        ranges = (f"{part}: {p.subject_id.min()} to {p.subject_id.max()}" for part, p in filled.items())
-        return f"choose from {'; '.join(ranges)}"
-
-
-def _whole_number(text: str) -> int | None:
-    """Return the number that a text spells, None where it spells none or one that no id can be."""
-    return int(text) if text.lstrip("-").isdecimal() and len(text) < MOST_DIGITS else None
 
 
 def _some(names: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 M counts decisions (steps that have a next one), K treatments, P regressors; spec SUPPORT-9.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
@@ -77,10 +77,7 @@ def indications(panel: Panel, schema: PanelSchema) -> list[Indication]:
     if panel.n_subjects > most:
         panel = panel.take(np.linspace(0, panel.n_subjects - 1, most).astype(np.int64))
     facts = _Facts.of(panel, schema)
-    return list(_indications(facts, schema))
-
-
-def _indications(facts: "_Facts", schema: PanelSchema) -> Iterator[Indication]:
+    found: list[Indication] = []
     for k, treatment in enumerate(schema.treatments.all_names):
         for y, variable in enumerate(schema.outcomes):
             # Where treatment begins, among those never treated: later on, randomised arms differ because treatment
@@ -94,7 +91,8 @@ def _indications(facts: "_Facts", schema: PanelSchema) -> Iterator[Indication]:
             # A regression's effect, not the model's: a single network or a closed form has no interval for its own.
             effect = _difference(*facts.after(k, y, facts.known_MY[:, y] & facts.next_known_MY[:, y]))
             if before and effect:
-                yield Indication(treatment, variable.name, variable.unit, before, effect, begun)
+                found.append(Indication(treatment, variable.name, variable.unit, before, effect, begun))
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -116,19 +116,15 @@ def in_order(levels: Sequence[str]) -> list[int]:
     `below -5 %` comes before `-5 % to 0 %`, and `above 5 %` behind what begins with 5; what is not given counts as 0.
     Names without a number stand last.
     """
-    keys = [_size(level, is_reference=place == 0) for place, level in enumerate(levels)]
+    keys: list[tuple[float, int] | None] = []  # the middle of the numbers in a name, and a step to their side
+    for place, level in enumerate(levels):
+        numbers = [float(text) for text in re.findall(r"(?<![\w.])[-+]?\d+(?:\.\d+)?", level)]
+        side = {"below": -1, "under": -1, "<": -1, "above": 1, "over": 1, ">": 1}.get(re.split(r"[\s\d]", level)[0], 0)
+        unnumbered = (0.0, 0) if place == 0 else None
+        keys.append((sum(numbers) / len(numbers), side) if numbers else unnumbered)
     if 2 * sum(key is not None for key in keys[1:]) <= len(levels) - 1:
         return [*range(len(levels))]
     return sorted(range(len(levels)), key=lambda place: keys[place] or (math.inf, place))
-
-
-def _size(level: str, *, is_reference: bool) -> tuple[float, int] | None:
-    """Return where a level stands among numbers: the middle of those in its name, and a step to their side."""
-    numbers = [float(text) for text in re.findall(r"(?<![\w.])[-+]?\d+(?:\.\d+)?", level)]
-    if not numbers:
-        return (0.0, 0) if is_reference else None
-    side = {"below": -1, "under": -1, "<": -1, "above": 1, "over": 1, ">": 1}.get(re.split(r"[\s\d]", level)[0], 0)
-    return sum(numbers) / len(numbers), side
 
 
 def known_levels(levels: Sequence[str]) -> str:

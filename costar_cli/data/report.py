@@ -11,7 +11,6 @@ from costar_cli.data.check import check_dataset
 from costar_cli.data.dataset import Dataset, Domain, Part
 from costar_cli.data.findings import invalid
 from costar_cli.data.indication import Indication, indications, suspects
-from costar_cli.data.panel import Panel
 from costar_cli.data.schema import PanelSchema
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError
@@ -143,12 +142,29 @@ def describe_dataset(dataset: Dataset) -> DataReport:
     train = dataset.panels.get(Part("source", "train"))
     found = () if train is None else tuple(indications(train, dataset.schema))
     suspicions = [known.diagnostic("source/train") for known in suspects(found)]
+    parts = [
+        PartSummary(
+            part=str(part),
+            subjects=panel.n_subjects,
+            steps=int(panel.length.sum()),
+            shortest=int(panel.length.min()) if panel.n_subjects else 0,
+            median=float(np.median(panel.length)) if panel.n_subjects else 0.0,
+            longest=int(panel.length.max(initial=0)),
+            queries={name: len(queries) for name, queries in dataset.queries.get(part, {}).items()},
+        )
+        for part, panel in dataset.panels.items()
+    ]
+    try:
+        findings = check_dataset(dataset)
+    except DataError as error:  # where the check before training stops, what it says is a finding, too
+        texts = list(error.details) or [str(error.problem)]
+        findings = [invalid(text, error.where or "", "" if error.details else error.fix or "") for text in texts]
     return DataReport(
         name=dataset.name,
         digest=dataset.digest,
         step=dataset.schema.step,
         horizon=dataset.horizon,
-        parts=tuple(_part(dataset, part, panel) for part, panel in dataset.panels.items()),
+        parts=tuple(parts),
         lengths={domain: tuple(np.bincount(pooled.length).tolist()) for domain, pooled in present.items()},
         missing=tuple(_missing(dataset)),
         treatments=tuple(_treatments(dataset.schema, present)),
@@ -156,7 +172,7 @@ def describe_dataset(dataset: Dataset) -> DataReport:
         doses=tuple(_doses(dataset.schema, present)),
         shifts=tuple(_shifts(dataset.schema, present)),
         indications=found,
-        findings=(*_findings(dataset), *suspicions),
+        findings=(*findings, *suspicions),
     )
 
 
@@ -198,33 +214,38 @@ class _Pooled:
         return values
 
 
-def _part(dataset: Dataset, part: Part, panel: Panel) -> PartSummary:
-    length = panel.length
-    return PartSummary(
-        part=str(part),
-        subjects=panel.n_subjects,
-        steps=int(length.sum()),
-        shortest=int(length.min()) if len(length) else 0,
-        median=float(np.median(length)) if len(length) else 0.0,
-        longest=int(length.max(initial=0)),
-        queries={name: len(queries) for name, queries in dataset.queries.get(part, {}).items()},
-    )
-
-
 def _missing(dataset: Dataset) -> Iterator[MissingValues]:
     """Yield what masks and the record of ingestion tell, the variables with most missing values first."""
+    masks: dict[str, tuple[dict[str, float], float]] = {}  # shares of zeros, by part and overall
+    for i, variable in enumerate(dataset.schema.outcomes):
+        if any(panel.outcome_observed is not None for panel in dataset.panels.values()):
+            lacks = {str(part): ~x.observed_outcomes[x.observed][:, i] for part, x in dataset.panels.items()}
+            shares = {part: float(mask.mean()) for part, mask in lacks.items() if len(mask)}
+            if any(shares.values()):
+                masks[variable.name] = shares, float(np.concatenate(list(lacks.values())).mean())
+    for field, variables in (("covariates", dataset.schema.covariates), ("statics", dataset.schema.statics)):
+        for i, variable in enumerate(variables):
+            if not variable.name.endswith(MASK) or variable.kind != "binary":
+                continue
+            shares, zeros, values = {}, 0, 0
+            for part, panel in dataset.panels.items():
+                column = getattr(panel, field)[..., i]
+                column = column[panel.observed] if field == "covariates" else column
+                if len(column):
+                    shares[str(part)] = float((column == 0).mean())
+                    zeros, values = zeros + int((column == 0).sum()), values + len(column)
+            masks[variable.name.removesuffix(MASK)] = shares, zeros / max(values, 1)
     record = dataset.config.get("ingestion")
     filled = record.get("filled") if isinstance(record, Mapping) else None
     counts = {str(name): values for name, values in filled.items()} if isinstance(filled, Mapping) else {}
-    masks = dict(_masks(dataset))
     found = []
     for name in dict.fromkeys([*masks, *counts]):
         by_part, share = masks.get(name, ({}, None))
         told = counts.get(name)
         told = told if isinstance(told, Mapping) else {}
-        missing, values = told.get("missing"), told.get("values")
-        if isinstance(missing, int) and isinstance(values, int) and values:
-            share = missing / values
+        missing, of = told.get("missing"), told.get("values")
+        if isinstance(missing, int) and isinstance(of, int) and of:
+            share = missing / of
         if share is not None:
             found.append(MissingValues(name, share, by_part, _whole(told.get("carried")), _whole(told.get("learned"))))
     yield from sorted(found, key=lambda missing: -missing.share)
@@ -232,30 +253,6 @@ def _missing(dataset: Dataset) -> Iterator[MissingValues]:
 
 def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _masks(dataset: Dataset) -> Iterator[tuple[str, tuple[dict[str, float], float]]]:
-    """Yield the variables that have a mask, with the share of zeros in it by part and overall."""
-    for i, variable in enumerate(dataset.schema.outcomes):
-        if any(panel.outcome_observed is not None for panel in dataset.panels.values()):
-            filled = {
-                str(part): ~panel.observed_outcomes[panel.observed][:, i] for part, panel in dataset.panels.items()
-            }
-            shares = {part: float(mask.mean()) for part, mask in filled.items() if len(mask)}
-            if any(shares.values()):
-                yield variable.name, (shares, float(np.concatenate(list(filled.values())).mean()))
-    for field, variables in (("covariates", dataset.schema.covariates), ("statics", dataset.schema.statics)):
-        for i, variable in enumerate(variables):
-            if not variable.name.endswith(MASK) or variable.kind != "binary":
-                continue
-            by_part, zeros, values = {}, 0, 0
-            for part, panel in dataset.panels.items():
-                column = getattr(panel, field)[..., i]
-                column = column[panel.observed] if field == "covariates" else column
-                if len(column):
-                    by_part[str(part)] = float((column == 0).mean())
-                    zeros, values = zeros + int((column == 0).sum()), values + len(column)
-            yield variable.name.removesuffix(MASK), (by_part, zeros / max(values, 1))
 
 
 def _treatments(schema: PanelSchema, domains: Mapping[Domain, _Pooled]) -> Iterator[LevelUse]:
@@ -269,12 +266,9 @@ def _treatments(schema: PanelSchema, domains: Mapping[Domain, _Pooled]) -> Itera
             for level, label in enumerate(levels):
                 given = np.bincount(step[values[:, i] == level], minlength=n_steps)
                 share = float((values[:, i] == level).mean()) if len(values) else 0.0
-                by_step = _where_enough(given / np.maximum(deciding, 1), deciding)
-                yield LevelUse(name, label, domain, share, by_step)
-
-
-def _where_enough(values: Floats, count: NDArray[np.int64]) -> tuple[float | None, ...]:
-    return tuple(float(v) if n >= FEWEST else None for v, n in zip(values, count, strict=True))
+                by_step = zip(given / np.maximum(deciding, 1), deciding, strict=True)
+                shares = tuple(float(used) if n >= FEWEST else None for used, n in by_step)
+                yield LevelUse(name, label, domain, share, shares)
 
 
 def _outcomes(schema: PanelSchema, domains: Mapping[Domain, _Pooled]) -> Iterator[OutcomeSummary]:
@@ -301,7 +295,17 @@ def _summaries(
 ) -> Iterator[OutcomeSummary]:
     """Yield the summary of each domain, of its values, where they were observed, and their steps."""
     some = {domain: of for domain, of in known.items() if len(of[0])}
-    edges = _edges(np.concatenate([values for values, _, _ in some.values()])) if some else np.zeros(0)
+    if not some:
+        return
+    # Bins over the values but for their tails: evenly spaced, or by factors over decades. The outcome decides, not a
+    # setting: even bins would put all decades but the last into the first few.
+    pooled = np.concatenate([values for values, _, _ in some.values()])
+    low, high = np.quantile(pooled, (0.005, 0.995))
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    bins = int(np.clip(np.sqrt(len(pooled)) / 1.5, FEWEST_BINS, MOST_BINS))
+    spaced = np.geomspace if high >= DECADES * low > 0 else np.linspace
+    edges = spaced(low, high, bins + 1)
     for domain, (values, observed, step) in some.items():
         inside = np.clip(values, edges[0], edges[-1])  # the outermost bins also hold the tails
         order = np.argsort(step, kind="stable")
@@ -323,17 +327,6 @@ def _summaries(
         )
 
 
-def _edges(values: Floats) -> Floats:
-    """Return the edges of bins over the values but for their tails: evenly spaced, or by factors over decades."""
-    low, high = np.quantile(values, (0.005, 0.995))
-    if low == high:
-        low, high = low - 0.5, high + 0.5
-    bins = int(np.clip(np.sqrt(len(values)) / 1.5, FEWEST_BINS, MOST_BINS))
-    # The outcome decides, not a setting: even bins would put all decades but the last into the first few.
-    spaced = np.geomspace if high >= DECADES * low > 0 else np.linspace
-    return spaced(low, high, bins + 1)
-
-
 def _shifts(schema: PanelSchema, domains: Mapping[Domain, _Pooled]) -> Iterator[Shift]:
     """Yield the difference of each variable between the domains, the largest first (spec TABLE-5)."""
     if len(domains) < 2:
@@ -347,27 +340,14 @@ def _shifts(schema: PanelSchema, domains: Mapping[Domain, _Pooled]) -> Iterator[
         ("static", [v.name for v in schema.statics], list(source.statics.T), list(target.statics.T)),
         ("treatment", [f"{name} given" for name in schema.treatments.all_names], list(given[0].T), list(given[1].T)),
     ]
-    shifts = [
-        _shift(role, name, ours[i].astype(np.float64), theirs[i].astype(np.float64))
-        for role, names, ours, theirs in columns
-        for i, name in enumerate(names)
-    ]
+    shifts = []
+    for role, names, ours, theirs in columns:
+        for i, name in enumerate(names):
+            both = [values.astype(np.float64) for values in (ours[i], theirs[i])]
+            means = [float(values.mean()) if len(values) else 0.0 for values in both]
+            sds = [float(values.std()) if len(values) else 0.0 for values in both]
+            sd = float(np.sqrt((sds[0] ** 2 + sds[1] ** 2) / 2))
+            same = 0.0 if means[0] == means[1] else None
+            difference = (means[1] - means[0]) / sd if sd > 0 else same
+            shifts.append(Shift(role, name, means[0], sds[0], means[1], sds[1], difference))
     yield from sorted(shifts, key=lambda s: -abs(s.difference) if s.difference is not None else -np.inf)
-
-
-def _shift(role: str, name: str, source: Floats, target: Floats) -> Shift:
-    means = [float(values.mean()) if len(values) else 0.0 for values in (source, target)]
-    sds = [float(values.std()) if len(values) else 0.0 for values in (source, target)]
-    pooled = float(np.sqrt((sds[0] ** 2 + sds[1] ** 2) / 2))
-    same = 0.0 if means[0] == means[1] else None
-    difference = (means[1] - means[0]) / pooled if pooled > 0 else same
-    return Shift(role, name, means[0], sds[0], means[1], sds[1], difference)
-
-
-def _findings(dataset: Dataset) -> list[Diagnostic]:
-    """Return what the check before training says, overlap of treatments included, as findings also where it stops."""
-    try:
-        return check_dataset(dataset)
-    except DataError as error:
-        texts = list(error.details) or [str(error.problem)]
-        return [invalid(text, error.where or "", "" if error.details else error.fix or "") for text in texts]

@@ -93,8 +93,14 @@ def split_domains(
         try:
             if cluster is None:
                 split[members] = split_subjects(len(members), fractions[name], child_seed)
-            else:
-                drawn |= _split_clusters(cluster[members], fractions[name], child_seed, drawn)
+            else:  # clusters are in the order of their first subjects; those drawn before keep their split
+                units = list(dict.fromkeys(cluster[members].tolist()))
+                fixed = np.array([drawn.get(unit, "") for unit in units], dtype="<U5")
+                who = f"{counted(len(units), 'cluster')} of {counted(len(members), 'subject')}"
+                if shared := int((fixed != "").sum()):
+                    who += f", {shared} of them in the splits that the source gave them,"
+                splits = _draw(fixed, fractions[name], child_seed, who=who, more="clusters")
+                drawn |= dict(zip(units, splits.tolist(), strict=True))
                 split[members] = [drawn[unit] for unit in cluster[members].tolist()]
         except DataError as error:
             raise DataError(error.problem, where=f"the {name} domain", fix=error.fix) from None
@@ -102,18 +108,6 @@ def split_domains(
             train = members[split[members] == "train"]
             split[train[~few_shot_subjects(len(train), few_shot, [child_seed, 1])]] = ""
     return split
-
-
-def _split_clusters(
-    cluster: Names, fractions: Mapping[Split, float], seed: int, drawn: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the split of each cluster, in the order of their first subjects; those drawn before keep theirs."""
-    units = list(dict.fromkeys(cluster.tolist()))
-    fixed = np.array([drawn.get(unit, "") for unit in units], dtype="<U5")
-    who = f"{counted(len(units), 'cluster')} of {counted(len(cluster), 'subject')}"
-    if shared := int((fixed != "").sum()):
-        who += f", {shared} of them in the splits that the source gave them,"
-    return dict(zip(units, _draw(fixed, fractions, seed, who=who, more="clusters").tolist(), strict=True))
 
 
 def _whole(number: float) -> int:

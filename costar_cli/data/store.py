@@ -167,16 +167,24 @@ def _digest(dataset: Dataset) -> str:
 
 def _content(dataset: Dataset) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Return the arrays and the meta of a data set's file."""
-    arrays: dict[str, NDArray[Any]] = {}
+    # First what a reader would reject
+    if LEARNED not in dataset.panels and not dataset.is_new:
+        raise DataError(f"the data set has no {LEARNED} subjects", fix="add some: models are trained on them")
     layout: dict[str, dict[str, list[str]]] = {}
-    _check(dataset)
     for part, panel in dataset.panels.items():
         queries, truth = dataset.queries.get(part, {}), dataset.truth.get(part, {})
-        arrays |= panel_to_arrays(panel, dataset.schema, f"{part}/panel")
-        for name, asked in queries.items():
-            arrays |= queries_to_arrays(asked, dataset.schema, f"{part}/queries/{name}")
-        arrays |= {f"{part}/truth/{name}": values for name, values in truth.items()}
+        if odd := [name for name in (*queries, *truth) if not NAME.fullmatch(name)]:
+            raise DataError(f"query sets and truth need names like `one_step`, not {odd[0]!r}", where=str(part))
+        if short := [name for name, values in truth.items() if values.shape[:1] != (panel.n_subjects,)]:
+            raise DataError(f"truth '{short[0]}' does not have one row per subject", where=str(part))
         layout[str(part)] = {"queries": sorted(queries), "truth": sorted(truth)}
+    raise_errors(broken_invariants(dataset), what="the data set")
+    arrays: dict[str, NDArray[Any]] = {}
+    for part, panel in dataset.panels.items():
+        arrays |= panel_to_arrays(panel, dataset.schema, f"{part}/panel")
+        for name, asked in dataset.queries.get(part, {}).items():
+            arrays |= queries_to_arrays(asked, dataset.schema, f"{part}/queries/{name}")
+        arrays |= {f"{part}/truth/{name}": values for name, values in dataset.truth.get(part, {}).items()}
     meta = {
         "name": dataset.name,
         "schema": dataset.schema.model_dump(mode="json"),
@@ -188,19 +196,6 @@ def _content(dataset: Dataset) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]
     if clocks := [panel.calendar.kind for panel in dataset.panels.values() if panel.calendar]:
         meta["calendar"] = clocks[0]
     return arrays, meta
-
-
-def _check(dataset: Dataset) -> None:
-    """Check what a reader would reject."""
-    if LEARNED not in dataset.panels and not dataset.is_new:
-        raise DataError(f"the data set has no {LEARNED} subjects", fix="add some: models are trained on them")
-    for part, panel in dataset.panels.items():
-        queries, truth = dataset.queries.get(part, {}), dataset.truth.get(part, {})
-        if odd := [name for name in (*queries, *truth) if not NAME.fullmatch(name)]:
-            raise DataError(f"query sets and truth need names like `one_step`, not {odd[0]!r}", where=str(part))
-        if short := [name for name, values in truth.items() if values.shape[:1] != (panel.n_subjects,)]:
-            raise DataError(f"truth '{short[0]}' does not have one row per subject", where=str(part))
-    raise_errors(broken_invariants(dataset), what="the data set")
 
 
 def _layout(meta: Mapping[str, Any]) -> dict[Part, dict[str, list[str]]]:

@@ -174,7 +174,19 @@ class Support:
         if not lacking:
             return []
         seen, groups = [_wanted(row) for row in self.seen or ()], self._groups()
-        return [UnseenTreatment(encoding.describe_levels(row), _kind(_wanted(row), seen, groups)) for row in lacking]
+        ever: Given = frozenset().union(*seen)
+        lacks = []
+        for row in lacking:
+            wanted = _wanted(row)
+            kind: LackKind = "apart"
+            if not wanted or not ever >= wanted:
+                kind = "never"
+            elif any(wanted & group and not wanted >= group for group in groups):
+                kind = "part"
+            elif any(given > wanted for given in seen):
+                kind = "others"
+            lacks.append(UnseenTreatment(encoding.describe_levels(row), kind))
+        return lacks
 
     def absorbing(self, encoding: TreatmentEncoding) -> list[str]:
         """Return the treatments that, once started, never stop; one that is always given is none of them."""
@@ -204,14 +216,6 @@ def never_together(lacks: Sequence[UnseenTreatment], who: str) -> str:
 
 def _wanted(row: Sequence[int]) -> Given:
     return frozenset((name, level) for name, level in enumerate(row) if level)
-
-
-def _kind(wanted: Given, seen: Sequence[Given], groups: Sequence[Given]) -> LackKind:
-    if not wanted or not frozenset().union(*seen) >= wanted:
-        return "never"
-    if any(wanted & group and not wanted >= group for group in groups):
-        return "part"
-    return "others" if any(given > wanted for given in seen) else "apart"
 
 
 def _counts(where: NDArray[np.bool_]) -> tuple[int, ...]:

@@ -168,15 +168,17 @@ class OutcomeTransforms:
     @property
     def inner_schema(self) -> PanelSchema:
         """Return the schema of what models learn: logarithms of outcomes over their geometric mean, say."""
-        outcomes = tuple(
-            variable
-            if kind is None
-            else variable.model_copy(
-                update={"unit": _unit(kind, variable.unit, center), "transform": None, "kind": "continuous"}
-            )
-            for variable, kind, center in zip(self.schema.outcomes, self.kinds, self.center_Y.tolist(), strict=True)
-        )
-        return self.schema.model_copy(update={"outcomes": outcomes})
+        outcomes = []
+        for variable, kind, center in zip(self.schema.outcomes, self.kinds, self.center_Y.tolist(), strict=True):
+            if kind is None:
+                outcomes.append(variable)
+                continue
+            unit = variable.unit
+            if kind != "difference":  # `log(x / 54.6 EUR)`
+                argument = "x" if kind == "log" else "(1 + x)"
+                unit = f"log({argument} / {f'{math.exp(center):.3g} {unit}'.rstrip()})"
+            outcomes.append(variable.model_copy(update={"unit": unit, "transform": None, "kind": "continuous"}))
+        return self.schema.model_copy(update={"outcomes": tuple(outcomes)})
 
     def inner_scaler(self, scaler: Scaler) -> Scaler:
         """Return the scaler of what models learn."""
@@ -205,20 +207,17 @@ class OutcomeTransforms:
                 seen_NTY[:, 1:, o] &= panel.observed_outcomes[:, :-1, o]
                 seen_NTY[:, :1, o] = False
             elif kind is not None:
-                made_NTY[..., o] = self._logarithm(panel, o, made_NTY[..., o])
+                argument_NT = made_NTY[..., o] + (kind == "log1p")
+                refused_NT = (argument_NT <= 0) & panel.observed
+                if refused_NT.any():
+                    row, step = (int(places[0]) for places in refused_NT.nonzero())
+                    name, n = self.schema.outcomes[o].name, counted(int(refused_NT.sum()), "value")
+                    where = f"first at step {step} of subject {panel.names[row]}, {made_NTY[row, step, o]:g}"
+                    fix = "correct it, or train on data without `transform`"
+                    raise DataError(f"outcome '{name}' has {n} without a {kind}", where=where, fix=fix)
+                made_NTY[..., o] = np.log(np.where(argument_NT > 0, argument_NT, 1.0)) - self.center_Y[o]
         made_NTY[~panel.observed] = 0
         return replace(panel, outcomes=made_NTY.astype(np.float32), outcome_observed=seen_NTY)
-
-    def _logarithm(self, panel: Panel, outcome: int, values_NT: Floats) -> Floats:
-        kind, name = self.kinds[outcome], self.schema.outcomes[outcome].name
-        argument_NT = values_NT + (kind == "log1p")
-        refused_NT = (argument_NT <= 0) & panel.observed
-        if refused_NT.any():
-            row, step = (int(places[0]) for places in refused_NT.nonzero())
-            problem = f"outcome '{name}' has {counted(int(refused_NT.sum()), 'value')} without a {kind}"
-            where = f"first at step {step} of subject {panel.names[row]}, {values_NT[row, step]:g}"
-            raise DataError(problem, where=where, fix="correct it, or train on data without `transform`")
-        return np.asarray(np.log(np.where(argument_NT > 0, argument_NT, 1.0)) - self.center_Y[outcome])
 
     def undo(self, values_QHY: NDArray[np.floating], level_QY: NDArray[np.floating]) -> Floats:
         """Return transformed outcomes of steps `[...,Q,H,Y]` in the units of the data.
@@ -306,11 +305,3 @@ def _log_normal(
     )
     known = np.exp(np.clip(mean, low, high) + center)
     return np.where(sd > 0, first, known), np.where(sd > 0, np.sqrt(np.maximum(second - first**2, 0)), 0.0)
-
-
-def _unit(kind: Transform, unit: str, center: float) -> str:
-    """Return the unit of what models learn of an outcome: `log(x / 54.6 EUR)`."""
-    if kind == "difference":
-        return unit
-    argument = "x" if kind == "log" else "(1 + x)"
-    return f"log({argument} / {f'{math.exp(center):.3g} {unit}'.rstrip()})"

@@ -43,28 +43,24 @@ def factual_windows(panel: Panel, horizon: int, *, most: int = MOST_WINDOWS) -> 
     step_QH = queries.origin.astype(np.int64)[:, None] + np.arange(queries.horizon) + 1
     observed_QHY = np.asarray(panel.observed_outcomes[queries.subject[:, None], step_QH])
     rows = np.flatnonzero(observed_QHY.any(axis=(1, 2)))
-    rows = rows[_balanced(queries.subject[rows], most)]
+    if len(rows) > most:  # the same number of each subject, as far as it has them
+        subjects, first, count = np.unique(queries.subject[rows], return_index=True, return_counts=True)
+        if len(subjects) > most:
+            spread = np.linspace(0, len(subjects) - 1, most).round().astype(np.int64)
+            rows = rows[np.sort(first[spread] + count[spread] // 2)]  # the middle origin of each
+        else:
+            totals = [np.minimum(count, n).sum() for n in range(1, int(count.max()) + 1)]
+            quota = np.searchsorted(totals, most, side="right")
+            each = [
+                start + np.linspace(0, n - 1, min(n, quota)).round().astype(np.int64)
+                for start, n in zip(first, count, strict=True)
+            ]
+            rows = rows[np.concatenate(each)]
     if not len(rows):
         return None
     subjects, row = np.unique(queries.subject[rows], return_inverse=True)
     chosen = replace(queries.take(rows), subject=row.astype(np.int32))
     return FactualWindows(panel.take(subjects.astype(np.int64)), chosen, observed_QHY[rows])
-
-
-def _balanced(subject_Q: NDArray[np.integer], most: int) -> NDArray[np.int64]:
-    """Return rows, in order: all, or at most `most`, the same number of each subject as far as it has them."""
-    if len(subject_Q) <= most:
-        return np.arange(len(subject_Q))
-    subjects, first, count = np.unique(subject_Q, return_index=True, return_counts=True)
-    if len(subjects) > most:
-        spread = np.linspace(0, len(subjects) - 1, most).round().astype(np.int64)
-        return np.sort(first[spread] + count[spread] // 2)  # the middle origin of each
-    quota = np.searchsorted([np.minimum(count, n).sum() for n in range(1, int(count.max()) + 1)], most, side="right")
-    each = [
-        start + np.linspace(0, n - 1, min(n, quota)).round().astype(np.int64)
-        for start, n in zip(first, count, strict=True)
-    ]
-    return np.concatenate(each)
 
 
 def share_of_changes(panel: Panel, encoding: TreatmentEncoding, steps: int) -> float | None:
