@@ -4,14 +4,10 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from costar_cli.errors import DataError
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 Wanted = Mapping[str, Sequence[str]]  # columns by table
 
@@ -37,7 +33,15 @@ def open_duckdb(path: Path, wanted: Wanted) -> dict[str, pl.DataFrame]:
 
 
 def _read(path: Path, wanted: Wanted) -> dict[str, pl.DataFrame]:
-    with _connected(path) as connection:
+    import duckdb  # noqa: PLC0415 - optional
+
+    # A view may call anything: files, the network and extensions are out of its reach
+    closed: dict[str, str | bool | int | float | list[str]] = {
+        "enable_external_access": "false",
+        "autoload_known_extensions": "false",
+        "lock_configuration": "true",
+    }
+    with duckdb.connect(str(path), read_only=True, config=closed) as connection:
         query = "SELECT schema_name, table_name, column_name FROM duckdb_columns() WHERE NOT internal"
         found: dict[str, tuple[str, dict[str, str]]] = {}
         for schema, table, column in connection.execute(query).fetchall():
@@ -52,18 +56,6 @@ def _read(path: Path, wanted: Wanted) -> dict[str, pl.DataFrame]:
             own = [f"{_quoted(columns[key])} AS {_quoted(key)}" for key in wanted[name] if key in columns]
             tables[name] = pl.DataFrame(connection.sql(f"SELECT {', '.join(own) or '1 AS nothing'} FROM {place}"))  # noqa: S608
         return tables
-
-
-def _connected(path: Path) -> "DuckDBPyConnection":
-    import duckdb  # noqa: PLC0415 - optional
-
-    # A view may call anything: files, the network and extensions are out of its reach
-    closed: dict[str, str | bool | int | float | list[str]] = {
-        "enable_external_access": "false",
-        "autoload_known_extensions": "false",
-        "lock_configuration": "true",
-    }
-    return duckdb.connect(str(path), read_only=True, config=closed)
 
 
 def _quoted(name: str) -> str:

@@ -63,8 +63,13 @@ def open_meds(folder: Path, reporter: Reporter, *, pairs: Collection[str] = ()) 
         if missing:
             column = "subject_id" if what == "subject" else what
             raise DataError(f"events without a {what}", where=str(folder), fix=f"give each row its `{column}`")
-    if len(scans) > 1:
-        _warn_of_shared_subjects(scans, folder, reporter)
+    if len(scans) > 1:  # MEDS has each subject in one file, and what reads it shard by shard would cut the others
+        own = [scan.select(pl.col("subject").unique()) for scan in scans]
+        with collected(folder):
+            again = pl.concat(own).group_by("subject").len().filter(pl.col("len") > 1).collect(engine="streaming")
+        if again.height:
+            names = shown(again["subject"].sort().to_list())
+            reporter.say(Diagnostic.of("subjects-in-files", subjects=counted(again.height, "subject"), names=names))
     parents, texts = _codes(files)
     return Events(events, folder, parents, _splits(files, reporter), texts)
 
@@ -165,16 +170,6 @@ def _standard(scan: pl.LazyFrame, types: pl.Schema, pairs: Collection[str]) -> p
         own = pl.col(name) if name in types else pl.lit(None)
         columns.append(own.cast(kind).alias(name))
     return scan.select(columns).rename(CALLED)
-
-
-def _warn_of_shared_subjects(scans: Sequence[pl.LazyFrame], folder: Path, reporter: Reporter) -> None:
-    """Warn of subjects in several files: MEDS has each in one, and what reads it shard by shard would cut them."""
-    own = [scan.select(pl.col("subject").unique()) for scan in scans]
-    with collected(folder):
-        again = pl.concat(own).group_by("subject").len().filter(pl.col("len") > 1).collect(engine="streaming")
-    if again.height:
-        names = shown(again["subject"].sort().to_list())
-        reporter.say(Diagnostic.of("subjects-in-files", subjects=counted(again.height, "subject"), names=names))
 
 
 def _codes(files: dict[str, Path]) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:

@@ -5,7 +5,7 @@ A code is a table and a concept, `measurement//3004249`; its parents are the con
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -120,13 +120,12 @@ def open_omop(path: Path, reporter: Reporter, *, pairs: Collection[str] = ()) ->
     """
     del pairs
     path = Path(path)
-    tables = _tables(path)
-    for name in [name for name, table in tables.items() if not table.collect_schema().names()]:
-        # such as `death` of Eunomia's GiBleed, which was made of an empty file
-        del tables[name]
-        reporter.say(Diagnostic.of("omop-table-odd", name))
-    raise_errors(_missing(tables, path), what=path.name)
-    concepts = _concepts(tables)
+    tables = _tables(path, reporter)
+    concepts = None
+    if "concept" in tables:
+        named = (pl.col(name).cast(pl.String).str.strip_chars() for name in ("concept_name", "concept_code"))
+        concepts = tables["concept"].select(_whole("concept_id"), *named)
+        concepts = concepts.drop_nulls("concept_id").unique("concept_id", keep="any")
     frames, findings, codes = list[pl.LazyFrame](), list[Diagnostic](), list[pl.DataFrame]()
     with reporter.task("open tables", total=len(TABLES), unit="table") as task:
         for name, table in TABLES.items():
@@ -155,12 +154,16 @@ def open_omop(path: Path, reporter: Reporter, *, pairs: Collection[str] = ()) ->
         events, who = counted(count, "event"), counted(strangers, "subject")
         reporter.say(Diagnostic.of("events-of-strangers", events=events, subjects=who))
         scan = scan.filter(pl.col("subject").is_in(known.implode()))
-    every = pl.concat(codes).unique()
-    return Events(scan, path, parents=_parents(every, tables, path), texts=_texts(every, concepts))
+    parents, texts = _codes(pl.concat(codes).unique(), tables, concepts, path)
+    return Events(scan, path, parents=parents, texts=texts)
 
 
-def _tables(path: Path) -> dict[str, pl.LazyFrame]:
-    """Return the columns that are wanted of each table that is there, called in small letters."""
+def _tables(path: Path, reporter: Reporter) -> dict[str, pl.LazyFrame]:
+    """Return the columns that are wanted of each table that is there, called in small letters.
+
+    Raises:
+        DataError: tables or columns that are missing.
+    """
     files = omop_files(path)
     if path.is_file():
         opened = {
@@ -182,35 +185,30 @@ def _tables(path: Path) -> dict[str, pl.LazyFrame]:
             own = [part.column(lower[column]).alias(column) for column in WANTED[name] if column in lower]
             scans.append(part.scan.select(own))
         tables[name] = pl.concat(scans, how="diagonal_relaxed")
-    return tables
-
-
-def _missing(tables: Mapping[str, pl.LazyFrame], path: Path) -> Iterator[Diagnostic]:
-    """Find tables and columns that are missing."""
+    has = {name: table.collect_schema().names() for name, table in tables.items()}
+    for name in [name for name, columns in has.items() if not columns]:
+        # such as `death` of Eunomia's GiBleed, which was made of an empty file
+        del tables[name]
+        reporter.say(Diagnostic.of("omop-table-odd", name))
+    findings = []
     for name in ("person", "observation_period"):
         if name not in tables:
             near = did_you_mean(name, [file.stem.lower() for file in path.iterdir()]) if path.is_dir() else ""
-            yield invalid(f"there is no table {name}", path.name, near or LAYOUT)
+            findings.append(invalid(f"there is no table {name}", path.name, near or LAYOUT))
     if not any(name in tables for name in TABLES):
-        yield invalid(f"there is no table of events: {', '.join(TABLES)}", path.name, LAYOUT)
-    for name, table in tables.items():
-        has = table.collect_schema().names()
-        if lacking := [column for column in REQUIRED[name] if column not in has]:
-            yield invalid(f"table {name} lacks {shown(lacking)}", path.name, f"it has {shown(has, 8)}")
+        findings.append(invalid(f"there is no table of events: {', '.join(TABLES)}", path.name, LAYOUT))
+    findings += [
+        invalid(f"table {name} lacks {shown(lacking)}", path.name, f"it has {shown(has[name], 8)}")
+        for name in tables
+        if (lacking := [column for column in REQUIRED[name] if column not in has[name]])
+    ]
+    raise_errors(findings, what=path.name)
+    return tables
 
 
 def _whole(column: str) -> pl.Expr:
     """Return whole numbers, which texts and decimals may be."""
     return pl.col(column).cast(pl.Float64, strict=False).cast(pl.Int64, strict=False)
-
-
-def _concepts(tables: Mapping[str, pl.LazyFrame]) -> pl.LazyFrame | None:
-    """Return the names and codes of concepts, where the database has them."""
-    if "concept" not in tables:
-        return None
-    texts = (pl.col(name).cast(pl.String).str.strip_chars() for name in ("concept_name", "concept_code"))
-    known = tables["concept"].select(_whole("concept_id"), *texts)
-    return known.drop_nulls("concept_id").unique("concept_id", keep="any")
 
 
 def _moment(scan: pl.LazyFrame, column: str) -> pl.Expr:
@@ -380,8 +378,10 @@ def _people(tables: Mapping[str, pl.LazyFrame], concepts: pl.LazyFrame | None) -
     return [frame.filter(stated | pl.col("time").is_not_null()).drop_nulls("code") for frame in made]
 
 
-def _parents(codes: pl.DataFrame, tables: Mapping[str, pl.LazyFrame], path: Path) -> pl.DataFrame:
-    """Return the concepts above each code, itself among them, in its own table."""
+def _codes(
+    codes: pl.DataFrame, tables: Mapping[str, pl.LazyFrame], concepts: pl.LazyFrame | None, path: Path
+) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """Return the concepts above each code, itself among them, in its own table, and what codes mean if that is said."""
     pairs = codes.select("table", "concept", above="concept")
     if "concept_ancestor" in tables:
         links = tables["concept_ancestor"].select(
@@ -393,13 +393,8 @@ def _parents(codes: pl.DataFrame, tables: Mapping[str, pl.LazyFrame], path: Path
             )
         pairs = pl.concat([pairs, codes.join(own, on="concept").select("table", "concept", "above")]).unique()
     code, parent = (pl.format("{}//{}", pl.col("table"), pl.col(of)) for of in ("concept", "above"))
-    return pairs.select(code=code, parent=parent)
-
-
-def _texts(codes: pl.DataFrame, concepts: pl.LazyFrame | None) -> pl.DataFrame | None:
-    """Return what codes mean, where the database says it."""
+    parents = pairs.select(code=code, parent=parent)
     if concepts is None:
-        return None
+        return parents, None
     named = codes.lazy().join(concepts, left_on="concept", right_on="concept_id")
-    code = pl.format("{}//{}", pl.col("table"), pl.col("concept"))
-    return named.select(code=code, description="concept_name").drop_nulls().collect()
+    return parents, named.select(code=code, description="concept_name").drop_nulls().collect()

@@ -108,15 +108,12 @@ def _counted(events: Events) -> list[_Code]:
     else:
         frame = frame.with_columns(description=pl.lit(None, dtype=pl.String))
     rows = frame.sort("subjects", "n", "code", descending=[True, True, False]).iter_rows(named=True)
-    return [
-        _Code(row["code"], row["n"], row["static"], row["numbers"], row["subjects"], row["unit"] or "", _text(row))
-        for row in rows
-    ]
-
-
-def _text(row: dict[str, Any]) -> str:
-    said = row["description"] or ""
-    return "" if said == row["code"] else _line(said)[:80]
+    codes = []
+    for row in rows:
+        code, said = row["code"], row["description"] or ""
+        text = "" if said == code else _line(said)[:80]
+        codes.append(_Code(code, row["n"], row["static"], row["numbers"], row["subjects"], row["unit"] or "", text))
+    return codes
 
 
 def _line(text: str) -> str:

@@ -141,15 +141,15 @@ def choose(events: Events, schema: SignalsSchema, reporter: Reporter, *, new: bo
         where = name if name.split(".")[0] == "anchor" and name not in schema.signals else f"columns.{name}"
         ids[name], unknown = _ids(selection, codes, events.parents, where)
         findings += unknown if not new or name == "anchor" else []
-    for name, signal in schema.signals.items():
-        findings += _mixed_units(name, signal, schema.table.columns[name].unit, codes[ids[name]])
-        findings += _without_reference(name, signal, schema, codes[ids[name]])
-    findings += _missing_columns(events, schema)
+    findings += _unclear(events, schema, codes, ids)
     raise_errors(findings, what="the signals")
     every = sorted({i for own in ids.values() for i in own})
     n = int(codes[every]["n"].sum())
     require_memory(n * ROW_BYTES, f"{n:,} events take at least", "to read")
-    log, subjects = _read(events, codes, every)
+    with collected(events.path):
+        log = _scan(events, codes, every, {}).collect(engine="streaming")
+    subjects = log["subject"].unique().sort()
+    log = _placed(log, subjects)
     intervals, texts = dict[str, Intervals](), dict[str, pl.DataFrame]()
     dated = not events.scan.collect_schema()["time"].is_float()
     chosen = Chosen(events.name, subjects, dated, log, codes, ids, schema.signals, {}, {}, {})
@@ -208,51 +208,39 @@ def _ids(
     return sorted(found), missing
 
 
-def _mixed_units(name: str, signal: Signal, unit: str, own: pl.DataFrame) -> Iterator[Diagnostic]:
-    """Find a signal whose numbers have several units that nothing brings together."""
-    if signal.value != "number":
-        return
-    counts = own.filter(pl.col("numbers") > 0).group_by("unit").agg(pl.col("numbers").sum()).sort("unit")
-    seen = {row["unit"]: row["numbers"] for row in counts.iter_rows(named=True)}
-    if unknown := sorted(key for key in signal.units if key not in seen and seen):
-        had = shown([key for key in seen if key is not None]) or "none"
-        yield invalid(f"no event has the unit '{unknown[0]}'", f"columns.{name}", f"the units of its events are {had}")
-    without = {key: n for key, n in seen.items() if key not in signal.units}
-    if len(seen) > 1 and without and (set(without) != {unit} if unit else True):
-        listed = ", ".join(f"{n:,} of '{key}'" if key else f"{n:,} without" for key, n in seen.items())
-        fix = f'give the factor of each, such as `units = {{ "{next(key for key in seen if key)}" = 1.0 }}`'
-        yield invalid(f"its events have {len(seen)} units: {listed}", f"columns.{name}", fix)
+def _unclear(
+    events: Events, schema: SignalsSchema, codes: pl.DataFrame, ids: Mapping[str, list[int]]
+) -> Iterator[Diagnostic]:
+    """Find signals whose numbers have several units that nothing brings together, or that need columns of the log.
 
-
-def _without_reference(name: str, signal: Signal, schema: SignalsSchema, own: pl.DataFrame) -> Iterator[Diagnostic]:
-    """Find a treatment whose events say what is given, and whose schema does not say what their absence means."""
-    column = schema.table.columns[name]
-    if column.role == "treatment" and signal.value == "code" and column.levels is None:
-        seen = with_values(own.select("id"), signal, own)["value"].drop_nulls().unique().sort().to_list()
-        levels = ", ".join(f'"{level}"' for level in ["none", *seen[:3]])
-        fix = f"give `levels`, the first for steps without an event, such as `levels = [{levels}]`"
-        yield invalid("its codes say what is given, not that nothing is", f"columns.{name}", fix)
-
-
-def _missing_columns(events: Events, schema: SignalsSchema) -> Iterator[Diagnostic]:
-    """Find columns that signals need and the log lacks."""
+    And treatments whose events say what is given, and whose schema does not say what their absence means.
+    """
+    for name, signal in schema.signals.items():
+        where, column, own = f"columns.{name}", schema.table.columns[name], codes[ids[name]]
+        if signal.value == "code" and column.role == "treatment" and column.levels is None:
+            given = with_values(own.select("id"), signal, own)["value"].drop_nulls().unique().sort().to_list()
+            levels = ", ".join(f'"{level}"' for level in ["none", *given[:3]])
+            fix = f"give `levels`, the first for steps without an event, such as `levels = [{levels}]`"
+            yield invalid("its codes say what is given, not that nothing is", where, fix)
+        if signal.value != "number":
+            continue
+        counts = own.filter(pl.col("numbers") > 0).group_by("unit").agg(pl.col("numbers").sum()).sort("unit")
+        seen = {row["unit"]: row["numbers"] for row in counts.iter_rows(named=True)}
+        if unknown := sorted(key for key in signal.units if key not in seen and seen):
+            had = shown([key for key in seen if key is not None]) or "none"
+            yield invalid(f"no event has the unit '{unknown[0]}'", where, f"the units of its events are {had}")
+        without = {key: n for key, n in seen.items() if key not in signal.units}
+        if len(seen) > 1 and without and (set(without) != {column.unit} if column.unit else True):
+            listed = ", ".join(f"{n:,} of '{key}'" if key else f"{n:,} without" for key, n in seen.items())
+            fix = f'give the factor of each, such as `units = {{ "{next(key for key in seen if key)}" = 1.0 }}`'
+            yield invalid(f"its events have {len(seen)} units: {listed}", where, fix)
     columns = events.scan.collect_schema().names()
     for name, signal in schema.signals.items():
-        needed = [signal.pair] if signal.stop and signal.pair else ["text"] if signal.value == "text" else []
-        for column in needed:
-            if column not in columns:
-                others = [other for other in columns if other not in ("subject", "time", "code", "value")]
-                fix = f"it has {shown(others, 12)}" if others else "it has no further columns"
-                yield invalid(f"the log has no column '{column}'", f"columns.{name}", fix)
-
-
-def _read(events: Events, codes: pl.DataFrame, ids: Sequence[int]) -> tuple[pl.DataFrame, pl.Series]:
-    """Return the events of some codes, and the subjects that have any."""
-    log = _scan(events, codes, ids, {})
-    with collected(events.path):
-        rows = log.collect(engine="streaming")
-    subjects = rows["subject"].unique().sort()
-    return _placed(rows, subjects), subjects
+        needed = signal.pair if signal.stop and signal.pair else "text" if signal.value == "text" else ""
+        if needed and needed not in columns:
+            others = [other for other in columns if other not in ("subject", "time", "code", "value")]
+            fix = f"it has {shown(others, 12)}" if others else "it has no further columns"
+            yield invalid(f"the log has no column '{needed}'", f"columns.{name}", fix)
 
 
 def _scan(events: Events, codes: pl.DataFrame, ids: Sequence[int], more: Mapping[str, str]) -> pl.LazyFrame:

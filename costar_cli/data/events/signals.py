@@ -150,7 +150,10 @@ def parse_signals(tables: Mapping[str, Any], *, where: str = "signals") -> Signa
     for name, line in lines.items():
         own = {key: value for key, value in line.items() if key in OWN} if isinstance(line, Mapping) else {}
         signal = _parsed(Signal, own, f"columns.{name}", problems)
-        plain[name] = {key: value for key, value in line.items() if key not in own} if own else line
+        of_table = {key: value for key, value in line.items() if key not in own} if own else line
+        # What events lack is filled unless a line says else
+        fills = isinstance(of_table, Mapping) and of_table.get("role") in ("covariate", "static", "outcome")
+        plain[name] = {"missing": "fill", **of_table} if fills else of_table
         if signal is not None:
             signals[name] = signal
     anchor = None
@@ -159,7 +162,8 @@ def parse_signals(tables: Mapping[str, Any], *, where: str = "signals") -> Signa
     rest: dict[str, Any] = {key: value for key, value in tables.items() if key not in (*TOP, "columns")}
     table = None
     try:
-        table = parse_schema(rest | {"columns": _with_keys(plain)}, where=where)
+        keys = {SUBJECT: {"role": "subject"}, TIME: {"role": "time"}}
+        table = parse_schema(rest | {"columns": keys | plain}, where=where)
     except UsageError as error:
         problems += error.details or [error.problem]
     if table is not None:
@@ -169,15 +173,6 @@ def parse_signals(tables: Mapping[str, Any], *, where: str = "signals") -> Signa
         raise UsageError.of(problems, f"the signals file has {len(problems)} problems", where=where, fix=fix)
     assert table is not None  # noqa: S101 - there would be a problem
     return SignalsSchema(signals, anchor, table, dict(tables))
-
-
-def _with_keys(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns with those of the subject and the time; what events lack is filled unless a line says else."""
-    filled = {}
-    for name, line in plain.items():
-        fills = isinstance(line, Mapping) and line.get("role") in ("covariate", "static", "outcome")
-        filled[name] = {"missing": "fill", **line} if fills else line
-    return {SUBJECT: {"role": "subject"}, TIME: {"role": "time"}, **filled}
 
 
 def _parsed(model: type[M], tables: object, where: str, problems: list[str]) -> M | None:
@@ -220,7 +215,14 @@ def _anchor_problems(anchor: Anchor, time: TimeSchema) -> Iterator[str]:
     if anchor.is_empty:
         yield "anchor: give the `code`, `prefix` or `parent` of the events at which series begin"
     for key in ("before", "after"):
-        if (value := getattr(anchor, key)) is not None and (problem := _length_problem(value, time)):
+        if (value := getattr(anchor, key)) is None or value == 0:
+            continue
+        try:
+            same = parse_step(value).scale == time.parsed.scale
+            problem = "" if same else f"not in the unit of `step = {time.step!r}`"
+        except ValueError as error:
+            problem = str(error)
+        if problem:
             yield f"anchor.{key} = {value!r}: {problem}"
 
 
@@ -256,29 +258,6 @@ def _signal_problems(name: str, column: ColumnSchema, signal: Signal, *, dated: 
         yield f"{where}: factors are not 0"
 
 
-def _length_problem(value: float | str, time: TimeSchema) -> str:
-    """Return why a length of time is none, empty where it is one."""
-    if value == 0:
-        return ""
-    try:
-        length = parse_step(value)
-    except ValueError as error:
-        return str(error)
-    if length.scale != time.parsed.scale:
-        return f"not in the unit of `step = {time.step!r}`"
-    return ""
-
-
 def length_of(value: float | str | None) -> float:
     """Return a length of time in the units of events: microseconds or numbers; 0 for none."""
     return parse_step(value).size if value else 0.0
-
-
-def table_schema(schema: SignalsSchema, *, split: bool, ends: Mapping[str, str]) -> TableSchema:
-    """Return the schema of the table that events became: with a column of splits, and the times of ends in columns."""
-    columns = dict(schema.table.columns)
-    for name, at in ends.items():
-        columns[name] = columns[name].model_copy(update={"at": at})
-    if split:
-        columns[SPLIT] = ColumnSchema(role="split")
-    return schema.table.model_copy(update={"columns": columns})

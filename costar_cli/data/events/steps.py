@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from costar_cli.data.events.log import Events
 from costar_cli.data.events.select import Chosen, choose
-from costar_cli.data.events.signals import SPLIT, SUBJECT, TIME, SignalsSchema, length_of, table_schema
+from costar_cli.data.events.signals import SPLIT, SUBJECT, TIME, SignalsSchema, length_of
 from costar_cli.data.findings import counted, shown
 from costar_cli.data.table.files import frame_as_file
 from costar_cli.data.table.index import LONGEST, MOST_ROWS, TOLERANCE
 from costar_cli.data.table.inputs import TableInputs
 from costar_cli.data.table.schema import TableSchema
-from costar_cli.data.table.schema_column import ENDS, OF_STEPS
+from costar_cli.data.table.schema_column import ENDS, OF_STEPS, ColumnSchema
 from costar_cli.data.table.scratch import require_memory
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import DataError
@@ -113,7 +113,12 @@ def table_of_events(
         [frame_as_file(steps, f"steps of {events.name}")],
         frame_as_file(statics, f"statics of {events.name}") if statics.width > 1 else None,
     )
-    return inputs, table_schema(schema, split=split, ends=at)
+    lines = dict(schema.table.columns)
+    for name, when in at.items():
+        lines[name] = lines[name].model_copy(update={"at": when})
+    if split:
+        lines[SPLIT] = ColumnSchema(role="split")
+    return inputs, schema.table.model_copy(update={"columns": lines})
 
 
 def lay_out(chosen: Chosen, schema: SignalsSchema, reporter: Reporter) -> Grid:
