@@ -64,8 +64,10 @@ def choose_stays(
                 where=f"{counted(len(table), 'stay')} of up to {table.length.max(initial=0)} hours",
                 fix="take more or longer stays, or lower min_hours",
             )
-    bands = _age_bands(table.age[kept], config) if by_age else []
-    domains: Mapping[Domain, Bools] = _by_age(table, kept, config, counts, bands) if by_age else {"source": kept}
+    domains: Mapping[Domain, Bools] = {"source": kept}
+    bands: list[str] = []
+    if by_age:
+        domains, bands = _by_age(table, kept, config, counts)
     if at_most is not None:
         # The domains with that many patients together, drawn at random
         seed = config.seed
@@ -146,35 +148,27 @@ def _more(domain: Domain, *, by_age: bool) -> str:
     return f"widen its age group (`--{domain}-above`, `--{domain}-to`), or {stays}" if by_age else stays
 
 
-def _age_groups(config: IcuConfig) -> dict[Domain, tuple[float, float]]:
-    """Return above which age and up to which age patients belong to each domain."""
-    target_to = np.inf if config.target_to is None else config.target_to
-    return {"source": (config.source_above, config.source_to), "target": (config.target_above, target_to)}
-
-
-def _age_bands(age: NDArray[np.float64], config: IcuConfig) -> list[str]:
-    """Say how many patients are in each age group, and how many younger, between and older than these."""
-    groups = _age_groups(config)
-    edges = sorted({-np.inf, *(edge for group in groups.values() for edge in group), np.inf})
-    capped, bands = np.minimum(age, config.age_cap), []
-    for above, to in pairwise(edges):
-        domain = next((name for name, (low, high) in groups.items() if low <= above and to <= high), "neither")
-        inside = counted(int(((capped > above) & (capped <= to)).sum()), "patient")
-        bands.append(f"{_years(above, to)} ({domain}): {inside}")
-    return bands
-
-
 def _years(above: float, to: float) -> str:
     ends = [f"above {above:g}"] * bool(np.isfinite(above)) + [f"at most {to:g}"] * bool(np.isfinite(to))
     return f"{' and '.join(ends)} years old"
 
 
 def _by_age(
-    table: IcuTable, kept: Bools, config: IcuConfig, counts: dict[str, int], bands: Sequence[str]
-) -> dict[Domain, Bools]:
-    age = np.minimum(table.age, config.age_cap)
+    table: IcuTable, kept: Bools, config: IcuConfig, counts: dict[str, int]
+) -> tuple[dict[Domain, Bools], list[str]]:
+    """Return the patients of each age group, and how many are in, younger than, between and older than these."""
+    target_to = np.inf if config.target_to is None else config.target_to
+    groups: dict[Domain, tuple[float, float]] = {
+        "source": (config.source_above, config.source_to),
+        "target": (config.target_above, target_to),
+    }
+    age, bands = np.minimum(table.age, config.age_cap), []
+    for above, to in pairwise(sorted({-np.inf, *(edge for group in groups.values() for edge in group), np.inf})):
+        group = next((name for name, (low, high) in groups.items() if low <= above and to <= high), "neither")
+        inside = counted(int((kept & (age > above) & (age <= to)).sum()), "patient")
+        bands.append(f"{_years(above, to)} ({group}): {inside}")
     domains: dict[Domain, Bools] = {}
-    for domain, (above, to) in _age_groups(config).items():
+    for domain, (above, to) in groups.items():
         domains[domain] = kept & (age > above) & (age <= to)
         if not domains[domain].any():
             known = age[kept & np.isfinite(age)]
@@ -187,7 +181,7 @@ def _by_age(
                 details=bands,
             )
     counts["outside both age groups"] = int((kept & ~domains["source"] & ~domains["target"]).sum())
-    return domains
+    return domains, bands
 
 
 def _ordered(table: IcuTable, chosen: Bools) -> Ints:

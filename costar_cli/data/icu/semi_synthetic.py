@@ -1,6 +1,5 @@
 """The semi-synthetic ICU data set: simulated outcomes and treatments on ICU covariates (spec ICU-6 to 16)."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -149,57 +148,48 @@ class _Simulator:
 
     def part(self, observed: _Observed, task: Task, *, asked: bool) -> tuple[Panel, dict[str, Queries], Truth]:
         """Simulate the patients of a part, and answer queries about them if asked."""
-        pieces = [self._patients(observed, chunk, asked=asked) for chunk in _chunks(len(observed.length), task)]
-        factual, queries, truths = zip(*pieces, strict=True)
-        outcomes, treatments = (np.concatenate(values) for values in zip(*factual, strict=True))
-        truth = {name: np.concatenate([of_chunk[name] for of_chunk in truths]) for name in truths[0]}
+        outcomes, treatments = list[Singles](), list[Singles]()
+        truths, answers = list[Truth](), list[dict[str, Queries]]()
+        for start in range(0, len(observed.length), CHUNK_PATIENTS):
+            chunk = slice(start, min(start + CHUNK_PATIENTS, len(observed.length)))
+            seeds = world.PatientSeeds(self.seed, observed.subject_id[chunk])
+            length, hours = observed.length[chunk], self.config.hours
+            standardised = (observed.covariates[chunk] - self.mean) / self.sd
+            baseline = world.simulate_baseline(self.functions, seeds, standardised, length, trend_hours=hours)
+            factual = world.simulate_factual(baseline, world.draw_uniforms(seeds, length, baseline.n_steps))
+            outcomes.append(factual.outcomes.astype(np.float32))
+            treatments.append(factual.treatments.astype(np.float32))
+            truths.append({"untreated": baseline.untreated, "logit": baseline.logit})  # what no treatment changes
+            answers.append({})
+            if asked:
+                truths[-1]["systematic"] = world.systematic_outcomes(
+                    self.functions, seeds, standardised, length, trend_hours=hours
+                )
+                one_step = world.one_step_counterfactuals(baseline, factual)
+                sequence = world.sequence_counterfactuals(
+                    baseline, factual, seeds, horizon=self.config.horizon, n_plans=self.config.plans_per_origin
+                )
+                answers[-1] = {
+                    name: Queries.answered(a.subject + np.int32(start), a.origin, a.treatments, a.outcomes)
+                    for name, a in (("one_step", one_step), ("sequence", sequence))
+                }
+            task.advance(chunk.stop - start)
         panel = Panel(
             covariates=observed.covariates,
-            treatments=treatments,
-            outcomes=outcomes,
+            treatments=np.concatenate(treatments),
+            outcomes=np.concatenate(outcomes),
             statics=observed.statics,
             length=observed.length,
             subject_id=observed.subject_id,
         )
-        return panel, {name: _joined([of_chunk[name] for of_chunk in queries]) for name in queries[0]}, truth
-
-    def _patients(
-        self, observed: _Observed, chunk: slice, *, asked: bool
-    ) -> tuple[tuple[Singles, Singles], dict[str, Queries], Truth]:
-        """Return outcomes and treatments of some patients, queries about them, and what treatment cannot change."""
-        seeds = world.PatientSeeds(self.seed, observed.subject_id[chunk])
-        length = observed.length[chunk]
-        standardised = (observed.covariates[chunk] - self.mean) / self.sd
-        baseline = world.simulate_baseline(self.functions, seeds, standardised, length, trend_hours=self.config.hours)
-        factual = world.simulate_factual(baseline, world.draw_uniforms(seeds, length, baseline.n_steps))
-        queries: dict[str, Queries] = {}
-        truth: Truth = {"untreated": baseline.untreated, "logit": baseline.logit}
-        if asked:
-            truth["systematic"] = world.systematic_outcomes(
-                self.functions, seeds, standardised, length, trend_hours=self.config.hours
-            )
-            one_step = world.one_step_counterfactuals(baseline, factual)
-            sequence = world.sequence_counterfactuals(
-                baseline, factual, seeds, horizon=self.config.horizon, n_plans=self.config.plans_per_origin
-            )
-            queries = {
-                name: Queries.answered(a.subject + np.int32(chunk.start), a.origin, a.treatments, a.outcomes)
-                for name, a in (("one_step", one_step), ("sequence", sequence))
+        queries = {}
+        for name in answers[0]:
+            fields = {
+                field: np.concatenate([getattr(of_chunk[name], field) for of_chunk in answers])
+                for field in Queries.__slots__
             }
-        return (factual.outcomes.astype(np.float32), factual.treatments.astype(np.float32)), queries, truth
-
-
-def _chunks(n: int, task: Task) -> Iterator[slice]:
-    for start in range(0, n, CHUNK_PATIENTS):
-        stop = min(start + CHUNK_PATIENTS, n)
-        yield slice(start, stop)
-        task.advance(stop - start)
-
-
-def _joined(pieces: list[Queries]) -> Queries:
-    """Return the queries of all pieces, in order; they have answers."""
-    arrays = {name: [getattr(piece, name) for piece in pieces] for name in Queries.__slots__}
-    return Queries(**{name: np.concatenate(values) for name, values in arrays.items()})
+            queries[name] = Queries(**fields)
+        return panel, queries, {name: np.concatenate([of_chunk[name] for of_chunk in truths]) for name in truths[0]}
 
 
 KEPT = ("untreated", "logit")

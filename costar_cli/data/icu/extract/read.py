@@ -73,13 +73,28 @@ class HourlyTable:
             DataError: table, columns or index are not those of MIMIC-Extract.
         """
         pieces: list[tuple[Ints, Ints, NDArray[np.float32]]] = []
-        wanted = _column_keys(read_rows(store, path, key, 0, 1), path, key, columns)
+        frame = read_rows(store, path, key, 0, 1)
+        present: list[object] = list(frame.columns)
+        called = (", ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in present)
+        has = f"{path}: it has {shown(called)}"
+        flat = key == INTERVENTIONS
+        if (levels := frame.columns.nlevels) != (1 if flat else 2):
+            names = "one name each" if flat else f"two levels, {shown(LEVELS)}"
+            raise refuse(f"the columns of {key} have {counted(levels, 'level')} instead of {names}", has)
+        wanted: list[object] = list(columns) if flat else [(name, MEAN) for name in columns]
+        if absent := [name for name, full in zip(columns, wanted, strict=True) if full not in frame.columns]:
+            of = "" if flat else f" of '{MEAN}'"
+            raise refuse(f"{key} lacks {counted(len(absent), 'column')}{of}: {shown(absent, len(columns))}", has)
         with reporter.task(f"read {key}", unit="stay-hour") as task:
             while not pieces or len(pieces[-1][0]) == slice_rows:
                 start = len(pieces) * slice_rows
                 frame = read_rows(store, path, key, start, start + slice_rows)
                 subject_id, hour = (read_level(frame, path, key, name) for name in ("subject_id", "hours_in"))
-                pieces.append((subject_id, hour, _numbers(frame[wanted], path, key)))
+                try:
+                    values = frame[wanted].to_numpy(dtype=np.float32)
+                except (TypeError, ValueError) as error:
+                    raise refuse(f"{key} holds values that are not numbers: {error}", path) from error
+                pieces.append((subject_id, hour, values))
                 task.advance(len(frame))
         subject_id, hour, values = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
         if not len(subject_id):
@@ -130,32 +145,6 @@ class HourlyTable:
         if lost := int((~found).sum()):
             reporter.say(Diagnostic.of("hours-without-care", hours=counted(lost, "stay-hour"), table=self.key))
         return np.where(found[:, None], np.nan_to_num(self.values[at]), np.float32(0))
-
-
-def _column_keys(frame: "pd.DataFrame", path: Path, key: str, columns: tuple[str, ...]) -> list[object]:
-    """Return what the table calls the columns; all that are missing are told at once."""
-    has = f"{path}: it has {shown(map(_told, frame.columns))}"
-    flat = key == INTERVENTIONS
-    if (levels := frame.columns.nlevels) != (1 if flat else 2):
-        names = "one name each" if flat else f"two levels, {shown(LEVELS)}"
-        raise refuse(f"the columns of {key} have {counted(levels, 'level')} instead of {names}", has)
-    wanted: list[object] = list(columns) if flat else [(name, MEAN) for name in columns]
-    absent = [name for name, full in zip(columns, wanted, strict=True) if full not in frame.columns]
-    if absent:
-        of = "" if flat else f" of '{MEAN}'"
-        raise refuse(f"{key} lacks {counted(len(absent), 'column')}{of}: {shown(absent, len(columns))}", has)
-    return wanted
-
-
-def _told(column: object) -> str:
-    return ", ".join(map(str, column)) if isinstance(column, tuple) else str(column)
-
-
-def _numbers(frame: "pd.DataFrame", path: Path, key: str) -> NDArray[np.float32]:
-    try:
-        return frame.to_numpy(dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        raise refuse(f"{key} holds values that are not numbers: {error}", path) from error
 
 
 def check_extract(path: Path, *, factual: bool) -> None:

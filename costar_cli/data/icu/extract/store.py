@@ -67,7 +67,7 @@ def opened(path: Path, *, trust_pickle: bool = False) -> Iterator["pd.HDFStore"]
     if not path.is_file():
         problem = "this is not a file but a folder" if path.is_dir() else "file not found"
         raise DataError(problem, where=str(path), fix="give MIMIC-Extract's all_hourly_data.h5")
-    with warnings.catch_warnings(), nullcontext() if trust_pickle else _no_code(path):
+    with warnings.catch_warnings(), nullcontext() if trust_pickle else arrays_and_texts_only(path):
         warnings.simplefilter("ignore")
         try:
             store = pd.HDFStore(path, mode="r")
@@ -78,18 +78,6 @@ def opened(path: Path, *, trust_pickle: bool = False) -> Iterator["pd.HDFStore"]
                 has = shown(sorted(store.keys()), 10) or "no tables"
                 raise refuse(f"there is no table {shown(missing)}", f"{path}: it has {has}")
             yield store
-
-
-@contextmanager
-def _no_code(path: Path) -> Iterator[None]:
-    with arrays_and_texts_only() as refused:
-        try:
-            yield
-        finally:
-            if refused:
-                problem = f"something other than arrays and texts is pickled in the file: {shown(sorted(set(refused)))}"
-                fix = "it can be anyone's code; `--trust-pickle` runs it, if you know who wrote the file"
-                raise DataError(problem, where=str(path), fix=fix)
 
 
 def read_rows(
@@ -174,12 +162,22 @@ class _PickleModule:
 
 
 @contextmanager
-def arrays_and_texts_only() -> Iterator[list[str]]:
-    """Let PyTables unpickle arrays and texts alone; yield the list of what else files ask for, which is not made."""
+def arrays_and_texts_only(path: Path) -> Iterator[None]:
+    """Let PyTables unpickle arrays and texts alone; what else the file asks for is not made.
+
+    Raises:
+        DataError: it asks for something else.
+    """
     refused: list[str] = []
     module = _PickleModule(refused)
-    with patch(READERS[0], module), patch(READERS[1], module):
-        yield refused
+    try:
+        with patch(READERS[0], module), patch(READERS[1], module):
+            yield
+    finally:
+        if refused:
+            problem = f"something other than arrays and texts is pickled in the file: {shown(sorted(set(refused)))}"
+            fix = "it can be anyone's code; `--trust-pickle` runs it, if you know who wrote the file"
+            raise DataError(problem, where=str(path), fix=fix)
 
 
 # HDF5 neither says what a full disk is nor leaves the old file alone: it makes the file in memory, under a name where
@@ -227,8 +225,8 @@ def write_extract(path: Path, cohort: IcuCohort, reporter: Reporter) -> dict[str
     ):
         warnings.simplefilter("ignore")  # PyTables warns of texts, which it pickles
         with pd.HDFStore(os.devnull, mode="w", **IN_MEMORY) as store:
-            for key, make in ((PATIENTS, _patients), (VITALS, _vitals), (INTERVENTIONS, _interventions)):
-                store.put(key, make(cohort), format="fixed")
+            for key, frame in _tables(cohort):
+                store.put(key, frame, format="fixed")
                 task.advance()
             store.root._v_attrs[SIMULATED] = True
             image = store.root._v_file.get_file_image()
@@ -236,35 +234,21 @@ def write_extract(path: Path, cohort: IcuCohort, reporter: Reporter) -> dict[str
     return {"mimic_extract": path}
 
 
-def _patients(cohort: IcuCohort) -> "pd.DataFrame":
+def _tables(cohort: IcuCohort) -> Iterator[tuple[str, "pd.DataFrame"]]:
+    """Yield the tables by their names, one after the other."""
     import pandas as pd  # noqa: PLC0415
 
     stays = cohort.stays
     index = pd.MultiIndex.from_arrays([stays.subject_id, stays.hadm_id, stays.icustay_id], names=INDEX[:3])
     texts = {"gender": stays.gender.astype(object), "ethnicity": stays.ethnicity.astype(object)}
-    return pd.DataFrame({**texts, "age": stays.age}, index=index)
-
-
-def _vitals(cohort: IcuCohort) -> "pd.DataFrame":
-    import pandas as pd  # noqa: PLC0415
-
+    yield PATIENTS, pd.DataFrame({**texts, "age": stays.age}, index=index)
+    ids = [cohort.subject_id, cohort.hadm_id, cohort.icustay_id, cohort.hours_in.astype(np.int64)]
+    hours = pd.MultiIndex.from_arrays(ids, names=INDEX)
     columns = pd.MultiIndex.from_product([[*COVARIATES, DIASTOLIC], [MEAN]], names=LEVELS)
     values = np.empty((len(cohort), len(columns)))
     values[:, :-1], values[:, -1] = cohort.values, cohort.diastolic
-    return pd.DataFrame(values, index=_hours(cohort), columns=columns)
-
-
-def _interventions(cohort: IcuCohort) -> "pd.DataFrame":
-    import pandas as pd  # noqa: PLC0415
-
+    yield VITALS, pd.DataFrame(values, index=hours, columns=columns)
     given = np.zeros((len(cohort), len(CARE_COLUMNS)), dtype=np.int64)
     for name, series in {"vent": cohort.vent, "vaso": cohort.vaso}.items():
         given[:, CARE_COLUMNS.index(name)] = series
-    return pd.DataFrame(given, index=_hours(cohort), columns=pd.Index(CARE_COLUMNS))
-
-
-def _hours(cohort: IcuCohort) -> "pd.MultiIndex":
-    import pandas as pd  # noqa: PLC0415
-
-    ids = [cohort.subject_id, cohort.hadm_id, cohort.icustay_id, cohort.hours_in.astype(np.int64)]
-    return pd.MultiIndex.from_arrays(ids, names=INDEX)
+    yield INTERVENTIONS, pd.DataFrame(given, index=hours, columns=pd.Index(CARE_COLUMNS))
