@@ -66,8 +66,23 @@ def simulate_linear(config: LinearGaussianConfig, reporter: Reporter) -> Dataset
         probability_NT = law.probability(simulated.covariates, simulated.outcomes)
         truth[part] = {"treatment_probability": probability_NT.astype(np.float32)}
         truth[part] |= {HIDDEN: whole.covariates[..., 0]} if config.drop_confounder else {}
-        if part.split == "test":
-            queries[part] = _query_sets(whole, law, config, encoding, np.random.default_rng(queries_seed))
+        if part.split != "test":
+            continue
+        rng = np.random.default_rng(queries_seed)
+        subject_M, origin_M = random_origins(n, config.steps, config.origins, rng)
+        fixed = np.repeat([0, 1], config.horizon).reshape(2, config.horizon)
+        size = (len(subject_M), config.random_plans, config.horizon)
+        random = rng.uniform(0, LARGEST_DOSE, size).round(3) if law.doses else rng.integers(2, size=size)
+        plan_MPH = np.concatenate([np.broadcast_to(fixed, (len(subject_M), *fixed.shape)), random], axis=1)
+        one_step_MP1 = np.broadcast_to(fixed[:, :1], (len(subject_M), 2, 1))
+        queries[part] = {}
+        for name, plans in (("one_step", one_step_MP1), ("sequence", plan_MPH)):
+            subject_Q, origin_Q = np.repeat(subject_M, plans.shape[1]), np.repeat(origin_M, plans.shape[1])
+            plan_QH = plans.reshape(len(subject_Q), -1)
+            outcome_QH = _expected(law, whole, subject_Q, origin_Q, plan_QH)
+            queries[part][name] = Queries.answered(
+                subject_Q, origin_Q, encoding.encode(plan_QH[..., None]), outcome_QH[..., None], factual_start=False
+            )
     document = config.model_dump(mode="json")
     known = LINEAR_GAUSSIAN_SCHEMA.covariates[int(config.drop_confounder) :]
     schema = LINEAR_GAUSSIAN_SCHEMA.model_copy(update={"covariates": known, "treatments": encoding})
@@ -136,43 +151,6 @@ def _law_of(dataset: Dataset, part: Part) -> LinearGaussian:
 def _law(config: LinearGaussianConfig, part: Part) -> LinearGaussian:
     strength = config.gamma if part.domain == "source" else config.target_gamma
     return LinearGaussian(confounding=strength, treatment_effect=config.treatment_effect, doses=config.doses)
-
-
-def _query_sets(
-    panel: Panel,
-    law: LinearGaussian,
-    config: LinearGaussianConfig,
-    encoding: TreatmentEncoding,
-    rng: np.random.Generator,
-) -> dict[str, Queries]:
-    """Return both query sets, from the same random origins of every subject."""
-    subject_M, origin_M = random_origins(panel.n_subjects, panel.n_steps, config.origins, rng)
-    fixed = np.repeat([0, 1], config.horizon).reshape(2, config.horizon)
-    size = (len(subject_M), config.random_plans, config.horizon)
-    random = rng.uniform(0, LARGEST_DOSE, size).round(3) if law.doses else rng.integers(2, size=size)
-    plans_MPH = np.concatenate([np.broadcast_to(fixed, (len(subject_M), *fixed.shape)), random], axis=1)
-    one_step_MP1 = np.broadcast_to(fixed[:, :1], (len(subject_M), 2, 1))
-    return {
-        name: _queries(panel, law, encoding, subject_M, origin_M, plans)
-        for name, plans in (("one_step", one_step_MP1), ("sequence", plans_MPH))
-    }
-
-
-def _queries(
-    panel: Panel,
-    law: LinearGaussian,
-    encoding: TreatmentEncoding,
-    subject_M: NDArray[np.int64],
-    origin_M: NDArray[np.int64],
-    plans_MPH: NDArray[np.int64 | np.float64],
-) -> Queries:
-    n_plans = plans_MPH.shape[1]
-    subject_Q, origin_Q = np.repeat(subject_M, n_plans), np.repeat(origin_M, n_plans)
-    plan_QH = plans_MPH.reshape(len(subject_Q), -1)
-    outcomes_QH = _expected(law, panel, subject_Q, origin_Q, plan_QH)
-    return Queries.answered(
-        subject_Q, origin_Q, encoding.encode(plan_QH[..., None]), outcomes_QH[..., None], factual_start=False
-    )
 
 
 def _expected(

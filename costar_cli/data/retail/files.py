@@ -237,7 +237,8 @@ def read_columns(path: Path, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """
     present = column_names(path)
     if missing := [name for name in types if name not in present]:
-        details = [f"no column '{name}'{_near(name, present)}" for name in missing[:FEW]]
+        guesses = [(name, did_you_mean(name, present, quoted=True)) for name in missing[:FEW]]
+        details = [f"no column '{name}'" + (f" ({guess})" if guess else "") for name, guess in guesses]
         details += [f"and {len(missing) - FEW} more"] * (len(missing) > FEW)
         problem = f"{counted(len(missing), 'column')} missing" if len(missing) > 1 else details[0]
         raise DataError(
@@ -251,7 +252,23 @@ def read_columns(path: Path, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
     try:
         return lines.select(list(types)).collect(engine="streaming")
     except pl.exceptions.PolarsError as error:
-        _name_value(path, types)
+        # The first value that is not of its column's type, if there is one
+        with for_polars(path) as source:
+            text = pl.scan_csv(source, null_values=NULLS, infer_schema=False, glob=False)
+        for name, kind in types.items():
+            if kind == pl.String:
+                continue
+            try:
+                column = text.select(name).collect(engine="streaming")[name]
+            except pl.exceptions.PolarsError:
+                break
+            bad = column.cast(kind, strict=False).is_null() & column.is_not_null()
+            if bad.any():
+                row = int(bad.arg_true()[0])
+                what = "whole number" if kind.is_integer() else "number"
+                values = counted(int(bad.sum()), f"value that is not a {what}", f"values that are not {what}s")
+                problem = f"column '{name}' holds {values}, first {column[row]!r}"
+                raise DataError(problem, where=f"{path}, row {row + 2}", fix="correct the values") from error
         raise DataError(f"the file cannot be read as CSV: {_first_line(error)}", where=str(path)) from error
 
 
@@ -288,31 +305,6 @@ def only_once(frame: pl.DataFrame, keys: list[str], path: Path) -> None:
             where=f"{path}, first {named} in row {row + 2}",
             fix="keep one row of each",
         )
-
-
-def _name_value(path: Path, types: Mapping[str, pl.DataType]) -> None:
-    """Raise an error that names the first value that is not of its column's type, if there is one."""
-    with for_polars(path) as source:
-        text = pl.scan_csv(source, null_values=NULLS, infer_schema=False, glob=False)
-    for name, kind in types.items():
-        if kind == pl.String:
-            continue
-        try:
-            column = text.select(name).collect(engine="streaming")[name]
-        except pl.exceptions.PolarsError:
-            return
-        bad = column.cast(kind, strict=False).is_null() & column.is_not_null()
-        if bad.any():
-            row = int(bad.arg_true()[0])
-            what = "whole number" if kind.is_integer() else "number"
-            values = counted(int(bad.sum()), f"value that is not a {what}", f"values that are not {what}s")
-            problem = f"column '{name}' holds {values}, first {column[row]!r}"
-            raise DataError(problem, where=f"{path}, row {row + 2}", fix="correct the values")
-
-
-def _near(name: str, present: list[str]) -> str:
-    guess = did_you_mean(name, present, quoted=True)
-    return f" ({guess})" if guess else ""
 
 
 def _first_line(error: Exception) -> str:

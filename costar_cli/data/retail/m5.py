@@ -189,9 +189,11 @@ def split_items(sales: WeeklySales, items: Ints, config: M5Config) -> dict[Part,
             )
         sequence = np.random.SeedSequence(config.seed, spawn_key=(number, SPLIT))
         shuffled = np.random.default_rng(sequence).permutation(of_category)
-        test, val, train = _shares(
-            shuffled, *((config.source_test, config.source_val) if source else (config.target_test, config.target_val))
-        )
+        # At least one each to test, to select and to train on
+        n_test = min(_up((config.source_test if source else config.target_test) * len(shuffled)), len(shuffled) - 2)
+        test, rest = shuffled[:n_test], shuffled[n_test:]
+        n_val = min(_up((config.source_val if source else config.target_val) * len(rest)), len(rest) - 1)
+        val, train = rest[:n_val], rest[n_val:]
         if not source:
             seed = config.seed if config.few_shot_seed is None else config.few_shot_seed
             rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number, FEW_SHOT)))
@@ -202,14 +204,6 @@ def split_items(sales: WeeklySales, items: Ints, config: M5Config) -> dict[Part,
         parts[Part(domain, "val")] = val[: getattr(config, f"{prefix}val_items")]
         parts[Part(domain, "test")] = test[: getattr(config, f"{prefix}test_items")]
     return {part: np.sort(chosen) for part, chosen in parts.items()}
-
-
-def _shares(shuffled: Ints, test: float, val: float) -> tuple[Ints, Ints, Ints]:
-    """Return the items to test, to select and to train on, at least one each."""
-    n_test = min(_up(test * len(shuffled)), len(shuffled) - 2)
-    rest = shuffled[n_test:]
-    n_val = min(_up(val * len(rest)), len(rest) - 1)
-    return shuffled[:n_test], rest[:n_val], rest[n_val:]
 
 
 def _up(number: float) -> int:

@@ -59,8 +59,16 @@ class YearSequences:
         full, runs = sales.days == DAYS, []
         for year in np.unique(sales.weeks.year):
             weeks = np.flatnonzero(sales.weeks.year == year)
-            row, first, length = _runs(on_sale[:, weeks], full[:, weeks])
-            runs.append((row, first + weeks[0], length))
+            padded = np.zeros((len(on_sale), len(weeks) + 2), dtype=np.int8)
+            padded[:, 1:-1] = on_sale[:, weeks]
+            row, begin = np.nonzero(np.diff(padded, axis=1) == 1)
+            _, end = np.nonzero(np.diff(padded, axis=1) == -1)
+            # Of each run of weeks on sale, from its first full week to its last
+            week, is_full = np.arange(len(weeks)), full[:, weeks]
+            next_full = np.minimum.accumulate(np.where(is_full, week, len(weeks))[:, ::-1], axis=1)[:, ::-1]
+            last_full = np.maximum.accumulate(np.where(is_full, week, -1), axis=1)
+            first, last = next_full[row, begin], last_full[row, end - 1]
+            runs.append((row, first + weeks[0], np.maximum(last - first + 1, 0)))
         row, first, length = (np.concatenate(parts) for parts in zip(*runs, strict=True))
         kept = (length >= SHORTEST) & (length <= LONGEST)
         if not kept.any():
@@ -88,20 +96,6 @@ class YearSequences:
     def take(self, chosen: Ints) -> Self:
         """Return the given sequences, in that order."""
         return type(self)(self.row[chosen], self.first[chosen], self.length[chosen], self.change[chosen])
-
-
-def _runs(on_sale: NDArray[np.bool_], full: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
-    """Return row, first week and length of each run of weeks on sale, from its first full week to its last."""
-    n_rows, n_weeks = on_sale.shape
-    padded = np.zeros((n_rows, n_weeks + 2), dtype=np.int8)
-    padded[:, 1:-1] = on_sale
-    row, begin = np.nonzero(np.diff(padded, axis=1) == 1)
-    _, end = np.nonzero(np.diff(padded, axis=1) == -1)
-    week = np.arange(n_weeks)
-    next_full = np.minimum.accumulate(np.where(full, week, n_weeks)[:, ::-1], axis=1)[:, ::-1]
-    last_full = np.maximum.accumulate(np.where(full, week, -1), axis=1)
-    first, last = next_full[row, begin], last_full[row, end - 1]
-    return row, first, np.maximum(last - first + 1, 0)
 
 
 def _weeks(first: Ints, n_steps: int, n_weeks: int) -> Ints:

@@ -140,46 +140,16 @@ def m5_limit(
 def _about(
     dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
 ) -> tuple[AskedPlans, PlanAnswers, Ints]:
-    """Return what is asked, the answers for the subjects that it is about, and which of these each question means."""
-    plan = np.asarray(plan_values, dtype=dataset.schema.treatments.value_type)[..., 0]
-    asked = AskedPlans.of(dataset, part, row, origin, plan, plan_axes=1).within_series()
-    rows, local_Q = np.unique(asked.row_Q, return_inverse=True)
-    return asked, _simulated_again(dataset, part, rows), local_Q
-
-
-def _simulated_again(dataset: Dataset, part: Part, rows: Ints) -> PlanAnswers:
-    """Return the answers for some subjects of a part, after a look whether their series are still the same."""
-    seed, place, encoding = _seed(dataset, part), dataset.truth[part], dataset.schema.treatments
-    department, number, store, first = (np.asarray(place[name], dtype=np.int64)[rows] for name in WHERE)
-    items, item = np.unique(np.stack([department, number]), axis=1, return_inverse=True)
-    world = seed.simulate(items[0], items[1])
-    prices = PriceTreatment(seed.classes, encoding)
-    answers = PlanAnswers(world, prices, item.ravel() * world.catalogue.n_stores + store, first)
-    panel = dataset.panels[part].take(rows)
-    step = np.arange(1, panel.n_steps)
-    row, ahead = np.nonzero(step < panel.length[:, None])
-    given = encoding.decode(panel.treatments[row, ahead])
-    try:
-        odd = answers(row, ahead, given)[:, 0] != panel.outcomes[row, ahead + 1, 0]
-    except ValueError:  # weeks before an item's launch
-        odd = np.ones(len(row), dtype=np.bool_)
-    if odd.any():
-        raise DataError(
-            f"simulated again, {panel.names[int(row[odd][0])]} has other sales than the data set records",
-            where=f"{part}, truth",
-            fix="make the data set again: it comes from another version of costar or numpy",
-        )
-    return answers
-
-
-def _seed(dataset: Dataset, part: Part) -> WorldSeed:
-    """Return what makes the world again.
+    """Return what is asked, the answers for the subjects that it is about, and which of these each question means.
 
     Raises:
         UsageError: the data set has no truth of this part.
-        DataError: its truth is not what costar writes.
+        DataError: its truth is not what costar writes, or simulated again, the subjects' series are no longer the same.
     """
-    place = simulated_truth(dataset, part, WHERE)
+    plan = np.asarray(plan_values, dtype=dataset.schema.treatments.value_type)[..., 0]
+    asked = AskedPlans.of(dataset, part, row, origin, plan, plan_axes=1).within_series()
+    rows, local_Q = np.unique(asked.row_Q, return_inverse=True)
+    place, encoding = simulated_truth(dataset, part, WHERE), dataset.schema.treatments
     try:
         seed = WorldSeed.model_validate(dataset.config.get("world"))
         most = max(department.n_items for department in DEPARTMENTS)
@@ -192,7 +162,27 @@ def _seed(dataset: Dataset, part: Part) -> WorldSeed:
     except (ValidationError, ValueError) as error:
         problem = f"the truth of {part} is not as costar wrote it"
         raise DataError(problem, where=f"{part}, truth", fix="simulate the data again") from error
-    return seed
+    # The same world again, and a look whether the series are still the same
+    department, number, store, first = (np.asarray(place[name], dtype=np.int64)[rows] for name in WHERE)
+    items, item = np.unique(np.stack([department, number]), axis=1, return_inverse=True)
+    world = seed.simulate(items[0], items[1])
+    prices = PriceTreatment(seed.classes, encoding)
+    answers = PlanAnswers(world, prices, item.ravel() * world.catalogue.n_stores + store, first)
+    panel = dataset.panels[part].take(rows)
+    step = np.arange(1, panel.n_steps)
+    local, ahead = np.nonzero(step < panel.length[:, None])
+    given = encoding.decode(panel.treatments[local, ahead])
+    try:
+        odd = answers(local, ahead, given)[:, 0] != panel.outcomes[local, ahead + 1, 0]
+    except ValueError:  # weeks before an item's launch
+        odd = np.ones(len(local), dtype=np.bool_)
+    if odd.any():
+        raise DataError(
+            f"simulated again, {panel.names[int(local[odd][0])]} has other sales than the data set records",
+            where=f"{part}, truth",
+            fix="make the data set again: it comes from another version of costar or numpy",
+        )
+    return asked, answers, local_Q
 
 
 class Answer(Protocol):

@@ -1,6 +1,6 @@
 """The tumour growth cohort as a data set: its panels, its queries, and the truth of any plan."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final, Self
 
 import numpy as np
@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from costar_cli.data.base import HIDDEN
 from costar_cli.data.calendar import Calendar
+from costar_cli.data.cohort import cohort_panel
 from costar_cli.data.dataset import AskedPlans, Dataset, Part, simulated_truth
 from costar_cli.data.panel import Panel
 from costar_cli.data.queries import Queries
@@ -45,7 +46,20 @@ def simulate_tumor(config: TumorConfig, reporter: Reporter) -> Dataset:
     Raises:
         UsageError: sizes that would make more queries than memory holds.
     """
-    _check(config)
+    if config.ends and config.visits is not None:
+        raise UsageError(
+            "ends would be seen at the next visit alone, and rates are fitted to ends at their own times",
+            where="--ends, --visits",
+            fix="leave one of them out",
+        )
+    per_patient = (config.steps - 1) * 2 * (config.horizon - 1) * config.horizon
+    answers = (config.test + config.target_test) * per_patient
+    if answers > MOST_ANSWERS:
+        raise UsageError(
+            f"the test patients would have up to {answers:,} counterfactual answers, more than {MOST_ANSWERS:,}",
+            where="--test, --target-test, --steps, --horizon",
+            fix="simulate fewer test patients, or shorter series or plans",
+        )
     sizes = [config.train, config.val, config.test, config.target_train, config.target_val, config.target_test]
     panels: dict[Part, Panel] = {}
     queries: dict[Part, dict[str, Queries]] = {}
@@ -59,7 +73,18 @@ def simulate_tumor(config: TumorConfig, reporter: Reporter) -> Dataset:
                 schema = visits_schema(schema, seen) if part == Part("source", "train") else schema
                 panels[part] = visits_panel(schema, cohort.patients, seen, cohort.day_NK, first_id)
             else:
-                panels[part] = _panel(cohort.patients, cohort.factual, first_id, ends=config.ends)
+                factual = cohort.factual
+                panel = cohort_panel(
+                    schema.treatments,
+                    first_id,
+                    covariates=np.zeros((n, config.steps, 0)),
+                    treatments=factual.treatments,
+                    outcome=factual.volume_cm3.astype(np.float64, copy=False),
+                    statics=cohort.patients.patient_type[:, None].astype(np.float64),
+                    length=factual.length,
+                )
+                end = np.where(factual.died, 1, np.where(factual.recovered, 2, 0)) if config.ends else None
+                panels[part] = replace(panel, end=end)
             truth[part] = cohort.truth()
             if part.split == "test":
                 queries[part] = cohort.queries(config, schema)
@@ -201,48 +226,10 @@ def _observed(panel: Panel) -> tuple[tumor.TumorFactual, NDArray[np.int64]]:
     return observed, panel.statics[:, 0].astype(np.int64)
 
 
-def _check(config: TumorConfig) -> None:
-    if config.ends and config.visits is not None:
-        raise UsageError(
-            "ends would be seen at the next visit alone, and rates are fitted to ends at their own times",
-            where="--ends, --visits",
-            fix="leave one of them out",
-        )
-    per_patient = (config.steps - 1) * 2 * (config.horizon - 1) * config.horizon
-    answers = (config.test + config.target_test) * per_patient
-    if answers > MOST_ANSWERS:
-        raise UsageError(
-            f"the test patients would have up to {answers:,} counterfactual answers, more than {MOST_ANSWERS:,}",
-            where="--test, --target-test, --steps, --horizon",
-            fix="simulate fewer test patients, or shorter series or plans",
-        )
-
-
-def _panel(patients: tumor.TumorPatients, factual: tumor.TumorFactual, first_id: int, *, ends: bool) -> Panel:
-    n, steps = len(factual), factual.n_steps
-    treatments = _one_hot(factual.treatments).astype(np.float32)
-    decided = np.arange(steps) < factual.length[:, None] - 1  # nothing is given on the last observed day
-    return Panel(
-        covariates=np.zeros((n, steps, 0), dtype=np.float32),
-        treatments=treatments * decided[..., None],
-        outcomes=factual.volume_cm3.astype(np.float32)[..., None],
-        statics=patients.patient_type.astype(np.float32)[:, None],
-        length=factual.length,
-        subject_id=np.arange(first_id, first_id + n, dtype=np.int64),
-        end=np.where(factual.died, 1, np.where(factual.recovered, 2, 0)) if ends else None,
-    )
-
-
 def _queries(answered: tumor.TumorCounterfactuals) -> Queries:
-    plan, outcomes = _one_hot(answered.treatments), answered.volume_cm3[..., None]
-    return Queries.answered(answered.subject, answered.origin, plan, outcomes)
-
-
-def _one_hot(treatments: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Encode `[..., 2]` (chemotherapy, radiotherapy) in the order of the schema's classes."""
-    given = treatments.astype(np.uint8)
-    encoded: NDArray[np.uint8] = np.eye(4, dtype=np.uint8)[given[..., 0] + 2 * given[..., 1]]
-    return encoded
+    given = answered.treatments.astype(np.uint8)  # chemotherapy, radiotherapy; millions of them
+    plan = np.eye(4, dtype=np.uint8)[given[..., 0] + 2 * given[..., 1]]  # in the order of the schema's classes
+    return Queries.answered(answered.subject, answered.origin, plan, answered.volume_cm3[..., None])
 
 
 VISIT_DAY: Final = "visit_day"  # array of a part's truth: the days of its visits, and of those after them
