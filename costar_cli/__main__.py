@@ -30,7 +30,10 @@ def run() -> int:
     Under a limit on the memory of a process (`ulimit -v`, `ulimit -d`), libraries end the process that gets none,
     without a word. So the command runs in a child then, and the process that was started tells how it ended.
     """
-    _open_what_is_closed()
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # the shell has closed it: no file must get its number
+            nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            setattr(sys, name, os.fdopen(nowhere, "r" if name == "stdin" else "w", encoding="utf-8"))
     # Not without a limit: a second process would stand between users and their signals. Not a child that reads the
     # table first: it would read everything twice and not see what runs out later.
     limits = [limit for limit, _ in own_limits()]
@@ -95,7 +98,12 @@ def _in_child(work: Callable[[], int], limit: Memory) -> int:
     ended_by = -code if code < 0 else code - SIGNALLED
     if passed or ended_by in (signal.SIGINT, *STOPS):  # a second signal ends a run without a document
         return SIGNALLED + ended_by if code < 0 else code
-    return _tell(_lack_of_memory(code, limit))
+    names = {int(number): number.name for number in signal.Signals}  # most of those of real time have none
+    how = f"exit code {code}" if code >= 0 else names.get(-code, f"signal {-code}")
+    problem = f"the command ended without saying why ({how}): most likely it got no more memory"
+    fix = f"raise the limit, or use less data; it is {limit.n_bytes / GB:.1f} GB"
+    verb = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    return _tell((DataError if verb == "ingest" else DeviceError)(problem, where=limit.of, fix=fix))
 
 
 def _end_with(parent: int) -> None:
@@ -106,23 +114,6 @@ def _end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(KILLED_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the system was asked
         os._exit(SIGNALLED + signal.SIGKILL)
-
-
-def _lack_of_memory(code: int, limit: Memory) -> CostarError:
-    names = {int(number): number.name for number in signal.Signals}  # most of those of real time have none
-    how = f"exit code {code}" if code >= 0 else names.get(-code, f"signal {-code}")
-    problem = f"the command ended without saying why ({how}): most likely it got no more memory"
-    fix = f"raise the limit, or use less data; it is {limit.n_bytes / GB:.1f} GB"
-    verb = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
-    return (DataError if verb == "ingest" else DeviceError)(problem, where=limit.of, fix=fix)
-
-
-def _open_what_is_closed() -> None:
-    """Let a stdin, stdout or stderr that the shell has closed lead nowhere: no file must get its number."""
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:
-            nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
-            setattr(sys, name, os.fdopen(nowhere, "r" if name == "stdin" else "w", encoding="utf-8"))
 
 
 def _tell(error: CostarError) -> int:

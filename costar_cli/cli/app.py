@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections import UserDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, Final, cast
@@ -100,6 +100,7 @@ class CostarGroup(VerbGroup):
 
 
 app = VerbApp(name=PROGRAM, cls=CostarGroup)
+_command = cache(typer.main.get_command)  # whose verbs are built when they are asked for
 
 
 def _version(value: bool) -> None:
@@ -146,7 +147,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = args[: args.index("--")] if "--" in args else args
     out = Output(json="--json" in options)
     out.debug = os.environ.get("COSTAR_DEBUG", "0") not in {"", "0", "false"}
-    verb = _verb(args)
+    words = [arg for arg in args if not arg.startswith("-")]  # which cannot be parsed yet
+    verb = " ".join(words[: 1 + (words[0] in MAKERS)]) if words and words[0] in VERBS else ""
     with Termination() as termination:
         try:
             return _ended(args, out, verb)
@@ -160,8 +162,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _ended(args: list[str], out: Output, verb: str) -> int:
     """Run the verb, tell what it could not do, and return the exit code."""
     try:
-        with _first_alone_speaks(out):
-            _refuse_several(verb)
+        with contextlib.ExitStack() as silent:
+            if launched("RANK"):  # only the first process says how it goes; why another one failed is said after this
+                nothing = silent.enter_context(open(os.devnull, "w", encoding="utf-8"))
+                silent.enter_context(contextlib.redirect_stdout(nothing))
+                silent.enter_context(contextlib.redirect_stderr(nothing))
+                silent.enter_context(contextlib.closing(out))
+            if verb and verb not in TOGETHER and (several := launched("WORLD_SIZE", 1)) > 1:
+                fix = "run it without `torchrun`, which is for `costar pretrain` and `costar finetune`"
+                problem = f"{several} processes were started to do the same"  # and would write the same files
+                raise UsageError(problem, where=f"`{PROGRAM} {verb}`", fix=fix)
             return _run(args, out)
     except (typer.Abort, KeyboardInterrupt, SystemExit):
         raise
@@ -172,41 +182,9 @@ def _ended(args: list[str], out: Output, verb: str) -> int:
         return tell_failure(out, as_costar_error(error), verb)
 
 
-@contextlib.contextmanager
-def _first_alone_speaks(out: Output) -> Iterator[None]:
-    """Let only the first of several processes say how it goes; why another one failed is said after this."""
-    if not launched("RANK"):
-        yield
-        return
-    with (
-        open(os.devnull, "w", encoding="utf-8") as nothing,
-        contextlib.redirect_stdout(nothing),
-        contextlib.redirect_stderr(nothing),
-        contextlib.closing(out),
-    ):
-        yield
-
-
-def _refuse_several(verb: str) -> None:
-    """See that several processes do not do the same, and write the same files.
-
-    Raises:
-        UsageError: they would.
-    """
-    if verb and verb not in TOGETHER and (several := launched("WORLD_SIZE", 1)) > 1:
-        fix = "run it without `torchrun`, which is for `costar pretrain` and `costar finetune`"
-        raise UsageError(f"{several} processes were started to do the same", where=f"`{PROGRAM} {verb}`", fix=fix)
-
-
-@cache
-def _command() -> Any:  # noqa: ANN401 - of Typer's own Click
-    """Return the command, whose verbs are built when they are asked for."""
-    return typer.main.get_command(app)
-
-
 def _run(args: list[str], out: Output) -> int:
     try:
-        code = _command().main(args, prog_name=PROGRAM, standalone_mode=False, obj=out)
+        code = _command(app).main(args, prog_name=PROGRAM, standalone_mode=False, obj=out)
     except SystemExit as error:
         if not (isinstance(error.__context__, BrokenPipeError) and PAGES.intersection(args)):
             raise
@@ -216,14 +194,6 @@ def _run(args: list[str], out: Output) -> int:
         raise KeyboardInterrupt
     sys.stdout.flush()
     return int(code or 0)
-
-
-def _verb(args: Sequence[str]) -> str:
-    """Return the verb as far as it can be told from arguments that could not be parsed yet."""
-    words = [arg for arg in args if not arg.startswith("-")]
-    if words and words[0] in MAKERS:
-        return " ".join(words[:2])
-    return words[0] if words and words[0] in VERBS else ""
 
 
 def _usage_error(error: typer.TyperException, verb: str) -> UsageError:
@@ -243,17 +213,11 @@ def _usage_error(error: typer.TyperException, verb: str) -> UsageError:
         near = nearest(fields["option_name"].lstrip("-"), flags)
         guess = f"did you mean `{flags[near]}`? " if near else ""
         return UsageError(f"no such option: {fields['option_name']}", where=f"`{command}`", fix=guess + fix)
-    choice = _nearest_choice(error.format_message())
-    if choice:
+    value, found, choices = error.format_message().partition("' is not one of ")
+    if found and (choice := did_you_mean(value.rpartition("'")[2], re.findall(r"'([^']+)'", choices))):
         fix = f"{choice} {fix}"
     problem = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     problem = re.sub(r" \(env var: '(\w+)'\)", lambda named: named[0] if named[1] in os.environ else "", problem)
     for theirs, ours in NUMBERS.items():
         problem = problem.replace(theirs, ours)
     return UsageError(problem[:1].lower() + problem[1:], where=f"`{command}`", fix=fix)
-
-
-def _nearest_choice(message: str) -> str:
-    """Say which of an option's choices is nearest to the value that Typer complains of."""
-    value, found, choices = message.partition("' is not one of ")
-    return did_you_mean(value.rpartition("'")[2], re.findall(r"'([^']+)'", choices)) if found else ""
