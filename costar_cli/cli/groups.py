@@ -52,10 +52,7 @@ def say_which(ctx: typer.Context, verb: str) -> UsageError:
 
     commands = cast(TyperGroup, ctx.command).commands
     width = max(map(len, commands))
-    details = [f"{name:<{width}}  {_first_line(command.help)}" for name, command in commands.items()]
+    about = {name: (command.help or "").strip().splitlines()[0].rstrip(".") for name, command in commands.items()}
+    details = [f"{name:<{width}}  {text}" for name, text in about.items()]
     fix = f"for example `{examples_of(f'{verb} {next(iter(commands))}')[0]}`"
     return UsageError(f"say what to {verb}", where=f"`{ctx.command_path}`", fix=fix, details=details)
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().splitlines()[0].rstrip(".")

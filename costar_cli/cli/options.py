@@ -68,7 +68,18 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
         for field in fields(groups[name]):
             made = field.default_factory is not MISSING
             default = None if made else Parameter.empty if field.default is MISSING else field.default
-            own, default = _option_of(field.name, of_group[field.name], default)
+            own = of_group[field.name]
+            kind, *more = get_args(own)
+            if get_origin(own) is Annotated and isinstance(flag := more[0], Flag):
+                info = typer.Option(
+                    *(flag.names or (f"--{field.name.replace('_', '-')}",)),
+                    help=flag.help, metavar=flag.metavar, rich_help_panel=flag.panel,
+                )  # fmt: skip
+                if get_origin(kind) is tuple:
+                    kind, default = list[get_args(kind)[0]] | None, None  # type: ignore[misc]
+                elif get_origin(kind) in (Union, UnionType):  # steps may be numbers, plans may be there already
+                    kind = next((one | None for one in (str, Path) if one in get_args(kind)), kind)
+                own = Annotated[kind, info]
             parameters.append(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=own))
 
     def run(**values: Any) -> None:  # noqa: ANN401 - what Typer parsed
@@ -88,22 +99,6 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
     return run
-
-
-def _option_of(name: str, annotation: object, default: object) -> tuple[object, object]:
-    """Return a field as Typer declares it: annotation and default."""
-    kind, *more = get_args(annotation)
-    if get_origin(annotation) is not Annotated or not isinstance(flag := more[0], Flag):
-        return annotation, default
-    info = typer.Option(
-        *(flag.names or (f"--{name.replace('_', '-')}",)),
-        help=flag.help, metavar=flag.metavar, rich_help_panel=flag.panel,
-    )  # fmt: skip
-    if get_origin(kind) is tuple:
-        return Annotated[list[get_args(kind)[0]] | None, info], None  # type: ignore[misc]
-    if get_origin(kind) in (Union, UnionType):  # a step may be a number in Python, plans may be there already
-        kind = next((one | None for one in (str, Path) if one in get_args(kind)), kind)
-    return Annotated[kind, info], default
 
 
 FILES, SETTINGS, TRAINING, MACHINE, MESSAGES = "Files", "Settings", "Training", "Machine", "Messages"

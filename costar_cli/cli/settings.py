@@ -1,7 +1,6 @@
 """`costar settings`: what each setting accepts, its default and what it means."""
 
 from collections import Counter
-from itertools import chain
 from typing import Annotated
 
 import typer
@@ -33,37 +32,31 @@ def settings(
     Any of them can be set in a TOML file (`--config`) or by an environment variable; many have a flag.
     """
     out = open_output(ctx, json=json, quiet=quiet)
-    rows = _schema_keys() if name == SCHEMA else _settings("" if name == ALL else name)
-    if name:
-        out.text(*chain.from_iterable(map(_record, rows)))
+    if name == SCHEMA:
+        from costar_cli.data.table.schema_file import accepts, default_text, keys
+
+        rows = [[key, accepts(of).replace("`", ""), default_text(of), of.description or ""] for key, of in keys()]
     else:
-        out.text(*_sections(rows))
+        rows = _settings("" if name == ALL else name)
+    if name:
+        lines: list[str] = []
+        for key, accepted, default, meaning in rows:
+            lines += [f"{key}  (default {default})" if default else key, f"   {meaning}", f"   accepts {accepted}"]
+        out.text(*lines)
+    else:
+        from costar_cli.methods.registry import METHODS
+
+        methods = {method.section for method in METHODS.values()}
+        kinds: dict[str, Counter[str]] = {}
+        for first, second, *_ in (row[0].split(".") for row in rows):
+            kind = "data" if first in MAKERS else "methods" if first in methods else "verbs"
+            kinds.setdefault(kind, Counter())[f"{first}.{second}" if kind == "data" else first] += 1
+        width = max(map(len, kinds))
+        listed = {kind: ", ".join(f"{section} ({n})" for section, n in of.items()) for kind, of in kinds.items()}
+        out.text(*(f"{kind:<{width}}  {sections}" for kind, sections in listed.items()))
         out.next("costar settings SECTION", "costar settings all")
     fields = ("name", "accepts", "default", "meaning")
     out.done({"settings": [dict(zip(fields, row, strict=True)) for row in rows]})
-
-
-def _sections(rows: list[list[str]]) -> list[str]:
-    """Return the sections, each with how many settings it has, in a line for each kind of section."""
-    from costar_cli.methods.registry import METHODS
-
-    methods = {method.section for method in METHODS.values()}
-    kinds: dict[str, Counter[str]] = {}
-    for row in rows:
-        first, second = row[0].split(".")[:2]
-        kind = "data" if first in MAKERS else "methods" if first in methods else "verbs"
-        kinds.setdefault(kind, Counter())[f"{first}.{second}" if kind == "data" else first] += 1
-    width = max(map(len, kinds))
-    return [
-        f"{kind:<{width}}  {', '.join(f'{section} ({n})' for section, n in sections.items())}"
-        for kind, sections in kinds.items()
-    ]
-
-
-def _record(row: list[str]) -> list[str]:
-    """Return a setting as a line of its name and default, and lines of what it means and accepts."""
-    name, accepts, default, meaning = row
-    return [f"{name}  (default {default})" if default else name, f"   {meaning}", f"   accepts {accepts}"]
 
 
 def _settings(name: str) -> list[list[str]]:
@@ -84,12 +77,4 @@ def _settings(name: str) -> list[list[str]]:
     return [
         [str(key), key.expected.replace("`", ""), default, key.field.description or ""]
         for key, default in zip(chosen, defaults, strict=True)
-    ]
-
-
-def _schema_keys() -> list[list[str]]:
-    from costar_cli.data.table.schema_file import accepts, default_text, keys
-
-    return [
-        [key, accepts(field).replace("`", ""), default_text(field), field.description or ""] for key, field in keys()
     ]

@@ -6,6 +6,7 @@ setting with the setting's description as its help, the files that the entry dec
 
 import inspect
 from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast, get_args, get_origin
 
@@ -78,7 +79,9 @@ def command_of(source: "DataSource") -> Callable[..., None]:
 
     def make(ctx: typer.Context, **given: Any) -> None:  # noqa: ANN401
         settings = {name: given[name] for name in source.settings.model_fields if name in given}
-        settings |= {name: _number_or_word(settings[name]) for name in mixed}
+        for name in mixed:
+            with suppress(ValueError):  # the settings say what else than a number may stand there
+                settings[name] = None if settings[name] is None else float(settings[name])
         places = {name: given[name] for name in ("workspace", "json", "quiet", "preset", "config")}
         session = open_session(ctx, {source.settings: settings}, **places)
         file = given[source.input.name] if source.input else None
@@ -152,14 +155,6 @@ def _kind(annotation: Any) -> tuple[Any, str | None]:  # noqa: ANN401
         return (kinds[0] if known else None), None
     words = [word for kind in kinds for word in (get_args(kind) or [METAVARS.get(kind)])]
     return (str, "|".join(map(str, words))) if all(isinstance(word, str) for word in words) else (None, None)
-
-
-def _number_or_word(text: str | None) -> float | str | None:
-    """Return what was typed as a number where it is one; the settings say what else may stand there."""
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return text
 
 
 simulate = VerbApp(cls=DataSetGroup, help="Simulate a cohort with known counterfactual outcomes.")

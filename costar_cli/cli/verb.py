@@ -141,25 +141,6 @@ def _options_of_every_verb(
     """Declare what no verb has to declare."""
 
 
-def _with_types_of_values(params: list[Any]) -> list[Any]:
-    """Return parameters that show what one value may be: `<path>`, not `<list[Path]>`, and the names of `OneOf`."""
-    for param in params:
-        if type(param) is TyperOption:
-            param.__class__ = Option
-        if isinstance(choices := param.type_descriptor.parameter_info.parser, OneOf):
-            param.bare_type = choices.text
-        if param.type_descriptor.is_list:
-            (element,) = get_args(param.type_descriptor.annotation)
-            param.bare_type = element.__name__.lower
-    return params
-
-
-def _is_file(param: TyperOption) -> bool:
-    """Return whether an option names a file or a folder, or several."""
-    annotation = param.type_descriptor.annotation
-    return Path in (annotation, *get_args(annotation))
-
-
 class Option(TyperOption):
     """An option that costs nothing where it has no value: Typer builds a reader of each with pydantic, 20 ms in all."""
 
@@ -178,7 +159,17 @@ class Verb(TyperCommand):
 
     def __init__(self, name: str | None, **settings: Any) -> None:  # noqa: ANN401 - Typer's own
         super().__init__(name, **settings)
-        self.params = _with_types_of_values([*self.params, *typer.main.get_command(_shared).params])
+        params: list[Any] = [*self.params, *typer.main.get_command(_shared).params]
+        for param in params:
+            if type(param) is TyperOption:
+                param.__class__ = Option
+            # what one value may be: `<path>`, not `<list[Path]>`, and the names of `OneOf`
+            if isinstance(choices := param.type_descriptor.parameter_info.parser, OneOf):
+                param.bare_type = choices.text
+            if param.type_descriptor.is_list:
+                (element,) = get_args(param.type_descriptor.annotation)
+                param.bare_type = element.__name__.lower
+        self.params = params
 
     def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
         """Return the parameters, `--help` among them."""
@@ -192,28 +183,23 @@ class Verb(TyperCommand):
                 option is empty or another option.
         """
         if not ctx.resilient_parsing:
-            given = self._given(ctx, args)
+            parser = self.make_parser(ctx)
+            for param in self._single_values():
+                repeatable = copy(param)
+                repeatable.multiple = True
+                repeatable.add_to_parser(parser, ctx)
+            given: dict[str, Any] = parser.parse_args(list(args))[0]
             if not (given.get("help") or given.get("help_all")):
-                self._require_values(ctx, given)
-                self._require_single(ctx, given)
-                self._require_complete(ctx, given)
+                self._check(ctx, given)
         return super().parse_args(ctx, args)
-
-    def _given(self, ctx: typer.Context, args: Sequence[str]) -> dict[str, Any]:
-        """Return every value that the command line gives, in lists for options that take a value."""
-        parser = self.make_parser(ctx)
-        for param in self._single_values():
-            repeatable = copy(param)
-            repeatable.multiple = True
-            repeatable.add_to_parser(parser, ctx)
-        return parser.parse_args(list(args))[0]
 
     def _single_values(self) -> Iterator[TyperOption]:
         for param in self.params:
             if isinstance(param, TyperOption) and not (param.is_flag or param.multiple or param.count):
                 yield param
 
-    def _require_values(self, ctx: typer.Context, given: dict[str, Any]) -> None:
+    def _check(self, ctx: typer.Context, given: dict[str, Any]) -> None:
+        """See that options have values, single values come once, and nothing required is missing, in this order."""
         flags = {flag for param in self.params for flag in (*param.opts, *param.secondary_opts) if flag[0] == "-"}
         fix = f"`{ctx.command_path} --help` says what it takes"
         for param in self.params:
@@ -221,25 +207,25 @@ class Verb(TyperCommand):
                 continue
             if any(not str(value).strip() for value in given.get(param.name) or ()):  # an empty path would be a folder
                 raise UsageError(f"the value of `{param.opts[0]}` is empty", where=f"`{ctx.command_path}`", fix=fix)
-            if _is_file(param):
-                continue  # what names a file is looked at where it is used
+            annotation = param.type_descriptor.annotation
+            if Path in (annotation, *get_args(annotation)):
+                continue  # what names a file, a folder or several is looked at where it is used
             if taken := flags.intersection(given.get(param.name) or ()):
                 problem = f"`{param.opts[0]}` has no value: `{taken.pop()}` follows it"
                 raise UsageError(problem, where=f"`{ctx.command_path}`", fix=fix)
 
-    def _require_single(self, ctx: typer.Context, given: dict[str, Any]) -> None:
-        params = [param for param in self._single_values() if len(given.get(param.name) or ()) > 1]
-        if not params:
-            return
-        repeated = [f"{' / '.join(p.opts)}: {', '.join(f'`{value}`' for value in given[p.name])}" for p in params]
-        raise UsageError(
-            f"more than one value for {repeated[0] if len(repeated) == 1 else f'{len(repeated)} options'}",
-            where=f"`{ctx.command_path}`",
-            fix=_once(params, given),
-            details=repeated if len(repeated) > 1 else (),
-        )
-
-    def _require_complete(self, ctx: typer.Context, given: dict[str, Any]) -> None:
+        if params := [param for param in self._single_values() if len(given.get(param.name) or ()) > 1]:
+            repeated = [f"{' / '.join(p.opts)}: {', '.join(f'`{value}`' for value in given[p.name])}" for p in params]
+            lists = [f"`{p.opts[0]} {quote(','.join(given[p.name]))}`" for p in params if p.metavar == LIST]
+            fixes = [f"separate them with commas: {' '.join(lists)}"] if lists else []
+            if others := [p.opts[0] for p in params if p.metavar != LIST]:
+                fixes.append(f"give {'each of them' if len(others) > 1 else others[0] if lists else 'it'} once")
+            raise UsageError(
+                f"more than one value for {repeated[0] if len(repeated) == 1 else f'{len(repeated)} options'}",
+                where=f"`{ctx.command_path}`",
+                fix="; ".join(fixes),
+                details=repeated if len(repeated) > 1 else (),
+            )
         missing = [
             f"{param.param_type_name} {param.get_error_hint()}"  # type: ignore[attr-defined]
             for param in self.params
@@ -253,39 +239,39 @@ class Verb(TyperCommand):
         """Write the help: with examples, and with the defaults of settings."""
         path = ctx.command_path.partition(" ")[2]
         examples = examples_of(path)
-        everyday = _everyday(path, self.params)
-        declared, shown = self.params, self.params if ALL_HELP in ctx.meta else everyday
+        declared, hidden = self.params, {*RARE, *RARE_OF.get(path, ())}
+        everyday = [
+            param
+            for param in declared
+            if len(declared) <= MOST_OPTIONS
+            or not isinstance(param, TyperOption)
+            or not (param.rich_help_panel in RARE_PANELS or hidden.intersection(param.opts))
+        ]
+        shown = declared if ALL_HELP in ctx.meta else everyday
         more = [f"All options: {ctx.command_path} --help-all"] * (len(shown) < len(declared))
         examples = examples[:MOST_EXAMPLES] if more else examples
         if len(everyday) == len(declared):
             shown = [param for param in shown if "--help-all" not in param.opts]
         self.epilog = "\n\n".join([*more, *(["Examples:", *examples] if examples else [])]) or None
-        self.params = [_with_default(path, described(path, param)) for param in shown]
+        params = [described(path, param) for param in shown]
+        for i, param in enumerate(params):
+            if not isinstance(param, TyperOption) or param.default is not None or param.is_flag:
+                continue
+            if (key := _setting(path, param.opts)) is None:
+                continue
+            from costar_cli.settings.presets import DEFAULT_PRESET, PRESETS, general_settings
+
+            values = {name: general_settings(name).get(str(key), key.default) for name in PRESETS}
+            default = values.pop(DEFAULT_PRESET)
+            others = [f"{name} {_text(value)}" for name, value in values.items() if value != default]
+            if default is not None and (text := "; ".join([_text(default), *others])):
+                params[i] = copy(param)
+                params[i].default = text  # text in `show_default` would get parentheses
+        self.params = params
         try:
             super().format_help(ctx, formatter)
         finally:
             self.params = declared
-
-
-def _everyday(path: str, params: Sequence[Any]) -> list[Any]:
-    """Return the parameters of a verb that its short help has; all of them where there are few."""
-    hidden = {*RARE, *RARE_OF.get(path, ())}
-    kept = [
-        param
-        for param in params
-        if not isinstance(param, TyperOption)
-        or not (param.rich_help_panel in RARE_PANELS or hidden.intersection(param.opts))
-    ]
-    return kept if len(params) > MOST_OPTIONS else list(params)
-
-
-def _once(params: Sequence[TyperOption], given: dict[str, Any]) -> str:
-    """Return what to write instead of options with several values: one value each, or one list."""
-    lists = [f"`{param.opts[0]} {quote(','.join(given[param.name]))}`" for param in params if param.metavar == LIST]
-    fixes = [f"separate them with commas: {' '.join(lists)}"] if lists else []
-    if others := [param.opts[0] for param in params if param.metavar != LIST]:
-        fixes.append(f"give {'each of them' if len(others) > 1 else others[0] if lists else 'it'} once")
-    return "; ".join(fixes)
 
 
 def described(path: str, param: Any) -> Any:  # noqa: ANN401 - Typer's own
@@ -301,19 +287,6 @@ def described(path: str, param: Any) -> Any:  # noqa: ANN401 - Typer's own
     return shown
 
 
-def _with_default(path: str, param: Any) -> Any:  # noqa: ANN401 - Typer's own
-    """Return the parameter as the help shows it: a setting's default in the place of none."""
-    key = None
-    if isinstance(param, TyperOption) and param.default is None and not param.is_flag:
-        key = _setting(path, param.opts)
-    text = _default_text(key) if key else ""
-    if not text:
-        return param
-    shown = copy(param)
-    shown.default = text  # text in `show_default` would get parentheses
-    return shown
-
-
 def _setting(path: str, flags: Sequence[str]) -> "Key | None":
     """Return the setting that a flag of a verb sets, None for other flags."""
     from costar_cli.methods.registry import METHODS
@@ -324,16 +297,6 @@ def _setting(path: str, flags: Sequence[str]) -> "Key | None":
     sections += [METHODS.combining.section] * (path == "finetune")
     keys = {key.section: key for key in all_keys().values() if key.flag in flags}
     return next((keys[section] for section in sections if section in keys), None)
-
-
-def _default_text(key: "Key") -> str:
-    """Return what a setting is where nobody sets it, and what the other presets make of it."""
-    from costar_cli.settings.presets import DEFAULT_PRESET, PRESETS, general_settings
-
-    values = {name: general_settings(name).get(str(key), key.default) for name in PRESETS}
-    default = values.pop(DEFAULT_PRESET)
-    others = [f"{name} {_text(value)}" for name, value in values.items() if value != default]
-    return "" if default is None else "; ".join([_text(default), *others])
 
 
 def _text(value: object) -> str:
