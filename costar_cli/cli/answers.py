@@ -2,7 +2,8 @@
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,9 +13,8 @@ from costar_cli.reporting.text import columns_of, fold_first
 
 if TYPE_CHECKING:
     from costar_cli.plans.doses import Sweep
-    from costar_cli.questions import ModelAnswers, WhatIfReport
+    from costar_cli.questions import WhatIfReport
     from costar_cli.questions.sensitivity import Sensitivity
-    from costar_cli.questions.support import PlanRatings
 
 MOST_SHOWN: Final = 20  # plans of a cohort
 SHOWN_GAMMAS: Final = (1.5, 2.0)  # of the bounds under hidden confounding that fit beside where they reach zero
@@ -45,13 +45,7 @@ def show_answers(out: Output, report: "WhatIfReport", sweep: "Sweep | None" = No
         out.text(
             f"subject {history.name} ({history.part}), {unit} {history.when(history.origin)} of {history.length - 1}"
         )
-        _show_plans(out, report, sweep)
-        if sweep is not None:
-            _show_doses(out, report, sweep)
-        elif several:
-            _show_comparison(out, report)
-        else:
-            _show_model(out, report, report.models[0])
+        _show_steps(out, report, sweep)
     if out.shows("support") and sweep is None:
         show_ratings(out, report)
         for model in report.models:
@@ -86,27 +80,19 @@ def show_answers(out: Output, report: "WhatIfReport", sweep: "Sweep | None" = No
     out.more("days", "support", files="picture --plot; page --report")
 
 
-def _show_plans(out: Output, report: "WhatIfReport", sweep: "Sweep | None") -> None:
-    """Print what each plan gives, and which treatments each rule came to."""
+def _show_steps(out: Output, report: "WhatIfReport", sweep: "Sweep | None") -> None:
+    """Print every step: a row per dose, or what plans and rules give, then one model, or several side by side.
+
+    Several models have a column each: estimates of every plan and step, then differences from the reference plan.
+    Where the truth is known it stands beside, and each model's root mean squared error below.
+    """
+    from costar_cli.data.schema import labelled
+    from costar_cli.questions.tables import answer_table, difference_title, is_probability, survival_table
+
+    outcomes, several = report.schema.outcomes, len(report.models) > 1
     if sweep is not None:
         out.text(f"training range: {sweep.dose.range}")
-        return
-    several = len(report.models) > 1
-    rules = (
-        f"rule {name}" + f" by {model.label}" * several + f" gives: {words}"
-        for model in report.models
-        for name, words in report.rules_in_words(model).items()
-    )
-    out.text(*(f"plan {name}: {words}" for name, words in report.plans_in_words().items()), *rules)
-
-
-def _show_doses(out: Output, report: "WhatIfReport", sweep: "Sweep") -> None:
-    """Print a row per dose and a column per step; with `--truth` that below each."""
-    from costar_cli.data.schema import labelled
-    from costar_cli.questions.tables import answer_table, is_probability
-
-    for model in report.models:
-        for outcome in report.schema.outcomes:
+        for model, outcome in product(report.models, outcomes):
             (_, *heads), by_step = answer_table(report, model, outcome.name)
             times, *answers = zip(*by_step, strict=True)
             doses = [head.removeprefix(f"{sweep.dose.name}=") for head in heads]
@@ -114,13 +100,22 @@ def _show_doses(out: Output, report: "WhatIfReport", sweep: "Sweep") -> None:
             unit = "%" if is_probability(report, outcome.name) else outcome.unit
             title = f"{labelled(outcome.name, unit)}, by {model.heading}, by {report.schema.step}"
             out.table([labelled(sweep.dose.name, sweep.dose.unit), *map(str, times)], table, title=title, keys=1)
-
-
-def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswers") -> None:
-    from costar_cli.questions.tables import answer_table, difference_title, is_probability, survival_table
-
-    for outcome in report.schema.outcomes:
+        return
+    rules = (
+        f"rule {name}" + f" by {model.label}" * several + f" gives: {words}"
+        for model in report.models
+        for name, words in report.rules_in_words(model).items()
+    )
+    out.text(*(f"plan {name}: {words}" for name, words in report.plans_in_words().items()), *rules)
+    for outcome in outcomes:
         unit = f" ({outcome.unit})" if outcome.unit else ""
+        if several:
+            _show_compared(out, report, outcome.name, report.to_rows(), f"{outcome.name}{unit}, by model")
+            if len(report.plans) > 1:
+                title = f"{outcome.name}{unit}: {difference_title(report, *report.models)}, by model"
+                _show_compared(out, report, outcome.name, report.difference_rows(), title)
+            continue
+        [model] = report.models
         unit = " (%)" if is_probability(report, outcome.name) else unit
         pair = 1 if report.truth is None else 2  # an estimate and its truth
         title = f"{outcome.name}{unit}, by {model.heading}"
@@ -128,24 +123,9 @@ def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswers") -> N
         if len(report.plans) > 1:
             title = difference_title(report, model)
             out.table(*answer_table(report, model, outcome.name, differences=True), title=title, keys=1, together=pair)
-    if model.survival_forecast:
-        title = f"no {' or '.join(model.survival_forecast.names)} so far, by {model.heading}"
-        out.table(*survival_table(report, model), title=title, keys=1)
-
-
-def _show_comparison(out: Output, report: "WhatIfReport") -> None:
-    """Print a column per model: estimates of every plan and step, then differences from the reference plan.
-
-    Where the truth is known it stands beside, and each model's root mean squared error below.
-    """
-    from costar_cli.questions.tables import difference_title
-
-    for outcome in report.schema.outcomes:
-        unit = f" ({outcome.unit})" if outcome.unit else ""
-        _show_compared(out, report, outcome.name, report.to_rows(), f"{outcome.name}{unit}, by model")
-        if len(report.plans) > 1:
-            title = f"{outcome.name}{unit}: {difference_title(report, *report.models)}, by model"
-            _show_compared(out, report, outcome.name, report.difference_rows(), title)
+    if not several and (forecast := report.models[0].survival_forecast):
+        title = f"no {' or '.join(forecast.names)} so far, by {report.models[0].heading}"
+        out.table(*survival_table(report, report.models[0]), title=title, keys=1)
 
 
 def _show_compared(out: Output, report: "WhatIfReport", outcome: str, rows: Rows, title: str) -> None:
@@ -164,15 +144,13 @@ def _show_compared(out: Output, report: "WhatIfReport", outcome: str, rows: Rows
         for (plan, time), by_model in lines.items()
     ]
     if with_truth:
-        errors = [_rmse([row for row in mine if row["model"] == model]) for model in models]
-        table.append(["RMSE", None, *(number_text(error, decimals) for error in errors), None])
+        rmse: list[float | None] = []
+        for model in models:
+            errors = [error for row in mine if row["model"] == model and isinstance(error := row["error"], float)]
+            rmse.append(math.sqrt(sum(error**2 for error in errors) / len(errors)) if errors else None)
+        table.append(["RMSE", None, *(number_text(error, decimals) for error in rmse), None])
     headings = [model.heading for model in report.models]
     out.table(["plan", report.schema.step, *headings, *["truth"] * with_truth], table, title=title, keys=2)
-
-
-def _rmse(rows: Rows) -> float | None:
-    errors = [error for row in rows if isinstance(error := row["error"], float)]
-    return math.sqrt(sum(error**2 for error in errors) / len(errors)) if errors else None
 
 
 def show_ratings(out: Output, report: "WhatIfReport") -> None:
@@ -184,19 +162,14 @@ def show_ratings(out: Output, report: "WhatIfReport") -> None:
         horizon = max(map(len, report.plans))
         steps = [str(report.history.origin + h) for h in range(horizon)]
         title = "do the data support the plans?" + (f" ({model.heading})" if several else "")
-        rows = [
-            [plan.name if first else None, f"{100 * ratings.like_practice:.0f} %" if first else None, name, *marks]
-            for plan, ratings in zip(report.plans, model.plan_ratings, strict=True)
-            for first, name, marks in _rating_lines(ratings, horizon)
-        ]
+        rows: list[list[object]] = []
+        for plan, ratings in zip(report.plans, model.plan_ratings, strict=True):
+            precision = ["-" if rating is None else rating for rating in ratings.worst_precision]
+            about: list[str | None] = [plan.name, f"{100 * ratings.like_practice:.0f} %"]
+            for name, marks in (("precision", precision), ("practice", ratings.practice), ("support", ratings.worst)):
+                rows.append([*about, name, *marks, *[None] * (horizon - len(marks))])
+                about = [None, None]
         out.table(["plan", "agreement with observed treatment", "rating", *steps], rows, title=title, keys=3)
-
-
-def _rating_lines(ratings: "PlanRatings", horizon: int) -> Iterator[tuple[bool, str, list[str | None]]]:
-    """Yield the two lights of a plan and what they come to, the worst over outcomes."""
-    precision = ["-" if rating is None else rating for rating in ratings.worst_precision]
-    for name, marks in (("precision", precision), ("practice", ratings.practice), ("support", ratings.worst)):
-        yield name == "precision", name, [*marks, *[None] * (horizon - len(marks))]
 
 
 def show_cohort(out: Output, result: Mapping[str, Any], *, most: int | None = None) -> None:
@@ -225,21 +198,18 @@ def show_cohort(out: Output, result: Mapping[str, Any], *, most: int | None = No
         for row in rows:
             ends.setdefault(row["outcome"], []).append(row["mean_at_end"])
         decimals = {outcome: decimals_of(values) for outcome, values in ends.items()}
-        lines = [
-            [row["plan"], row["outcome"], _lengths(row), number_text(row["mean_at_end"], decimals[row["outcome"]]),
-             row["unit"], *(f"{row['support'][rating]:,}" if row["support"] else None for rating in ("amber", "red"))]
-            for row in rows
-        ]  # fmt: skip
+        lines: list[list[object]] = []
+        for row in rows:
+            # subjects may have plans of their own of the same name, of other lengths
+            shortest, longest = row["answers_per_step"].count(row["answers"]), row["steps"]
+            steps = str(longest) if shortest == longest else f"{shortest} to {longest}"
+            mean = number_text(row["mean_at_end"], decimals[row["outcome"]])
+            lights = (f"{row['support'][rating]:,}" if row["support"] else None for rating in ("amber", "red"))
+            lines.append([row["plan"], row["outcome"], steps, mean, row["unit"], *lights])
         headers = ["plan", "outcome", steps_axis(result["step_unit"]), "mean at the end", "unit", "amber", "red"]
         out.table(headers, lines, title=f"{over}, by {label}", keys=2)
         if left := result["plans"] - len(shown):
             out.text(f"and {counted(left, 'more plan')}")
-
-
-def _lengths(row: Mapping[str, Any]) -> str:
-    """Return the steps of a plan; from the shortest to the longest where subjects have their own of the same name."""
-    shortest, longest = row["answers_per_step"].count(row["answers"]), row["steps"]
-    return str(longest) if shortest == longest else f"{shortest} to {longest}"
 
 
 def sensitivity_plot(plot: Path) -> Path:

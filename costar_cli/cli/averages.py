@@ -55,7 +55,15 @@ def show_average_sweep(
     from costar_cli.data.schema import labelled
     from costar_cli.questions.average_tables import dose_tables
 
-    rows = [row | _at_dose(effects, sweep, row) for effects in found for row in effects.to_rows()]
+    rows: list[dict[str, Any]] = []
+    for effects in found:
+        names = [plan.name for plan in effects.plans]
+        for row in effects.to_rows():
+            rows.append(row | {"dose": sweep.doses[row["plan"]]})
+            if effects.ratings_GPL is not None:  # the model rates its answers
+                place = effects.groups.index(row["group"]), names.index(row["plan"])
+                _, amber, red = effects.ratings_GPL[place].tolist()
+                rows[-1] |= {"amber": amber, "red": red}
     if session.out.shows("days"):
         session.out.text(f"{sweep.dose.range} were given")
     _tell(session, found, rows, partial(dose_tables, dose=labelled(sweep.dose.name, sweep.dose.unit)))
@@ -68,27 +76,37 @@ def show_average_sweep(
     return rows
 
 
-def _at_dose(effects: "AverageEffects", sweep: "Sweep", row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dose of a row, and how many answers of its group are amber and red, where the model rates them."""
-    dose: dict[str, Any] = {"dose": sweep.doses[row["plan"]]}
-    if effects.ratings_GPL is None:
-        return dose
-    names = [plan.name for plan in effects.plans]
-    _, amber, red = effects.ratings_GPL[effects.groups.index(row["group"]), names.index(row["plan"])].tolist()
-    return dose | {"amber": amber, "red": red}
-
-
 def _tell(
     session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Mapping[str, Any]], by_step: ByStep
 ) -> None:
     """Print what intervals of each model include, then its averages at the end; first, of details, those by step."""
+    from costar_cli.effects import ESTIMATORS
+    from costar_cli.inference import UNMEASURED
+    from costar_cli.questions.averages import FEW_UNITS, refuted
+
     for effects in found:
         mine = [row for row in rows if row["model"] == effects.label]
         for table in by_step(effects, mine) if session.out.shows("days") else ():
-            _show(session, table)
-        for one in _about(effects, mine):
-            session.out.say(one)
-        whys = _reasons(effects, mine)
+            session.out.table(table.headers, table.rows, title=table.title, keys=table.keys, together=table.together)
+        if any(row["interval_kind"] == UNMEASURED for row in mine):
+            session.out.say(Diagnostic.of("averages-left-out", effects.label, why=UNMEASURED[6:-1]))
+        if any(row["lower"] is not None for row in mine):
+            interval = Diagnostic.of("averages-interval", effects.label, kind=effects.interval_kind, unit=effects.unit)
+            session.out.say(interval)
+        if any(row["interval_kind"] == FEW_UNITS for row in mine):
+            session.out.say(Diagnostic.of("averages-few-units"))
+        if effects.is_corrected:
+            session.out.say(Diagnostic.of("averages-corrected", effects.label, how=ESTIMATORS["tmle"]))
+        if (warning := refuted(mine)) is not None:
+            session.out.say(warning)
+        # why means at the end of plans have no interval, and of which plans and groups that is so
+        ends, whys = {plan.name: len(plan) for plan in effects.plans}, dict[str, dict[str, None]]()
+        for row in mine:
+            kind, plan = row["interval_kind"], row["plan"]
+            at_end = row["quantity"] == "outcome" and row["step"] == ends[plan]
+            if at_end and kind.startswith("none") and kind not in (UNMEASURED, FEW_UNITS):
+                whose = plan if row["group"] == effects.groups[0] else f"{plan}, {row['group']}"
+                whys.setdefault(kind[6:-1], {})[whose] = None
         for why, whose in list(whys.items())[:MOST_REASONS]:
             who = effects.label + f" ({', '.join(whose)})" * (effects.is_corrected or len(whys) > 1)
             session.out.say(Diagnostic.of("averages-without-interval", who, why=why))
@@ -98,43 +116,6 @@ def _tell(
             _show_ends(session, effects, [row for row in mine if row["outcome"] == outcome])
     session.out.release(2)
     session.out.more("days", files="every row --csv; picture --plot")
-
-
-def _show(session: Session, table: "AverageTable") -> None:
-    session.out.table(table.headers, table.rows, title=table.title, keys=table.keys, together=table.together)
-
-
-def _about(effects: "AverageEffects", rows: Sequence[Mapping[str, Any]]) -> Iterator[Diagnostic]:
-    """Yield what a reader of a model's averages should know."""
-    from costar_cli.effects import ESTIMATORS
-    from costar_cli.inference import UNMEASURED
-    from costar_cli.questions.averages import FEW_UNITS, refuted
-
-    if any(row["interval_kind"] == UNMEASURED for row in rows):
-        yield Diagnostic.of("averages-left-out", effects.label, why=UNMEASURED[6:-1])
-    if any(row["lower"] is not None for row in rows):
-        yield Diagnostic.of("averages-interval", effects.label, kind=effects.interval_kind, unit=effects.unit)
-    if any(row["interval_kind"] == FEW_UNITS for row in rows):
-        yield Diagnostic.of("averages-few-units")
-    if effects.is_corrected:
-        yield Diagnostic.of("averages-corrected", effects.label, how=ESTIMATORS["tmle"])
-    if (warning := refuted(rows)) is not None:
-        yield warning
-
-
-def _reasons(effects: "AverageEffects", rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Return why means at the end of plans have no interval, and of which plans and groups that is so."""
-    from costar_cli.inference import UNMEASURED
-    from costar_cli.questions.averages import FEW_UNITS
-
-    ends, whys = {plan.name: len(plan) for plan in effects.plans}, dict[str, dict[str, None]]()
-    for row in rows:
-        kind, plan = row["interval_kind"], row["plan"]
-        at_end = row["quantity"] == "outcome" and row["step"] == ends[plan]
-        if at_end and kind.startswith("none") and kind not in (UNMEASURED, FEW_UNITS):
-            whose = plan if row["group"] == effects.groups[0] else f"{plan}, {row['group']}"
-            whys.setdefault(kind[6:-1], {})[whose] = None
-    return {why: [*whose] for why, whose in whys.items()}
 
 
 def _show_ends(session: Session, effects: "AverageEffects", rows: Sequence[Mapping[str, Any]]) -> None:

@@ -1,6 +1,5 @@
 """Parts of averages and effects: which are made or read, beside the table that all of them become."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +8,6 @@ from costar_cli.cli.session import Session
 from costar_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from costar_cli.files import Artifact
     from costar_cli.files.shards import Shard
 
 
@@ -39,14 +37,6 @@ def check_part(shard: "Shard", whole: Path, read: Files) -> None:
     from costar_cli.files.parts import part_path
 
     check_outputs([("--csv", part_path(whole, shard))], read=read, overwrite=True)
-
-
-def parts_of(whole: Path | None, question: str) -> "Sequence[Artifact]":
-    """Return all parts of a question; see `read_parts`."""
-    from costar_cli.files.parts import read_parts
-
-    assert whole is not None  # noqa: S101 - `check_whole` saw to it
-    return read_parts(whole, question)
 
 
 def end_part(session: Session, shard: "Shard", whole: Path, *, made: bool) -> None:

@@ -199,13 +199,21 @@ def _written(session: Session, files: OutputFiles, reports: "Iterator[SearchRepo
 def _show(session: Session, report: "SearchReport") -> None:
     """Print the best plans of one subject as calendars; before them, of `--show days`, in words, and how sure it is."""
     from costar_cli.data.schema import step_word
+    from costar_cli.inference import RANGE
     from costar_cli.questions.tables import decimals_of, limits_text, number_text
-    from costar_cli.report.pages.search import how_sure
+    from costar_cli.report.pages.search import how_sure, rank_table
 
     out, answer, question = session.out, report.answers[0], report.question
     best, objective, unit = answer.best, report.question.objective, step_word(report.schema.step)
     if out.shows("days"):
-        _show_in_words(out, report)
+        headers, table = rank_table(report)
+        title, keys = f"best plans, and their difference from `{report.reference}`", 2
+        if (columns_of(sys.stdout) or math.inf) < max(len(str(row[1])) for row in table) + BESIDE:
+            out.text(*(f"plan {rank}: {plan}" for rank, plan, *_ in table))
+            headers = ["plan", *(header.replace(RANGE, "range") for header in headers[2:])]
+            table, keys = [[rank, *numbers] for rank, _, *numbers in table], 1
+        out.table(headers, table, title=title, keys=keys)
+        out.text(*how_sure(report))
     about = f"{objective.text}" + f" in {objective.unit}" * bool(objective.unit)
     who = f"Subject {answer.name} from {unit} {answer.when} by {report.label}:"
     lines = [f"{who} {about}"] if len(who) + len(about) < LINE else [who, f"   {about}"]
@@ -271,15 +279,9 @@ def _show_calendars(out: "Output", report: "SearchReport", ranked: Sequence[Mapp
             levels = [f"{x} {what.partition('=')[2]}" for what, x in legend.items()]
             out.text(f"{names.pop()}: {', '.join(levels)}")
         else:
-            out.text(", ".join(f"{x} {_in_legend(what)}" for what, x in legend.items()))
-
-
-def _in_legend(what: str) -> str:
-    """Return `both chemotherapy and radiotherapy` for two treatments at one step, `all of ...` for more."""
-    names = TOGETHER.split(what)
-    return (
-        " and ".join(names) if len(names) == 1 else f"{'both' if len(names) == 2 else 'all of'} {' and '.join(names)}"
-    )
+            together = {1: "", 2: "both "}  # of treatments at one step
+            parts = [(x, TOGETHER.split(what)) for what, x in legend.items()]
+            out.text(", ".join(f"{x} {together.get(len(of), 'all of ')}{' and '.join(of)}" for x, of in parts))
 
 
 def letters_of(given: Iterable[str]) -> dict[str, str]:
@@ -301,23 +303,6 @@ def letters_of(given: Iterable[str]) -> dict[str, str]:
         wanted = [*own, *("B" if len(names) == 2 else ""), *ascii_uppercase, *ascii_lowercase]
         letters[what] = next((x for x in wanted if x in ascii_letters and x not in taken), "#")
     return letters
-
-
-def _show_in_words(out: "Output", report: "SearchReport") -> None:
-    """Print the best plans in words with their differences from the reference plan, and how sure the ranking is."""
-    from costar_cli.inference import RANGE
-    from costar_cli.report.pages.search import how_sure, rank_table
-
-    headers, table = rank_table(report)
-    title = f"best plans, and their difference from `{report.reference}`"
-    if (columns_of(sys.stdout) or math.inf) < max(len(str(row[1])) for row in table) + BESIDE:
-        out.text(*(f"plan {rank}: {plan}" for rank, plan, *_ in table))
-        headers = ["plan", *(header.replace(RANGE, "range") for header in headers[2:])]
-        table = [[rank, *numbers] for rank, _, *numbers in table]
-        out.table(headers, table, title=title, keys=1)
-    else:
-        out.table(headers, table, title=title, keys=2)
-    out.text(*how_sure(report))
 
 
 def _show_many(session: Session, report: "SearchReport") -> None:

@@ -14,7 +14,7 @@ from costar_cli.cli.answers import bounds_of, sensitivity_plot, show_answers, sh
 from costar_cli.cli.averages import show_average_sweep, show_averages
 from costar_cli.cli.models import ModelChoice
 from costar_cli.cli.options import FILES, expanded
-from costar_cli.cli.parts import check_part, check_whole, end_part, parts_of
+from costar_cli.cli.parts import check_part, check_whole, end_part
 from costar_cli.cli.session import RunFlags, Session
 from costar_cli.config.requests import WhatIfRequest
 from costar_cli.errors import UsageError
@@ -223,7 +223,14 @@ def whatif(
         if alone:
             _answer_one(session, question, files)
         elif request.average and shard is not None and whole is not None:
-            _make_part(session, question, whole, overwrite=files.overwrite)
+            from costar_cli.api.cohorts import answer_many
+            from costar_cli.files.parts import is_made
+
+            made = not is_made(whole, shard, question.fingerprint, overwrite=files.overwrite)
+            if made:
+                question.warn(session.reporter)
+                answer_many(question, part_of=whole, reporter=session.reporter)
+            end_part(session, shard, whole, made=made)
         else:
             _answer_many(session, question, files, whole)
 
@@ -336,25 +343,14 @@ def _answer_one(session: Session, question: "Question", files: OutputFiles) -> N
     out.done(report.to_json() | more)
 
 
-def _make_part(session: Session, question: "Question", whole: Path, *, overwrite: bool) -> None:
-    """Answer a part of a question about averages, unless it is there, for the command that has --merge."""
-    from costar_cli.api.cohorts import answer_many
-    from costar_cli.files.parts import is_made
-
-    made = not is_made(whole, question.shard, question.fingerprint, overwrite=overwrite)
-    if made:
-        question.warn(session.reporter)
-        answer_many(question, part_of=whole, reporter=session.reporter)
-    end_part(session, question.shard, whole, made=made)
-
-
 def _answer_many(session: Session, question: "Question", files: OutputFiles, whole: Path | None) -> None:
     """Answer a question about many subjects: answers to a file, a summary to the terminal."""
     from costar_cli.api.cohorts import answer_many
+    from costar_cli.files.parts import read_parts
     from costar_cli.questions import write_answers
 
     sweep = question.sweep
-    parts = parts_of(files.csv, question.fingerprint) if files.merge else ()
+    parts = read_parts(files.csv, question.fingerprint) if files.merge and files.csv is not None else ()
     question.warn(session.reporter)
     notes = question.notes
     for note in notes:
