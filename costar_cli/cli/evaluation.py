@@ -287,34 +287,27 @@ def run_part(
     table = None if files.predictions is None else shard.beside(files.predictions)
     check_outputs([("--predictions", table)], read=session.read_by(), overwrite=overwrite)
     current = step.find(overwrite=overwrite, again=overwrite)
-    if current is None:
-        _make_part(session, inputs, setups, shard, step, whole, overwrite=overwrite)
-    else:
+    if current is not None:
         session.out.up_to_date("part", step.path, current.digest)
+    else:
+        from costar_cli.config.models import EvaluateConfig
+        from costar_cli.evaluation.run import score_models
+
+        session.check_writable(step.path)
+        settings = session.settings[EvaluateConfig]
+        dataset, candidates = inputs.dataset, inputs.candidates
+        scored = score_models(dataset, candidates, settings, setups=setups, reporter=session.reporter, shard=shard)
+        made_of = {"fingerprint": whole.fingerprint, "config": dict(whole.config)}
+        scores = replace(scored, whole=made_of, parents=step.parents)
+        artifact = scores.write(step.path, fingerprint=step.fingerprint, config=step.config, overwrite=overwrite)
+        session.out.wrote("part", step.path, artifact.digest)
+        counts = {str(part): panel.n_subjects for part, panel in dataset.panels.items()}
+        tests = [test for test in dict.fromkeys(row.test for row in scores.rows) if test is not None]
+        subjects = (f"{len(shard.own(counts[test])):,} of {counts[test]:,} subjects of {test}" for test in tests)
+        session.out.text(f"part {shard}: {', '.join(subjects)}")
     merged = [files.report]
     if files.predictions is not None:
         write_predictions(session, files.predictions, inputs, setups, shard)
         merged.append(files.predictions)
     session.out.next(*(join(["costar", "merge", str(path)]) for path in merged))
     session.out.done({"shard": str(shard), "whole": str(files.report)}, status="up_to_date" if current else "done")
-
-
-def _make_part(
-    session: Session, inputs: EvaluationInputs, setups: Sequence[SetupName] | None, shard: "Shard",
-    step: BuildStep, whole: BuildStep, *, overwrite: bool,
-) -> None:  # fmt: skip
-    from costar_cli.config.models import EvaluateConfig
-    from costar_cli.evaluation.run import score_models
-
-    session.check_writable(step.path)
-    config = session.settings[EvaluateConfig]
-    dataset, candidates = inputs.dataset, inputs.candidates
-    scored = score_models(dataset, candidates, config, setups=setups, reporter=session.reporter, shard=shard)
-    made_of = {"fingerprint": whole.fingerprint, "config": dict(whole.config)}
-    scores = replace(scored, whole=made_of, parents=step.parents)
-    artifact = scores.write(step.path, fingerprint=step.fingerprint, config=step.config, overwrite=overwrite)
-    session.out.wrote("part", step.path, artifact.digest)
-    counts = {str(part): panel.n_subjects for part, panel in inputs.dataset.panels.items()}
-    tests = [test for test in dict.fromkeys(row.test for row in scores.rows) if test is not None]
-    subjects = (f"{len(shard.own(counts[test])):,} of {counts[test]:,} subjects of {test}" for test in tests)
-    session.out.text(f"part {shard}: {', '.join(subjects)}")

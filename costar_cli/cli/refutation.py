@@ -111,8 +111,22 @@ def make_refutations(
                 path, kind="refutation", arrays=arrays, meta=meta, parents=step.parents, overwrite=overwrite
             )
             session.out.wrote("refutation", path, artifact.digest)
+    headers = ["test", "of", "expected", "found", "95 % interval", "passes within", "verdict"]
     for refutation in found:
-        _show(session, refutation)
+        lines: list[list[object]] = []
+        for test, findings in refutation.by_test().items():
+            first = findings[0]  # which decides the test
+            of = first.quantity + (f" (and {len(findings) - 1} more)" if len(findings) > 1 else "")
+            interval = None
+            if first.lower is not None and first.upper is not None and first.sd is not None:
+                interval = f"{first.lower:.3f} to {first.upper:.3f}"
+            margin = f"{first.expected - first.margin:.3f} to {first.expected + first.margin:.3f}"
+            lines.append([test, of, f"{first.expected:.3f}", number(first.found), interval, margin, first.verdict])
+        title = f"refutation of {refutation.model} ({METHODS.label(refutation.method)}); effects in sds"
+        session.out.table(headers, lines, title=title, keys=2)
+        session.out.text(*dict.fromkeys(f"{f.test}: {f.note}" for f in refutation.findings if f.note))
+        for note in refutation.notes:
+            session.out.note(note)
     return found
 
 
@@ -144,22 +158,3 @@ def _refute_all(session: Session, data: Path, models: Mapping[str, "FittedModel"
         settings = config.model_dump(mode="json")
         found.append(Refutation(label, model.method, config.refits, tuple(findings), tuple(notes), settings))
     return found
-
-
-def _show(session: Session, refutation: "Refutation") -> None:
-    """Print a line per test: the finding that decides it."""
-    headers = ["test", "of", "expected", "found", "95 % interval", "passes within", "verdict"]
-    rows: list[list[object]] = []
-    for test, findings in refutation.by_test().items():
-        first = findings[0]
-        of = first.quantity + (f" (and {len(findings) - 1} more)" if len(findings) > 1 else "")
-        interval = None
-        if first.lower is not None and first.upper is not None and first.sd is not None:
-            interval = f"{first.lower:.3f} to {first.upper:.3f}"
-        margin = f"{first.expected - first.margin:.3f} to {first.expected + first.margin:.3f}"
-        rows.append([test, of, f"{first.expected:.3f}", number(first.found), interval, margin, first.verdict])
-    method = METHODS.label(refutation.method)
-    session.out.table(headers, rows, title=f"refutation of {refutation.model} ({method}); effects in sds", keys=2)
-    session.out.text(*dict.fromkeys(f"{f.test}: {f.note}" for f in refutation.findings if f.note))
-    for note in refutation.notes:
-        session.out.note(note)

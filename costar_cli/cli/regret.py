@@ -71,10 +71,10 @@ def make_regrets(
     found = regrets(models, dataset, request, seed=seed, reporter=session.reporter)
     rows = [regret.to_json() for regret in found]
     headers = ["test", "policy", "regret", "relative", "finds a best", "interval covers"]
-    shown = [
-        [one.part, one.policy, f"{one.mean:.3g} ± {one.error:.2g}", *map(_share, (one.relative, one.best, one.covered))]
-        for one in found
-    ]
+    shown: list[list[object]] = []
+    for one in found:
+        shares = (None if of is None else f"{100 * of:.0f} %" for of in (one.relative, one.best, one.covered))
+        shown.append([one.part, one.policy, f"{one.mean:.3g} ± {one.error:.2g}", *shares])
     said = ", ".join([*request.minimise, *(f"larger {text}" for text in request.maximise), *request.cost])
     session.out.table(headers, shown, title=f"regret of the best plans ({said})", keys=2)
     if found:
@@ -94,7 +94,3 @@ def _sizes(found: "Sequence[Regret]") -> Iterator[str]:
         most = max(one.subjects for one in mine)
         fewer = [f"`{one.policy}` of {one.subjects} of them" for one in mine if one.subjects < most]
         yield f"{most} subjects of {part}" + f" ({', '.join(fewer)})" * bool(fewer)
-
-
-def _share(value: float | None) -> str | None:
-    return None if value is None else f"{100 * value:.0f} %"

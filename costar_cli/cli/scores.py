@@ -134,6 +134,7 @@ def _band(row: "ReportRow") -> tuple[float, bool] | None:
 
 def _alarms(report: "EvaluationReport", rows: "Sequence[ReportRow]") -> Iterator[str]:
     """Yield what makes the numbers of the table doubtful, a sentence each, the gravest first."""
+    from costar_cli.inference import SUPPORT_LEVELS
     from costar_cli.reporting import HARDLY_BETTER, is_worse, less_error
 
     naive = {(row.setup, row.truth): row.mean.average for row in report.rows if row.basis == "naive"}
@@ -154,29 +155,22 @@ def _alarms(report: "EvaluationReport", rows: "Sequence[ReportRow]") -> Iterator
     if narrow:
         kind = "counterfactual answers" if any(row.truth == "counterfactual" for row in rows) else "these subjects"
         yield f"bands are too narrow for {kind}: {_grouped(narrow, rows)}"
-    misled = [(row.label, row.setup) for row in rows if _is_misrated(row)]
+    misled = []
+    for row in rows:
+        lights = next((lights for kind, lights in row.light_tests if kind == row.truth), {})
+        errors = lights["support"].rmse_by_light if "support" in lights else {}
+        known = [error for light in SUPPORT_LEVELS if (error := errors.get(light)) is not None]
+        if errors.get(SUPPORT_LEVELS[-1]) is not None and len(known) > 1 and known[-1] == min(known):
+            misled.append((row.label, row.setup))
     if misled:
         yield f"support ratings do not order errors here, red has the smallest: {_grouped(misled, rows)}"
     careful = dict.fromkeys(row.test for row in rows if row.caution and row.test)
     if careful:
         yield f"few subjects, so that CIs may be too narrow: {', '.join(careful)}"
-    limited = [(row.label, row.setup) for row in rows if row.stopped_by_budget]
+    limited = [row.label for row in rows if row.stopped_by_budget]
     if limited:
-        yield f"training of {_labels(limited)} stopped at its limit: more epochs may lower the error"
-
-
-def _is_misrated(row: "ReportRow") -> bool:
-    """Return whether the answers that the support ratings call red have the smallest error of all."""
-    from costar_cli.inference import SUPPORT_LEVELS
-
-    own = next((lights for kind, lights in row.light_tests if kind == row.truth), {})
-    errors = own["support"].rmse_by_light if "support" in own else {}
-    known = [error for light in SUPPORT_LEVELS if (error := errors.get(light)) is not None]
-    return errors.get(SUPPORT_LEVELS[-1]) is not None and len(known) > 1 and known[-1] == min(known)
-
-
-def _labels(rows: Sequence[tuple[str, str]]) -> str:
-    return ", ".join(dict.fromkeys(label for label, _ in rows))
+        whose = ", ".join(dict.fromkeys(limited))
+        yield f"training of {whose} stopped at its limit: more epochs may lower the error"
 
 
 def _grouped(found: Sequence[tuple[str, str]], rows: "Sequence[ReportRow]") -> str:
@@ -205,29 +199,25 @@ def show_steps(out: Output, report: "EvaluationReport") -> None:
             subjects = f"{row.subjects:,} subject{'s' * (row.subjects != 1)} of {row.test}"
             bases.append(f"{row.setup}: {row.truth} outcomes{meaning}, {subjects}, {queries} scored queries per step")
     out.text(*dict.fromkeys(bases))
-    label = report.limit_label
+    has_limit = bool(report.limit_label)
     out.text(*([report.about_ratio] if report.about_ratio else []))
     several = len({row.truth for row in report.rows if row.truth}) > 1  # factual and counterfactual queries
-    headers = ["setup", *["queries"] * several, "model", "average", *["ratio"] * bool(label)]
+    headers = ["setup", *["queries"] * several, "model", "average", *["ratio"] * has_limit]
     headers += ["ensemble", f"{report.level:.0%} interval"]
     headers += [f"tau={h + 1}" for h in range(report.horizon)]
     rows = []
     for row in report.rows:
         ratio = report.ratio_to_limit(row)
-        ratios = [number(ratio.average if ratio else None)] if label else []
+        ratios = [number(ratio.average if ratio else None)] if has_limit else []
         average = number(row.mean.average)
         if average is not None and row.sd is not None and row.sd.average is not None:
             average = f"{average} ± {number(row.sd.average)}"
         steps = [number(value) for value in (*row.mean.steps, *[None] * report.horizon)[: report.horizon]]
         ensemble = row.ensemble.average if row.ensemble and len(row.members) > 1 else None
         kind = [row.truth] if several else []
-        shown, interval = _label(row), _interval(row)
-        rows.append([row.setup, *kind, shown, average, *ratios, number(ensemble), interval, *steps])
+        label = row.marked_label if row.basis in ("ours", "limit") else f"{row.label} ({row.basis})"
+        rows.append([row.setup, *kind, label, average, *ratios, number(ensemble), _interval(row), *steps])
     out.table(headers, rows, keys=2 + several)
-
-
-def _label(row: "ReportRow") -> str:
-    return row.marked_label if row.basis in ("ours", "limit") else f"{row.label} ({row.basis})"
 
 
 def _short(value: float | None) -> str | None:
