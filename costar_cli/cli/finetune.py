@@ -168,11 +168,20 @@ def plan_model(session: Session, files: FinetuneFiles, method: str, domain: Doma
         ArtifactError: the data set, or what to start from, is missing.
         MismatchError: what to start from was trained on other variables, treatments, units or another horizon.
     """
-    from costar_cli.api.fitting import plan_fit
+    from costar_cli.api.fitting import plan_fit, pretrained_shape
+    from costar_cli.config.models import FinetuneConfig
     from costar_cli.data.compatible import other_data, require_fitting
+    from costar_cli.data.record import ModelRecord
+    from costar_cli.files import read_header
+    from costar_cli.settings.resolve import method_settings
 
     header = session.read("dataset", files.data)
-    files = _with_encoder(session, files, method, domain)
+    starts = files.start is not None or domain == "target"
+    if METHODS[method].combines and not starts and session.workspace.encoder.exists():
+        # parts of a combination start from the workspace's encoder, if one of them can
+        own = method_settings(session.settings, method, session.settings[FinetuneConfig])
+        if any(METHODS[part].pretrained for part in METHODS[method].parts(own, ModelRecord())):
+            files = replace(files, start=session.workspace.encoder)
     start = None
     if files.start is not None:
         start = session.read(files.start_kind, files.start, fix=files.start_fix)
@@ -180,25 +189,20 @@ def plan_model(session: Session, files: FinetuneFiles, method: str, domain: Doma
         if warning := other_data(f"the {start.kind}", start.parents, header.digest):
             session.out.say(warning)
     elif METHODS[method].pretrained:
-        _warn_of_other_shape(session)
+        # an encoder of another shape than one from scratch gets: the models would differ in more than pretraining
+        path, there = session.workspace.encoder, dict[str, Any]()
+        with suppress(CostarError):  # an encoder that cannot be read differs in nothing
+            there = dict(ModelRecord.of(read_header(path)).encoder or {}) if path.exists() else {}
+        here = pretrained_shape(session.settings).model_dump()
+        differences = [
+            f"{name} {here[name]}, not {there[name]}" for name in here if here[name] != there.get(name, here[name])
+        ]
+        if differences:
+            session.out.say(Diagnostic.of("encoder-differs", differences="; ".join(differences)))
     fit = plan_fit(session.settings, method, domain, dataset=header.digest, start=start)
     step = session.step("model", files.out, parents=fit.parents, config=fit.identity)
     has_target = {"target/train", "target/val"} <= set(header.meta.get("parts", ()))
     return ModelPlan(files, fit, step, has_target)
-
-
-def _with_encoder(session: Session, files: FinetuneFiles, method: str, domain: DomainName) -> FinetuneFiles:
-    """Return the files of a combination with the workspace's encoder, if there is one and a part can start from it."""
-    from costar_cli.config.models import FinetuneConfig
-    from costar_cli.data.record import ModelRecord
-    from costar_cli.settings.resolve import method_settings
-
-    encoder = session.workspace.encoder
-    if not METHODS[method].combines or domain == "target" or files.start is not None or not encoder.exists():
-        return files
-    own = method_settings(session.settings, method, session.settings[FinetuneConfig])
-    parts = METHODS[method].parts(own, ModelRecord())
-    return replace(files, start=encoder) if any(METHODS[part].pretrained for part in parts) else files
 
 
 def make_model(
@@ -220,23 +224,3 @@ def make_model(
         return plan.fit.run(dataset, start, checkpoint=plan.step.run, reporter=session.reporter, fresh=fresh, log=to)
 
     return make_trained(session, plan.step, train, overwrite=overwrite, fresh=fresh, log=log)
-
-
-def _warn_of_other_shape(session: Session) -> None:
-    """Warn where the workspace holds an encoder of another shape than one from scratch gets.
-
-    Two such models would differ in more than pretraining.
-    """
-    from costar_cli.api.fitting import pretrained_shape
-    from costar_cli.data.record import ModelRecord
-    from costar_cli.files import read_header
-
-    path, there = session.workspace.encoder, dict[str, Any]()
-    with suppress(CostarError):  # an encoder that cannot be read differs in nothing
-        there = dict(ModelRecord.of(read_header(path)).encoder or {}) if path.exists() else {}
-    here = pretrained_shape(session.settings).model_dump()
-    differences = [
-        f"{name} {here[name]}, not {there[name]}" for name in here if here[name] != there.get(name, here[name])
-    ]
-    if differences:
-        session.out.say(Diagnostic.of("encoder-differs", differences="; ".join(differences)))

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Final, TypedDict
@@ -116,8 +117,13 @@ def train_longer(session: Session, record: "ModelRecord", files: Mapping[str, Va
     That is twice the passes over the rows that the longest stage was allowed which ended by its budget. There is none
     where patience ended all stages, and none where somebody set `finetune.updates`, of which epochs are shares.
     """
+    from costar_cli.config.models import FinetuneConfig, RuntimeConfig
+
     ended = [stage for stage in record.stages or () if stage.ended_by_budget]
-    if not ended or _has_chosen_updates(session.settings):
+    if not ended:
+        return []
+    # chosen epochs put the updates of a preset aside, which nobody asked for
+    if session.settings.is_chosen("finetune.updates") and session.settings[FinetuneConfig].updates is not None:
         return []
     method, domain = record.method, record.domain or "source"
     words = ["--method", method] if method != REFERENCE else []
@@ -125,17 +131,17 @@ def train_longer(session: Session, record: "ModelRecord", files: Mapping[str, Va
     words += ["--parts", ",".join(part["method"] for part in record.parts)] if record.parts is not None else []
     words += ["--domain", domain] if domain != "source" else []
     nearest = _nearest_settings(session, record)
-    words += [*_preset(session, nearest), *_repeated(nearest, record)]
+    words += _preset(session, nearest)
+    without = nearest[FinetuneConfig].model_dump(mode="json")
+    for name in REPEATED:  # what the model was trained with, and the settings say otherwise
+        value = (record.config or {}).get(name)
+        if value is not None and value != without[name]:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    if record.precision is not None and record.precision != nearest[RuntimeConfig].precision:
+        words += ["--precision", str(record.precision)]
     planned = (record.config or {})["epochs"]
     epochs = 2 * math.ceil(max(float(planned if stage.passes is None else stage.passes) for stage in ended))
     return [next_command(session.given, "finetune", *words, "--epochs", str(epochs), "--overwrite", **files)]
-
-
-def _has_chosen_updates(settings: "Settings") -> bool:
-    """Return whether somebody asked for a number of updates; chosen epochs only put those of a preset aside."""
-    from costar_cli.config.models import FinetuneConfig
-
-    return settings.is_chosen("finetune.updates") and settings[FinetuneConfig].updates is not None
 
 
 def other_method(
@@ -185,53 +191,31 @@ def _preset(session: Session, settings: "Settings") -> list[str]:
     return [] if settings.preset == session.settings.preset else ["--preset", settings.preset]
 
 
-def _repeated(settings: "Settings", record: "ModelRecord") -> list[str]:
-    """Return the flags of what a model was trained with and these settings say otherwise, as far as there are flags."""
-    from costar_cli.config.models import FinetuneConfig, RuntimeConfig
-
-    without = settings[FinetuneConfig].model_dump(mode="json")
-    words: list[str] = []
-    for name in REPEATED:
-        value = (record.config or {}).get(name)
-        if value is not None and value != without[name]:
-            words += [f"--{name.replace('_', '-')}", str(value)]
-    precision = record.precision
-    if precision is not None and precision != settings[RuntimeConfig].precision:
-        words += ["--precision", str(precision)]
-    return words
-
-
 def _nearest_settings(session: Session, record: "ModelRecord") -> "Settings":
     """Return the settings without flags of the preset that differs least from those a model was trained with.
 
     `evaluate` does not take the preset of training, and a model's file does not name it.
     """
+    from costar_cli.config.models import FinetuneConfig, PretrainConfig
+    from costar_cli.files import flatten
     from costar_cli.settings.presets import PRESETS
-    from costar_cli.settings.resolve import resolve
+    from costar_cli.settings.resolve import method_settings, resolve
 
     file, first = session.given.get("config"), session.settings.preset
     names = [first] if "preset" in session.given else [first, *(name for name in PRESETS if name != first)]
-    found = [
-        resolve({}, preset=name, file=Path(file) if file else None, environ=os.environ, dataset=record.dataset_name)
-        for name in names
-    ]
-    return min(found, key=lambda settings: _differences(settings, record))
-
-
-def _differences(settings: "Settings", record: "ModelRecord") -> int:
-    """Return how many recorded settings are others in these; `updates` that `--epochs` put aside do not count."""
-    from costar_cli.config.models import FinetuneConfig, PretrainConfig
-    from costar_cli.files import flatten
-    from costar_cli.settings.resolve import method_settings
-
-    config = settings[FinetuneConfig]
-    own = method_settings(settings, record.method, config)
-    here = flatten(
-        {
-            "config": config.model_dump(mode="json"),
+    there = flatten({name: getattr(record, name) or {} for name in ("config", "settings", "encoder")})
+    found: list[tuple[int, Settings]] = []
+    for name in names:
+        settings = resolve(
+            {}, preset=name, file=Path(file) if file else None, environ=os.environ, dataset=record.dataset_name
+        )
+        own = method_settings(settings, record.method, settings[FinetuneConfig])
+        document = {
+            "config": settings[FinetuneConfig].model_dump(mode="json"),
             "settings": own.model_dump(mode="json") if own else {},
             "encoder": settings[PretrainConfig].encoder.model_dump(mode="json"),
         }
-    )
-    there = flatten({name: getattr(record, name) or {} for name in ("config", "settings", "encoder")})
-    return sum(here[name] != there[name] for name in here.keys() & there.keys() if there[name] is not None)
+        # `updates` that `--epochs` put aside are None, and do not count
+        here, known = flatten(document), {key: value for key, value in there.items() if value is not None}
+        found.append((sum(here[key] != known[key] for key in here.keys() & known.keys()), settings))
+    return min(found, key=itemgetter(0))[1]

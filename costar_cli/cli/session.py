@@ -68,7 +68,14 @@ def open_session(
         UsageError: settings that are not valid, all of them at once.
     """
     out = open_output(ctx, json=json, quiet=quiet, show=show, workspace=workspace)
-    settings = open_settings(out, flags, preset=preset, config=config, dataset=_dataset_name(data))
+    name = None
+    if data is not None and data.exists():
+        from costar_cli.files import read_header
+
+        with suppress(CostarError, OSError):  # whatever is wrong with it is said where it is read
+            name = read_header(data).meta.get("name")
+    dataset = name if isinstance(name, str) else None
+    settings = open_settings(out, flags, preset=preset, config=config, dataset=dataset)
     place = Workspace(workspace, held=bool(launched("RANK")))
     session = Session(out, place, settings, OutputReporter(out).watch(), repeated_flags(ctx))
     if config is not None:
@@ -96,25 +103,9 @@ def open_settings(
 
 def repeated_flags(ctx: typer.Context) -> dict[str, str]:
     """Return what of `CARRIED` was given as a flag; what the environment says, it says to later verbs too."""
-    return {name: str(ctx.params[name]) for name in CARRIED if _is_flag(ctx, name)}
-
-
-def _is_flag(ctx: typer.Context, name: str) -> bool:
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _dataset_name(path: Path | None) -> str | None:
-    """Return what the data set at hand is called; whatever is wrong with it is said where it is read."""
-    if path is None or not path.exists():
-        return None
-    from costar_cli.files import read_header
-
-    try:
-        name = read_header(path).meta.get("name")
-    except (CostarError, OSError):
-        return None
-    return name if isinstance(name, str) else None
+    sources = {name: ctx.get_parameter_source(name) for name in CARRIED}
+    typed = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    return {name: str(ctx.params[name]) for name in typed}
 
 
 class Input(NamedTuple):
@@ -342,7 +333,7 @@ class BuildStep:
         """
         if not self.path.exists():
             return None
-        from costar_cli.files import read_header
+        from costar_cli.files import flatten, read_header
         from costar_cli.files.spec import a_kind
 
         try:
@@ -358,11 +349,20 @@ class BuildStep:
         if overwrite:
             return None
         other_run = self._other_run()
+        parents = [
+            f"{role}: {header.parents.get(role, 'none')[:8]} before, {self.parents.get(role, 'none')[:8]} now"
+            for role in sorted(set(header.parents) | set(self.parents))
+            if header.parents.get(role) != self.parents.get(role)
+        ]
+        own = {name: header.meta[name] for name in ("settings", "domain") if name in header.meta}
+        there, now = flatten({**header.meta.get("config", {}), **own}), flatten(self.config)
+        changed = [name for name in sorted(set(there) & set(now)) if there[name] != now[name]]
+        settings = [f"{name}: was {_shown(there[name])}, now {_shown(now[name])}" for name in changed]
         raise MismatchError(
             f"the output exists and was made from other inputs or settings (it holds {a_kind(header.kind)})",
             where=str(self.path),
             fix=_REPLACE.replace("--overwrite", "--overwrite --fresh") if other_run else _REPLACE,
-            details=[*self._differences(header), *other_run],
+            details=[*parents, *settings, *other_run],
         )
 
     def _other_run(self) -> list[str]:
@@ -381,22 +381,6 @@ class BuildStep:
             return []
         return [f"interrupted run in {self.run}: {line}" for line in now.differences(before)]
 
-    def _differences(self, header: "Artifact") -> list[str]:
-        from costar_cli.files import flatten
-
-        changed = [
-            f"{role}: {header.parents.get(role, 'none')[:8]} before, {self.parents.get(role, 'none')[:8]} now"
-            for role in sorted(set(header.parents) | set(self.parents))
-            if header.parents.get(role) != self.parents.get(role)
-        ]
-        own = {name: header.meta[name] for name in ("settings", "domain") if name in header.meta}
-        there, now = flatten({**header.meta.get("config", {}), **own}), flatten(self.config)
-        return changed + [
-            f"{name}: was {_shown(there[name])}, now {_shown(now[name])}"
-            for name in sorted(set(there) & set(now))
-            if there[name] != now[name]
-        ]
-
 
 def read_kind(kind: str, path: Path, *, fix: str = "") -> "Artifact":
     """Return the header of a file that must be an artifact of a kind.
@@ -406,7 +390,19 @@ def read_kind(kind: str, path: Path, *, fix: str = "") -> "Artifact":
     """
     fix = fix or MADE_BY[kind]
     if not path.exists():
-        raise _missing(kind, path, fix)
+        folder = path.parent
+        readable = os.access(folder, os.R_OK | os.X_OK)
+        here = [other.name for other in folder.iterdir() if other.is_file()] if readable else []
+        names = {name for name in here if name.endswith(path.suffix or ".h5")}
+        while (near := nearest(path.name, sorted(names))) is not None:  # one of the same kind may have been meant
+            from costar_cli.files import read_header
+
+            with suppress(CostarError, OSError):  # one that cannot be read is none
+                if read_header(folder / near).kind == kind:
+                    fix = f"did you mean `{folder / near}`? If not: {fix}"
+                    break
+            names.remove(near)
+        raise ArtifactError("file not found" if near else f"no {kind} found", where=str(path), fix=fix)
     from costar_cli.files import read_header
     from costar_cli.files.spec import a_kind
 
@@ -415,28 +411,6 @@ def read_kind(kind: str, path: Path, *, fix: str = "") -> "Artifact":
         problem = f"the file holds {a_kind(header.kind)}, not {a_kind(kind)}"
         raise ArtifactError(problem, where=str(path), fix=fix)
     return header
-
-
-def _missing(kind: str, path: Path, fix: str) -> ArtifactError:
-    """Return what to say of a file that is not there: the name of one of the same kind may have been meant."""
-    folder = path.parent
-    here = [other.name for other in folder.iterdir() if other.is_file()] if os.access(folder, os.R_OK | os.X_OK) else []
-    names = {name for name in here if name.endswith(path.suffix or ".h5")}
-    while (near := nearest(path.name, sorted(names))) is not None and not _is_kind(folder / near, kind):
-        names.remove(near)
-    if near is None:
-        return ArtifactError(f"no {kind} found", where=str(path), fix=fix)
-    return ArtifactError("file not found", where=str(path), fix=f"did you mean `{folder / near}`? If not: {fix}")
-
-
-def _is_kind(path: Path, kind: str) -> bool:
-    """Return whether a file is an artifact of that kind; one that cannot be read is none."""
-    from costar_cli.files import read_header
-
-    try:
-        return read_header(path).kind == kind
-    except (CostarError, OSError):
-        return False
 
 
 _REPLACE = "add --overwrite to replace it, or write elsewhere with --out or --workspace"

@@ -33,6 +33,9 @@ def make_trained(
     log: Path | None = None,
 ) -> tuple["Artifact", str]:
     """Train and store an encoder or a model, or see that it is up to date; return it and which of the two."""
+    from costar_cli.config.models import RuntimeConfig
+    from costar_cli.data.record import ModelRecord
+    from costar_cli.files.digest import known_threads, making_differences, making_here
     from costar_cli.methods.shared import processes
 
     if log is not None:
@@ -42,7 +45,16 @@ def make_trained(
         check_log(log, step.fingerprint, overwrite=overwrite)
     with session.making(step, overwrite=overwrite, again=fresh) as artifact:
         if artifact:
-            _say_up_to_date(session, step, artifact)
+            session.out.up_to_date(step.kind, step.path, artifact.digest)
+            record = ModelRecord.of(artifact)
+            threads = known_threads(session.settings[RuntimeConfig].threads)
+            here = {name: value for name, value in making_here("", threads or 0).items() if name != "device"}
+            lines = making_differences(record.made_with or (), here | {"threads": threads})
+            if lines and session.out.shows("notes"):
+                made = f"made in a different environment ({'; '.join(lines)})"
+                session.out.note(f"{made}: remade here, its digest may differ")
+            for warning in warnings_of(f"{step.kind} `{step.path.stem}`", record.warnings):
+                session.out.say(warning)
             if log is not None:
                 session.out.note("nothing was trained, so that nothing is logged; --fresh trains again")
             return artifact, "up_to_date"
@@ -62,6 +74,7 @@ def _store(session: Session, step: BuildStep, trained: "Trained", *, overwrite: 
     """Write what was trained, and forget the run's state; of several processes that trained it, the first one does."""
     from costar_cli.data.record import ModelRecord
     from costar_cli.files import Artifact, read_header, write_artifact
+    from costar_cli.files.digest import making_differences
     from costar_cli.training import forget_runs
 
     if launched("RANK"):
@@ -82,17 +95,10 @@ def _store(session: Session, step: BuildStep, trained: "Trained", *, overwrite: 
     forget_runs(step.run)
     session.out.wrote(step.kind, step.path, artifact.digest)
     recorded = None if before is None else ModelRecord.read(before.meta, lenient=True).fingerprint
-    if before is not None and recorded == step.fingerprint and before.digest != artifact.digest:
-        _tell_why_digests_differ(session, before, artifact)
-    return artifact
-
-
-def _tell_why_digests_differ(session: Session, before: "Artifact", now: "Artifact") -> None:
-    """Say what made another file of the same inputs and settings: threads, versions, or nothing that is promised."""
-    from costar_cli.data.record import ModelRecord
-    from costar_cli.files.digest import making_differences
-
-    made = ModelRecord.of(now).made_with or ()
+    if before is None or recorded != step.fingerprint or before.digest == artifact.digest:
+        return artifact
+    # of the same inputs and settings: threads or versions differ, or nothing that is promised
+    made = ModelRecord.of(artifact).made_with or ()
     here, there = made[-1], ModelRecord.read(before.meta, lenient=True).made_with or ()
     lines = making_differences(there, here)
     if lines or not there:
@@ -100,29 +106,7 @@ def _tell_why_digests_differ(session: Session, before: "Artifact", now: "Artifac
         session.out.note(f"{what}: {'; '.join(lines) or 'that file does not record its environment'}")
     elif len(there) == len(made) == 1 and here["device"] == "cpu":
         session.out.say(Diagnostic.of("digest-differs", before=before.digest[:8]))
-
-
-def _note_making(session: Session, artifact: "Artifact") -> None:
-    """Note, of a file that is up to date, with what it was made where this run would use something else."""
-    from costar_cli.config.models import RuntimeConfig
-    from costar_cli.data.record import ModelRecord
-    from costar_cli.files.digest import known_threads, making_differences, making_here
-
-    threads = known_threads(session.settings[RuntimeConfig].threads)
-    here = {name: value for name, value in making_here("", threads or 0).items() if name != "device"}
-    lines = making_differences(ModelRecord.of(artifact).made_with or (), here | {"threads": threads})
-    if lines and session.out.shows("notes"):
-        session.out.note(f"made in a different environment ({'; '.join(lines)}): remade here, its digest may differ")
-
-
-def _say_up_to_date(session: Session, step: BuildStep, artifact: "Artifact") -> None:
-    """Say that an encoder or model is there already, and what its training warned of."""
-    from costar_cli.data.record import ModelRecord
-
-    session.out.up_to_date(step.kind, step.path, artifact.digest)
-    _note_making(session, artifact)
-    for warning in warnings_of(f"{step.kind} `{step.path.stem}`", ModelRecord.of(artifact).warnings):
-        session.out.say(warning)
+    return artifact
 
 
 def show_training(session: Session, record: "ModelRecord", status: str, *next_commands: str) -> None:
@@ -187,9 +171,15 @@ def show_parts(out: "Output", record: "ModelRecord") -> None:
     if rows:
         columns = [name for name in PART_COLUMNS if any(row.get(name) is not None for row in rows)]
         cells: list[list[object]] = [[row.get(name) for name in columns] for row in rows]
+        relative = set(record.relative or ())  # which outcomes are scored relative to their level (spec STACK-1)
+        unit = "as a share of each outcome's level at the origin, or in its sd where it may be negative or "
+        unit += "return from 0"
+        if relative == {True}:
+            unit = "as a share of the outcome's level at the origin"
+        elif relative == {False}:
+            unit = "in sd of the outcome"
         out.text("")
-        title = f"errors on validation, {_unit_of_errors(record.relative)}"
-        out.table([PART_COLUMNS[name] for name in columns], cells, keys=1, title=title)
+        out.table([PART_COLUMNS[name] for name in columns], cells, keys=1, title=f"errors on validation, {unit}")
         out.text("the error of a stack is in sample where one part has all weight, of other subjects where it mixes")
         if THAT_ADJUST in str(record.rules):
             out.text("where they err no more than chance, parts go first whose differences between plans are effects")
@@ -211,16 +201,6 @@ def on_effects(record: "ModelRecord") -> "Diagnostic | None":
     if known is None or not known.matter:
         return None
     return replace(known.diagnostic(METHODS.label(record.method), **traits_of(record)), severity="note")
-
-
-def _unit_of_errors(relative: "Sequence[bool] | None") -> str:
-    """Return what a stack's errors are in, by which outcomes are scored relative to their level (spec STACK-1)."""
-    found = set(relative or ())
-    if found == {True}:
-        return "as a share of the outcome's level at the origin"
-    if found == {False}:
-        return "in sd of the outcome"
-    return "as a share of each outcome's level at the origin, or in its sd where it may be negative or return from 0"
 
 
 PART_COLUMNS = {

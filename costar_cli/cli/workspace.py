@@ -6,6 +6,7 @@ import socket
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -137,7 +138,10 @@ class Workspace:
             StorageError: a file or folder of costar's, or an output that lies here, is a link, a pipe or a device, or
                 the lock, which is emptied, has text and another name.
         """
-        for path in self._made(output):
+        own = [output] if output is not None and output.parent.resolve() == self.root.resolve() else []
+        # whether or not it is there, and what is in a folder only after the folder
+        here = (self.root.glob(name) if "*" in name else [self.root / name] for name in (*MADE, *MADE_BY_BENCHMARKS))
+        for path in chain(own, chain.from_iterable(here)):
             with suppress(FileNotFoundError):
                 found = path.lstat()
                 is_shared = path.name == ".lock" and found.st_nlink > 1 and found.st_size > 0
@@ -146,13 +150,6 @@ class Workspace:
                     what = "a link, which is not followed there" if is_link else "no regular file"
                     fix = f"remove it, or {ELSEWHERE}"
                     raise StorageError(f"`{path.name}` of the workspace is {what}", where=str(path), fix=fix)
-
-    def _made(self, output: Path | None) -> Iterator[Path]:
-        """Yield what costar makes here, whether or not it is there, and what is in a folder only after it."""
-        if output is not None and output.parent.resolve() == self.root.resolve():
-            yield output
-        for name in (*MADE, *MADE_BY_BENCHMARKS):
-            yield from self.root.glob(name) if "*" in name else [self.root / name]
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -181,7 +178,11 @@ class Workspace:
         except OSError as error:
             raise storage_error(error, self.root, elsewhere=ELSEWHERE) from error
         try:
-            self._sign()
+            text = f"process {os.getpid()} on {socket.gethostname()}"
+            with storing(self._signature, elsewhere=ELSEWHERE):
+                self._signature.unlink(missing_ok=True)  # it may be another name of somebody's file
+                with self._signature.open("x", encoding="utf-8") as file:  # which follows no link, either
+                    file.write(text)
             yield
         finally:
             lock.release()
@@ -190,13 +191,6 @@ class Workspace:
     def _signature(self) -> Path:
         """Return the file that says who holds the workspace."""
         return self.root / ".lock-holder"
-
-    def _sign(self) -> None:
-        text = f"process {os.getpid()} on {socket.gethostname()}"
-        with storing(self._signature, elsewhere=ELSEWHERE):
-            self._signature.unlink(missing_ok=True)  # it may be another name of somebody's file
-            with self._signature.open("x", encoding="utf-8") as file:  # which follows no link, either
-                file.write(text)
 
     @property
     def holder(self) -> str:
