@@ -15,8 +15,6 @@ from costar_cli.errors import CostarError, UsageError
 
 if TYPE_CHECKING:
     from costar_cli.data import Dataset
-    from costar_cli.inference.suitability import Suitability
-    from costar_cli.reporting.output import Output
 
 MARKS = {"ok": " ", "care": "?", "stop": "!"}
 INDENT = " " * 13
@@ -57,7 +55,14 @@ def check(
         words = [*map(str, files), *([] if schema else ["--init"])]
         then = next_command({}, "ingest table", *words, schema=schema, statics=statics)
     suitability = assess(dataset)
-    _show(out, dataset, suitability, doubts)
+    width = min(get_terminal_size().columns, 100)
+    guessed = f"; {len(doubts)} of its roles are guesses" if doubts else ""
+    out.text(f"{dataset.name}: {suitability.verdict}{guessed}")
+    for criterion in suitability.criteria:
+        sentence = f"{criterion.text}: {criterion.fix}" if criterion.fix else criterion.text
+        head = f"{MARKS[criterion.rating]} {criterion.name:<10} "
+        out.text(*wrap(sentence, width, initial_indent=head, subsequent_indent=INDENT))
+    out.text(*wrap("  assumed    no hidden confounding, which no table shows", width, subsequent_indent=INDENT))
     out.next(then)
     out.done(suitability.to_json() | {"name": dataset.name, "guessed": list(doubts)})
 
@@ -80,15 +85,3 @@ def _read(files: list[Path], schema: Path | None, statics: Path | None) -> "tupl
         draft = next_command({}, "ingest table", *map(str, files), "--init", statics=statics)
         error.fix = f"{error.fix}; `{draft}` writes the schema to change, for `costar check --schema`"
         raise
-
-
-def _show(out: "Output", dataset: "Dataset", suitability: "Suitability", doubts: list[str]) -> None:
-    """Print the verdict, a line for each criterion, and what no table can show."""
-    width = min(get_terminal_size().columns, 100)
-    guessed = f"; {len(doubts)} of its roles are guesses" if doubts else ""
-    out.text(f"{dataset.name}: {suitability.verdict}{guessed}")
-    for criterion in suitability.criteria:
-        sentence = f"{criterion.text}: {criterion.fix}" if criterion.fix else criterion.text
-        head = f"{MARKS[criterion.rating]} {criterion.name:<10} "
-        out.text(*wrap(sentence, width, initial_indent=head, subsequent_indent=INDENT))
-    out.text(*wrap("  assumed    no hidden confounding, which no table shows", width, subsequent_indent=INDENT))

@@ -1,6 +1,6 @@
 """`costar inspect`: what a file holds, where it comes from, how it was made; its page, a model's card, its tables."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from json import dumps as json_text
 from pathlib import Path
@@ -15,7 +15,6 @@ from costar_cli.cli.session import open_output, read_kind
 from costar_cli.cli.training import show_parts
 from costar_cli.cli.workspace import DEFAULT_WORKSPACE, Workspace
 from costar_cli.config.choices import ExportName
-from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import ArtifactError, CostarError, MismatchError, StorageError, UsageError
 from costar_cli.reporting import plain, warnings_of
 from costar_cli.reporting.output import Output
@@ -23,9 +22,6 @@ from costar_cli.reporting.output import Output
 if TYPE_CHECKING:
     from costar_cli.data import Dataset
     from costar_cli.data.record import ModelRecord
-    from costar_cli.data.report import DataReport
-    from costar_cli.files import Artifact
-    from costar_cli.inference.overlap import Overlap
 
 
 MOST_LEVELS = 6  # of a treatment that are shown in its cell
@@ -57,8 +53,7 @@ def inspect(
     arrays: Annotated[bool, typer.Option("--arrays", help="List the arrays with types and shapes")] = False,
 ) -> None:
     """Show an artifact's kind, lineage and variables; no array is read."""
-    from costar_cli.data.findings import counted
-    from costar_cli.files import describe, flatten
+    from costar_cli.files import describe
 
     out = open_output(ctx, json=json, quiet=quiet, show=show, workspace=None if file else workspace)
     if file is None:
@@ -66,9 +61,18 @@ def inspect(
         read_kind("dataset", file)
         out.note(f"this is the workspace's data set, {file}")
     content = describe(file)
-    content["config"] = _settings_used(content)
-    for warning in _warnings(content):
-        out.say(warning)
+    config, method = content["config"], content["meta"].get("method")
+    if content["kind"] == "model" and isinstance(config, Mapping):  # without those that a baseline does not read
+        from costar_cli.methods.registry import METHODS
+
+        own = content["meta"].get("settings")
+        config = METHODS[method].shared_settings(config) if method in METHODS else config
+        content["config"] = {**config, **({str(method).replace("-", "_"): own} if own else {})}
+    told = content["meta"].get("report")
+    stored = (told if isinstance(told, Mapping) else content["meta"]).get("warnings")
+    if isinstance(stored, list):  # what the making of the artifact warned of
+        for warning in warnings_of(f"{content['kind']} `{Path(content['path']).stem}`", map(str, stored)):
+            out.say(warning)
     if report is not None or export is not None:
         check_described(file, content["kind"], report, export, form, overwrite=overwrite)
         made: dict[str, Any] = dict(content)
@@ -88,45 +92,62 @@ def inspect(
         out.wrote("queries", queries)
         out.done({**content, "queries": str(queries)})
         return
-    _show_identity(out, content)
-    _show_parts(out, content["arrays"])
-    _show_variables(out, content["meta"].get("schema"))
-    from costar_cli.data.record import ModelRecord
-
-    record = ModelRecord.read(content["meta"], lenient=True)  # the file may be anybody's
-    _show_support(out, record)
-    _show_practice(out, record)
-    _show_survival(out, record.survival)
-    _show_learnt(out, record)
-    show_parts(out, record)
-    settings = flatten(content["config"])
-    if settings and out.shows("settings"):
-        out.text("")
-        rows = [[name, _value(value)] for name, value in settings.items()]
-        out.table(["setting", "value"], rows, title="config")
-    if arrays:
-        out.text("", *_tree(content["arrays"]))
-    count = counted(len(content["arrays"]), "array")
-    out.more("settings", *["support"] * bool(record.practice or record.survival), files=f"--arrays ({count})")
+    _show_content(out, content, arrays=arrays)
     out.done(content)
 
 
-def _settings_used(content: Mapping[str, Any]) -> object:
-    """Return the settings that made the artifact; those that a baseline does not read are left out of its model's."""
-    config, method = content["config"], content["meta"].get("method")
-    if content["kind"] != "model" or not isinstance(config, Mapping):
-        return config
-    from costar_cli.methods.registry import METHODS
+def _show_content(out: Output, content: Mapping[str, Any], *, arrays: bool) -> None:
+    """Print what an artifact is, holds and was made with, as far as the file, anybody's, says it as costar does."""
+    from costar_cli.data.findings import counted
+    from costar_cli.data.record import ModelRecord
+    from costar_cli.files import flatten
 
-    own = content["meta"].get("settings")
-    read = METHODS[method].shared_settings(config) if method in METHODS else config
-    return {**read, **({str(method).replace("-", "_"): own} if own else {})}
+    _show_identity(out, content)
+    _show_variables(out, content["meta"].get("schema"))
+    record = ModelRecord.read(content["meta"], lenient=True)
+    _show_support(out, record)
+    _show_survival(out, record.survival)
+    for outcome in dict.fromkeys(str(row.get("outcome")) for row in record.learnt or ()):
+        own = [row for row in record.learnt or () if str(row.get("outcome")) == outcome]
+        cells: list[list[object]] = [[row.get(name) or "" for name in LEARNT] for row in own]
+        out.text("")
+        out.table(list(LEARNT.values()), cells, title=f"what the model learnt of {outcome}", keys=1)
+    show_parts(out, record)
+    settings = flatten(content["config"])
+    if settings and out.shows("settings"):
+        rows = []
+        for name, value in settings.items():
+            text = json_text(value, ensure_ascii=False)
+            if isinstance(value, list) and len(text) > LONGEST_VALUE:  # `--json` has its end
+                text = f"{text[:LONGEST_VALUE].rpartition(',')[0]}, ...] ({len(value)} values)"
+            rows.append([name, text])
+        out.text("")
+        out.table(["setting", "value"], rows, title="config")
+    if arrays:  # an indented tree: a line per group, then its arrays with type, shape and size
+        tree, above = [""], list[str]()
+        for array in content["arrays"]:
+            *groups, leaf = str(array["name"]).split("/")
+            shared = next((i for i, (a, b) in enumerate(zip(above, groups, strict=False)) if a != b), len(above))
+            shared = min(shared, len(groups))
+            tree += [f"{'  ' * depth}{groups[depth]}/" for depth in range(shared, len(groups))]
+            shape = " x ".join(f"{size:,}" for size in array["shape"]) or "scalar"
+            tree.append(f"{'  ' * len(groups)}{leaf}  {array['dtype']}  {shape}  {array['bytes']:,} bytes")
+            above = groups
+        out.text(*tree)
+    count = counted(len(content["arrays"]), "array")
+    out.more("settings", *["support"] * bool(record.practice or record.survival), files=f"--arrays ({count})")
 
 
 def _show_identity(out: Output, content: Mapping[str, Any]) -> None:
+    """Print what a file is and where it comes from, and how many subjects and steps the splits of a data set have."""
     from costar_cli.files.digest import making_text, makings_of
 
-    makings = makings_of(content["meta"])
+    makings, calibration = makings_of(content["meta"]), content["meta"].get("calibration")
+    calibrated: dict[str, str] = {}
+    if isinstance(calibration, Mapping):
+        whose = f"{calibration.get('subjects')} {calibration.get('domain')} subjects"
+        whose += "" if calibration.get("apart") is True else ", which selected it, too"
+        calibrated = {"calibrated on": whose}
     lines = {
         "kind": content["kind"],
         "digest": content["digest"],
@@ -137,7 +158,7 @@ def _show_identity(out: Output, content: Mapping[str, Any]) -> None:
             for role, digest in content["parents"].items()
         },
         **({"made with": "; then ".join(map(making_text, makings))} if makings else {}),
-        **_calibrated(content["meta"].get("calibration")),
+        **calibrated,
     }
     scalars = {name: value for name, value in content["meta"].items() if isinstance(value, str | int | float)}
     if out.shows("settings"):
@@ -146,24 +167,13 @@ def _show_identity(out: Output, content: Mapping[str, Any]) -> None:
         scalars.pop("fingerprint", None)
     width = max(map(len, (*lines, *scalars)))
     out.text(*(f"{plain(name):<{width}}  {value}" for name, value in (lines | scalars).items()))
-
-
-def _show_parts(out: Output, arrays: Sequence[Mapping[str, Any]]) -> None:
-    """Print how many subjects each part of a data set has, and over how many steps at most."""
     end = "/panel/treatments"
-    shapes = {str(array["name"]).removesuffix(end): array["shape"] for array in arrays if array["name"].endswith(end)}
+    panels = [array for array in content["arrays"] if array["name"].endswith(end)]
+    shapes = {str(array["name"]).removesuffix(end): array["shape"] for array in panels}
     if shapes:
         out.text("")
         rows = [[part, *(f"{size:,}" for size in shape[:2])] for part, shape in shapes.items()]
         out.table(["split", "subjects", "steps at most"], rows, title="splits")
-
-
-def _calibrated(calibration: object) -> dict[str, str]:
-    """Return on whom a model's bands were calibrated, as far as the file, anybody's, says it."""
-    if not isinstance(calibration, Mapping):
-        return {}
-    whose = f"{calibration.get('subjects')} {calibration.get('domain')} subjects"
-    return {"calibrated on": whose if calibration.get("apart") is True else f"{whose}, which selected it, too"}
 
 
 def _show_variables(out: Output, schema: object) -> None:
@@ -179,8 +189,11 @@ def _show_variables(out: Output, schema: object) -> None:
     if isinstance(treatments, Mapping):
         names, levels = treatments.get("names") or (), treatments.get("levels") or ()
         for name, labels in zip(names, levels, strict=False):
-            rows.append(["treatments", name, _levels(labels, listed=out.shows("settings")), treatments.get("mode")])
-            many |= {str(name): labels} if len(labels) > MOST_LEVELS else {}
+            if len(labels) <= MOST_LEVELS:
+                shown = "/".join(map(str, labels))
+            else:
+                shown, many[str(name)] = f"{len(labels)} levels" + ", listed below" * out.shows("settings"), labels
+            rows.append(["treatments", name, shown, treatments.get("mode")])
         for dose in treatments.get("doses") or ():
             if isinstance(dose, Mapping):
                 given = f"{dose.get('low')} to {dose.get('high')} {dose.get('unit') or ''}".rstrip()
@@ -197,37 +210,23 @@ def _show_variables(out: Output, schema: object) -> None:
         out.table(["number", "level"], list(enumerate(labels)), title=f"levels of {name}, the reference first")
 
 
-def _warnings(content: Mapping[str, Any]) -> list[Diagnostic]:
-    """Return what the artifact's making warned of, if it is a list of texts."""
-    meta = content["meta"]
-    report = meta.get("report")
-    stored = (report if isinstance(report, Mapping) else meta).get("warnings")
-    if not isinstance(stored, list):
-        return []
-    return warnings_of(f"{content['kind']} `{Path(content['path']).stem}`", map(str, stored))
-
-
 def _show_support(out: Output, record: "ModelRecord") -> None:
-    """Print which treatments no training subject was given, and which never stopped, as far as the file tells."""
+    """Print which treatments no training subject was given, and which never stopped, as far as the file tells.
+
+    Of `--show support` also how well the model of treatments is calibrated.
+    """
     schema, support = record.schema, record.support
-    if schema is None or support is None:
-        return
-    encoding = schema.treatments
-    try:
-        lines = {
-            "never given": [lack.told for lack in support.unseen(encoding)],
-            "never stopped": support.absorbing(encoding),
-        }
-    except (IndexError, KeyError, ValueError):  # the two are of different treatments
-        return
-    rows: list[list[object]] = [[what, ", ".join(names)] for what, names in lines.items() if names]
-    if rows:
-        out.text("")
-        out.table(["in training", "treatments"], rows, title="support")
-
-
-def _show_practice(out: Output, record: "ModelRecord") -> None:
-    """Print, of `--show support`, how well the model of treatments is calibrated, as far as the file says it."""
+    if schema is not None and support is not None:
+        encoding, lines = schema.treatments, dict[str, Sequence[str]]()
+        with suppress(IndexError, KeyError, ValueError):  # the two are of different treatments
+            lines = {
+                "never given": [lack.told for lack in support.unseen(encoding)],
+                "never stopped": support.absorbing(encoding),
+            }
+        kinds: list[list[object]] = [[what, ", ".join(names)] for what, names in lines.items() if names]
+        if kinds:
+            out.text("")
+            out.table(["in training", "treatments"], kinds, title="support")
     rows = (record.practice or {}).get("reliability") if out.shows("support") else None
     rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
     if rows:
@@ -265,45 +264,6 @@ def _show_survival(out: Output, survival: "Mapping[str, Any] | None") -> None:
         out.table(["end", "expected", "observed", "steps"], cells, title=title)
 
 
-def _show_learnt(out: Output, record: "ModelRecord") -> None:
-    """Print what a model learnt, in words, as far as the file, which may be anybody's, says it as costar does."""
-    rows = record.learnt or ()
-    for outcome in dict.fromkeys(str(row.get("outcome")) for row in rows):
-        own = [row for row in rows if str(row.get("outcome")) == outcome]
-        cells: list[list[object]] = [[row.get(name) or "" for name in LEARNT] for row in own]
-        out.text("")
-        out.table(list(LEARNT.values()), cells, title=f"what the model learnt of {outcome}", keys=1)
-
-
-def _levels(labels: Sequence[object], *, listed: bool) -> str:
-    """Return the levels of a treatment in one cell; with `--show settings` many have a table of their own."""
-    below = ", listed below" * listed
-    return "/".join(map(str, labels)) if len(labels) <= MOST_LEVELS else f"{len(labels)} levels{below}"
-
-
-def _value(value: object) -> str:
-    """Return a setting as JSON; a long list loses its end, which `--json` has."""
-    text = json_text(value, ensure_ascii=False)
-    if not isinstance(value, list) or len(text) <= LONGEST_VALUE:
-        return text
-    start = text[:LONGEST_VALUE].rpartition(",")[0]
-    return f"{start}, ...] ({len(value)} values)"
-
-
-def _tree(arrays: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the arrays as an indented tree: a line per group, then its arrays with type, shape and size."""
-    above: list[str] = []
-    for array in arrays:
-        *groups, leaf = str(array["name"]).split("/")
-        shared = next((i for i, (a, b) in enumerate(zip(above, groups, strict=False)) if a != b), len(above))
-        shared = min(shared, len(groups))
-        for depth in range(shared, len(groups)):
-            yield f"{'  ' * depth}{groups[depth]}/"
-        shape = " x ".join(f"{size:,}" for size in array["shape"]) or "scalar"
-        yield f"{'  ' * len(groups)}{leaf}  {array['dtype']}  {shape}  {array['bytes']:,} bytes"
-        above = groups
-
-
 def run_card(out: Output, file: Path, target: Path) -> dict[str, Any]:
     """Write the card of a model; return the digests of what it shows beside the model's file.
 
@@ -318,12 +278,16 @@ def run_card(out: Output, file: Path, target: Path) -> dict[str, Any]:
     from costar_cli.data.report import describe_dataset
     from costar_cli.data.store import read_dataset
     from costar_cli.evaluation import read_evaluation
-    from costar_cli.files import describe, write_bytes
+    from costar_cli.files import describe, read_header, write_bytes
     from costar_cli.report.pages.card import model_card
 
     content = describe(file)
     data, evaluations = None, {}
-    for path, header in _beside(file):
+    for path in sorted(file.parent.glob("*.h5")):
+        try:
+            header = read_header(path)
+        except (CostarError, OSError):
+            continue
         if header.kind == "dataset" and header.digest == content["parents"].get("dataset") and data is None:
             out.read("dataset", path, header.digest)
             dataset = read_dataset(path, truth=False)
@@ -344,17 +308,6 @@ def run_card(out: Output, file: Path, target: Path) -> dict[str, Any]:
     return {"dataset": data.digest if data else None, "evaluations": list(evaluations)}
 
 
-def _beside(file: Path) -> "Iterator[tuple[Path, Artifact]]":
-    """Yield the artifacts in the folder of a file, as far as they can be read."""
-    from costar_cli.files import read_header
-
-    for path in sorted(file.parent.glob("*.h5")):
-        try:
-            yield path, read_header(path)
-        except (CostarError, OSError):
-            continue
-
-
 TERMINAL = Path("-")
 
 
@@ -366,7 +319,15 @@ def run_report(out: Output, file: Path, target: Path) -> dict[str, Any]:
     dataset = _dataset(file)
     report, overlap = describe_dataset(dataset), describe_overlap(dataset)
     if target == TERMINAL:
-        _show(out, report, overlap)
+        from costar_cli.report.pages import report_tables
+
+        for i, table in enumerate(report_tables(report, overlap)):
+            out.text(*[""] * bool(i))
+            out.table(table.headers, table.rows, title=table.title)
+        if report.findings:
+            out.text("")
+            rows = [[finding.severity, str(finding)] for finding in report.findings]
+            out.table(["findings", ""], rows)
     else:
         from costar_cli.files import write_bytes
         from costar_cli.report.pages import report_page
@@ -390,14 +351,21 @@ def check_described(
     page, tables = None if report == TERMINAL else report, list[tuple[str, Path]]()
     if export is not None:
         from costar_cli.data.events.export import meds_export_files
+        from costar_cli.data.table import table_config
         from costar_cli.data.table.export import export_files
+        from costar_cli.data.table.schema_file import read_schema
 
         scores = "an evaluation holds scores alone: `costar evaluate --predictions FILE` writes what they are of"
         header = read_kind("dataset", file, fix=scores if kind == "evaluation" else "")
         if export.exists() and not export.is_dir():
             raise StorageError(f"`{export}` is no folder", where="--export", fix="choose another name")
         files = meds_export_files(export) if form == "meds" else export_files(export, form)
-        if form != "meds" and _is_schema_of(header, files["schema"]):
+        config, is_own = header.meta.get("config"), False
+        if form != "meds" and isinstance(config, Mapping) and files["schema"].is_file():
+            with suppress(CostarError, OSError):  # a file may say the same in other words
+                said = table_config(read_schema(files["schema"], accept_guesses=True), None)
+                is_own = said.items() <= config.items()
+        if is_own:
             problem = f"`{files['schema']}` is the schema behind the data set that is read"
             raise MismatchError(problem, where="--export", fix="choose another folder")
         tables = [("--export", path) for path in files.values()]
@@ -406,20 +374,6 @@ def check_described(
     there = [(flag, path) for flag, path in tables if path.exists()]  # the folder of the others may be made
     check_outputs([("--report", page), *there], read=(), overwrite=overwrite)
     check_page(page, flag="--report")
-
-
-def _is_schema_of(header: "Artifact", path: Path) -> bool:
-    """Return whether a file says, in whatever words, what the schema said by which a table became a data set."""
-    from costar_cli.data.table import table_config
-    from costar_cli.data.table.schema_file import read_schema
-
-    config = header.meta.get("config")
-    if not isinstance(config, Mapping) or not path.is_file():
-        return False
-    with suppress(CostarError, OSError):
-        said = table_config(read_schema(path, accept_guesses=True), None)
-        return said.items() <= config.items()
-    return False
 
 
 def run_export(out: Output, file: Path, folder: Path, form: ExportName, *, overwrite: bool) -> list[str]:
@@ -448,15 +402,3 @@ def _dataset(file: Path) -> "Dataset":
 
     read_kind("dataset", file)
     return read_dataset(file, truth=False)
-
-
-def _show(out: Output, report: "DataReport", overlap: "Overlap") -> None:
-    from costar_cli.report.pages import report_tables
-
-    for i, table in enumerate(report_tables(report, overlap)):
-        out.text(*[""] * bool(i))
-        out.table(table.headers, table.rows, title=table.title)
-    if report.findings:
-        out.text("")
-        rows = [[finding.severity, str(finding)] for finding in report.findings]
-        out.table(["findings", ""], rows)

@@ -1,6 +1,7 @@
 """`costar merge`: the parts of a benchmark, or of a table of answers, as one."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,7 +63,7 @@ def merge_answers(path: Path) -> Sequence[Path]:
         StorageError: the folder is read-only or full, or `path` is no regular file.
     """
     from costar_cli.files.shards import check_parts, check_readable, require_one, unchanged
-    from costar_cli.files.tables import QUESTION, SHARD, metadata_of, table_file
+    from costar_cli.files.tables import QUESTION, SHARD, is_sealed, metadata_of, table_file
 
     fix = f"`costar whatif --subjects ... --shard I/N --csv {path}`, or `costar evaluate --predictions`, makes them"
     parts = _parts_of(path, fix)
@@ -73,7 +74,9 @@ def merge_answers(path: Path) -> Sequence[Path]:
         fix_all = "make all parts with the same data, models, plans and options"
         question = require_one(parts, asked, "do not answer one question", fix=fix_all)
         check_parts(parts, {shard: facts.get(SHARD) for shard, facts in noted.items()}, fix=fix)
-        if _is_there(path, question, _question_of, "table"):
+        if path.exists():
+            facts = metadata_of(path) if is_sealed(path) else {}
+            _require_whole(path, SHARD not in facts and facts.get(QUESTION) == question, "table")
             return []
         with table_file(path, metadata={QUESTION: question}, check=check) as table:
             for part in parts.values():
@@ -95,6 +98,7 @@ def merge_evaluation(path: Path, reporter: "Reporter") -> Sequence[Path]:
     """
     from costar_cli.evaluation.report import write_evaluation
     from costar_cli.evaluation.scores import Scores
+    from costar_cli.files import read_header
     from costar_cli.files.shards import check_parts, require_one
 
     fix = "`costar evaluate --shard I/N` makes them"
@@ -104,7 +108,12 @@ def merge_evaluation(path: Path, reporter: "Reporter") -> Sequence[Path]:
     fix_all = "make all parts with the same data, models and options"
     fingerprint = require_one(paths, made, "are not of one evaluation", fix=fix_all)
     check_parts(paths, {shard: part.shard for shard, part in parts.items()}, fix=fix)
-    if _is_there(path, fingerprint, _fingerprint_of, "file"):
+    if path.exists():
+        there = None
+        with suppress(ArtifactError):
+            header = read_header(path)
+            there = str(header.meta.get("fingerprint")) if header.kind == "evaluation" else None
+        _require_whole(path, there == fingerprint, "file")
         return []
     first, *_ = parts.values()
     report = Scores.merge({paths[shard]: part for shard, part in parts.items()}, reporter)
@@ -121,27 +130,6 @@ def _parts_of(path: Path, fix: str) -> "Mapping[Shard, Path]":
     return parts
 
 
-def _is_there(path: Path, of: str, known: Callable[[Path], str | None], what: str) -> bool:
-    """Whether the whole is at `path` already; anything else there is a `MismatchError`."""
-    if not path.exists():
-        return False
-    if known(path) != of:
+def _require_whole(path: Path, is_whole: bool, what: str) -> None:
+    if not is_whole:
         raise MismatchError(f"`{path}` exists, and is another {what} or damaged", where=str(path), fix="remove it")
-    return True
-
-
-def _question_of(path: Path) -> str | None:
-    from costar_cli.files.tables import QUESTION, SHARD, is_sealed, metadata_of
-
-    facts = metadata_of(path) if is_sealed(path) else {}
-    return None if SHARD in facts else facts.get(QUESTION)
-
-
-def _fingerprint_of(path: Path) -> str | None:
-    from costar_cli.files import read_header
-
-    try:
-        header = read_header(path)
-    except ArtifactError:
-        return None
-    return str(header.meta.get("fingerprint")) if header.kind == "evaluation" else None
