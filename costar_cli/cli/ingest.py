@@ -1,6 +1,7 @@
 """`costar ingest`: import your own data, from files that costar knows, a table with a schema, or a log of events."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +22,6 @@ from costar_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from costar_cli.data import Dataset
-    from costar_cli.data.events import SignalsSchema
     from costar_cli.data.table import TableInputs
     from costar_cli.data.table.guess import GuessedSchema
     from costar_cli.data.table.schema import TableSchema
@@ -98,7 +98,13 @@ def table(
     if init:
         if schema or queries:
             raise UsageError("`--init` takes only the table and `--statics`", fix="omit --schema and --queries")
-        _init(session, files, statics, out or SCHEMA, overwrite=overwrite)
+        path = out or SCHEMA
+        tables = [*(("table", file) for file in files), ("table", statics)]
+        check_outputs([("--out", path)], read=tables, overwrite=overwrite)
+        from costar_cli.data.table.guess import guess_schema
+
+        then = next_command(session.given, "ingest table", *map(str, files), schema=path, statics=statics)
+        _write_guess(session, guess_schema(files, statics), "schema", path, then)
         return
     if schema is None:
         fix = f"`costar ingest table {quote(str(files[0]))} --init` writes a draft to start from"
@@ -139,16 +145,29 @@ class LogFlags:
         _check_seed(self.seed)
         if self.seed is not None and self.signals is None:
             raise UsageError(f"`{chosen[0]}` splits nothing", where="--seed", fix="omit --seed")
-        if self.signals is not None:
+        if self.init:
+            check_outputs([("--out", self.out or SIGNALS)], read=[("log", path)], overwrite=self.overwrite)
+        from costar_cli.api.events import LogCall
+
+        log = LogCall(form, path, session.reporter)
+        if self.init:
+            then = next_command(session.given, f"ingest {form}", str(path), signals=self.out or SIGNALS)
+            _write_guess(session, log.proposal(), "signals", self.out or SIGNALS, then)
+        elif self.like is not None:
+            read = read_like(session, self.like)
+            session.tell_read("events", path, kind=form)
+            of_log = {"events": log.digest}
+            new = partial(log.new, read[0])
+            make_new(session, self.out, new, like=self.like, read=read, parents=of_log, overwrite=self.overwrite)
+        elif self.signals is not None:
             from costar_cli.data.events import read_signals
 
             schema = read_signals(self.signals, accept_guesses=self.accept_guesses)
             session.tell_read("signals", self.signals, kind="toml")
-            _ingest_events(session, form, path, schema, self.seed, self.out, overwrite=self.overwrite)
-        elif self.like is not None:
-            _ingest_new_events(session, form, path, self.like, self.out, overwrite=self.overwrite)
-        else:
-            _propose(session, form, path, self.out or SIGNALS, overwrite=self.overwrite)
+            session.tell_read("events", path, kind=form)
+            config, of_log = log.config(schema, self.seed), {"events": log.digest}
+            build = partial(log.dataset, schema, self.seed)
+            make_dataset(session, self.out, build, config=config, parents=of_log, overwrite=self.overwrite)
 
 
 @ingest.command()
@@ -175,48 +194,6 @@ def omop(
 ) -> None:
     """Read an OMOP database as a file of signals says; `--init` writes one to start from."""
     flags.ingest(ctx, "omop", database)
-
-
-def _ingest_events(
-    session: Session,
-    form: str,
-    path: Path,
-    schema: "SignalsSchema",
-    seed: int | None,
-    out: Path | None,
-    *,
-    overwrite: bool,
-) -> None:
-    from costar_cli.api.events import LogCall
-
-    log = LogCall(form, path, session.reporter)
-    session.tell_read("events", path, kind=form)
-    config = log.config(schema, seed)
-    parents = {"events": log.digest}
-    make_dataset(session, out, lambda: log.dataset(schema, seed), config=config, overwrite=overwrite, parents=parents)
-
-
-def _ingest_new_events(
-    session: Session, form: str, path: Path, like: Path, out: Path | None, *, overwrite: bool
-) -> None:
-    from costar_cli.api.events import LogCall
-
-    read = read_like(session, like)
-    log = LogCall(form, path, session.reporter)
-    session.tell_read("events", path, kind=form)
-    parents = {"events": log.digest}
-    make_new(session, out, lambda: log.new(read[0]), like=like, read=read, parents=parents, overwrite=overwrite)
-
-
-def _propose(session: Session, form: str, path: Path, out: Path, *, overwrite: bool) -> None:
-    check_outputs([("--out", out)], read=[("log", path)], overwrite=overwrite)
-    from costar_cli.api.events import LogCall
-
-    guessed = LogCall(form, path, session.reporter).proposal()
-    _write_guess(session, guessed, "signals", out)
-    command = next_command(session.given, f"ingest {form}", str(path), signals=out)
-    session.out.note(f"resolve the CHECK lines in {out}, then: {command}")
-    session.out.done({"schema": guessed.text, "doubts": list(guessed.doubts)})
 
 
 def _check_seed(seed: int | None) -> None:
@@ -284,20 +261,8 @@ def _digests(session: Session, inputs: "TableInputs") -> dict[str, str]:
     return digests
 
 
-def _init(session: Session, files: list[Path], statics: Path | None, path: Path, *, overwrite: bool) -> None:
-    tables = [*(("table", file) for file in files), ("table", statics)]
-    check_outputs([("--out", path)], read=tables, overwrite=overwrite)
-    from costar_cli.data.table.guess import guess_schema
-
-    guessed = guess_schema(files, statics)
-    _write_guess(session, guessed, "schema", path)
-    command = next_command(session.given, "ingest table", *map(str, files), schema=path, statics=statics)
-    session.out.note(f"resolve the CHECK lines in {path}, then: {command}")
-    session.out.done({"schema": guessed.text, "doubts": list(guessed.doubts)})
-
-
-def _write_guess(session: Session, guessed: "GuessedSchema", what: str, path: Path) -> None:
-    """Write what `--init` guessed, show it, and warn of what is to be settled."""
+def _write_guess(session: Session, guessed: "GuessedSchema", what: str, path: Path, then: str) -> None:
+    """Write what `--init` guessed, show it, warn of what is to be settled, and end the verb."""
     from costar_cli.files import write_bytes
 
     write_bytes(path, guessed.text.encode())
@@ -305,3 +270,5 @@ def _write_guess(session: Session, guessed: "GuessedSchema", what: str, path: Pa
     session.out.text("", guessed.text.rstrip("\n"))
     for doubt in guessed.doubts:
         session.out.say(Diagnostic.of("schema-unsure", doubt=doubt))
+    session.out.note(f"resolve the CHECK lines in {path}, then: {then}")
+    session.out.done({"schema": guessed.text, "doubts": list(guessed.doubts)})
