@@ -110,7 +110,17 @@ def explore(
         if server is not None:
             _serve(session, explorer, server, opens=not page.no_browser)
         elif page.freeze is not None:
-            _freeze(session, explorer, page.freeze)
+            from costar_cli.files import write_bytes
+            from costar_cli.report.pages.explore import explore_page
+
+            frozen = explorer.freeze()
+            text, _ = explore_page({"about": explorer.describe(), "frozen": frozen}, served=False)
+            write_bytes(page.freeze, text.encode())
+            session.out.wrote("page", page.freeze, kind="html")
+            subjects, plans = len(frozen), max(len(answer["plans"]) for answer in frozen.values())
+            session.out.text(f"{subjects} subject{'s' * (subjects != 1)} under {plans:,} plans each")
+            shown = {"models": [next(iter(models))], "subjects": subjects, "plans": plans}
+            session.out.done({"address": None, "port": None, **shown})
 
 
 def _models(session: Session, data: Path, named: list[Path]) -> "dict[str, FittedModel]":
@@ -143,21 +153,6 @@ def _models(session: Session, data: Path, named: list[Path]) -> "dict[str, Fitte
     return load_models(session, headers, of_name)
 
 
-def _freeze(session: Session, explorer: "Explorer", path: Path) -> None:
-    """Write the page that stands alone."""
-    from costar_cli.files import write_bytes
-    from costar_cli.report.pages.explore import explore_page
-
-    frozen = explorer.freeze()
-    text, _ = explore_page({"about": explorer.describe(), "frozen": frozen}, served=False)
-    write_bytes(path, text.encode())
-    session.out.wrote("page", path, kind="html")
-    subjects, plans = len(frozen), max(len(answer["plans"]) for answer in frozen.values())
-    session.out.text(f"{subjects} subject{'s' * (subjects != 1)} under {plans:,} plans each")
-    models = [next(iter(explorer.models))]
-    session.out.done({"address": None, "port": None, "models": models, "subjects": subjects, "plans": plans})
-
-
 def _serve(session: Session, explorer: "Explorer", server: "ExploreServer", *, opens: bool) -> None:
     """Serve the page until Ctrl-C."""
     from costar_cli.report.pages.explore import explore_page
@@ -169,7 +164,9 @@ def _serve(session: Session, explorer: "Explorer", server: "ExploreServer", *, o
     out.serve(
         {"address": server.address, "port": server.server_port, "models": models, "subjects": count, "plans": None}
     )
-    if opens and not out.json and _has_screen():
+    # a browser that opens no window would take over the terminal
+    has_screen = sys.platform in {"darwin", "win32"} or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if opens and not out.json and sys.stdout.isatty() and has_screen:
         import webbrowser
 
         threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()
@@ -185,10 +182,3 @@ def _serve(session: Session, explorer: "Explorer", server: "ExploreServer", *, o
             "subjects": explorer.subjects,
         },
     )
-
-
-def _has_screen() -> bool:
-    """Return whether a browser would open a window, rather than take over the terminal."""
-    if not sys.stdout.isatty():
-        return False
-    return sys.platform in {"darwin", "win32"} or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -123,10 +123,24 @@ class Explorer:
         return {"subjects": names[max(0, place - 1) : place + 2]}
 
     def answer(self, asked: JsonObject) -> dict[str, Any]:
-        """Return the estimates of a subject under up to four plans, as `costar whatif` gives them."""
+        """Return the estimates of a subject under up to four plans, as `costar whatif` gives them.
+
+        `recorded` is what the subject was given after the origin, as far as that is known and plans go; `command` asks
+        the same, with the plans behind it as a here-document.
+        """
         question = self._question(asked)
         report = question.report(reporter=NullReporter())
-        return answer_of(report) | {"recorded": self._recorded(report), "command": self._command(question, asked)}
+        panel = self.dataset.panel_of(self.places[report.history.name])
+        begin, horizon = report.history.origin, max(map(len, report.plans))
+        steps = panel.treatments[0, begin : min(begin + horizon, report.history.length - 1)]
+        recorded = self.dataset.schema.treatments.decode(steps).tolist()
+        [label] = question.models
+        words = ["costar", "whatif", *self.words, "--model", label, "--subject", str(asked["subject"])]
+        words += ["--origin", str(int(question.cohort.origin_M[0])), *["--unsupported"] * question.request.unsupported]
+        plans = _field(asked, "plans", default={})
+        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(steps)}" for name, steps in plans.items())
+        command = f"{join([*words, '--plan', '-'])} <<'PLANS'\n{{\"plans\": {{\n{lines}\n}}}}\nPLANS\n"
+        return answer_of(report) | {"recorded": recorded, "command": command}
 
     def report(self, asked: JsonObject) -> str:
         """Return the page that `costar whatif --report` writes."""
@@ -256,23 +270,6 @@ class Explorer:
         panel = self.dataset.panel_of(place)
         last = int(panel.length[0]) - 1
         return max(0, last - (int(panel.ends[0]) in self.dataset.schema.terminal))
-
-    def _recorded(self, report: WhatIfReport) -> list[list[float]]:
-        """Return what the subject was given after the origin, as far as that is known and plans go."""
-        panel = self.dataset.panel_of(self.places[report.history.name])
-        begin, horizon = report.history.origin, max(map(len, report.plans))
-        steps = panel.treatments[0, begin : min(begin + horizon, report.history.length - 1)]
-        given: list[list[float]] = self.dataset.schema.treatments.decode(steps).tolist()
-        return given
-
-    def _command(self, question: Question, asked: JsonObject) -> str:
-        """Return the command that asks the same, with the plans behind it as a here-document."""
-        [label] = question.models
-        words = ["costar", "whatif", *self.words, "--model", label, "--subject", str(asked["subject"])]
-        words += ["--origin", str(int(question.cohort.origin_M[0])), *["--unsupported"] * question.request.unsupported]
-        plans = _field(asked, "plans", default={})
-        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(steps)}" for name, steps in plans.items())
-        return f"{join([*words, '--plan', '-'])} <<'PLANS'\n{{\"plans\": {{\n{lines}\n}}}}\nPLANS\n"
 
 
 def _field(asked: JsonObject, name: str, *, default: T) -> T:

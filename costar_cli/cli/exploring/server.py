@@ -115,7 +115,12 @@ class ExploreServer(ThreadingHTTPServer):
             while True:
                 Termination.stop_if_signalled()
                 with suppress(Empty):
-                    _work(*self._jobs.get(timeout=POLL_S))
+                    future, work, question = self._jobs.get(timeout=POLL_S)
+                    try:
+                        future.set_result(work(question))
+                    except Exception as error:  # whatever it is, the page says it, and the next question is answered
+                        Termination.stop_if_signalled()
+                        future.set_exception(as_costar_error(error))
         finally:
             self.shutdown()
             self.server_close()
@@ -145,14 +150,6 @@ class ExploreServer(ThreadingHTTPServer):
         """Say nothing of clients that leave early."""
 
 
-def _work(future: "Future[dict[str, Any] | str]", work: Work, question: JsonObject) -> None:
-    try:
-        future.set_result(work(question))
-    except Exception as error:  # whatever it is, the page says it, and the next question is answered
-        Termination.stop_if_signalled()
-        future.set_exception(as_costar_error(error))
-
-
 class RefusedError(Exception):
     """A request that is not answered: its status, and why."""
 
@@ -180,7 +177,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer a question of the page."""
         try:
-            length = self._length()
+            text = self.headers.get("Content-Length", "")
+            if not text.isdecimal() or not text.isascii() or len(text) > 12 or self.headers.get("Transfer-Encoding"):
+                raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "say how long the question is")
+            length = int(text)
             try:
                 self._admit(self.headers.get(TOKEN_HEADER, ""))
                 work = self.server.questions.get(self.path.removeprefix("/api/")) if self.path[:5] == "/api/" else None
@@ -227,12 +227,6 @@ class _Handler(BaseHTTPRequestHandler):
             raise RefusedError(HTTPStatus.FORBIDDEN, "this page is not for other sites")
         if not known:
             raise RefusedError(HTTPStatus.FORBIDDEN, "open the address that `costar explore` printed, with its token")
-
-    def _length(self) -> int:
-        text = self.headers.get("Content-Length", "")
-        if not text.isdecimal() or not text.isascii() or len(text) > 12 or self.headers.get("Transfer-Encoding"):
-            raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "say how long the question is")
-        return int(text)
 
     def _read(self, length: int) -> bytes:
         """Return so many bytes of the body.
