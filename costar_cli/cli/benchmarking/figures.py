@@ -133,14 +133,18 @@ def _pair(table: ResultTable) -> tuple[_Panel, _Panel | None]:
 
 
 def _draw_horizons(ax: Axes, panel: _Panel, x_H: NDArray[np.float64], styles: Mapping[str, Style], gap: float) -> bool:
-    """Draw the rows, and the bound below ours; return whether an error bar is cut at the frame."""
-    table = panel.table
+    """Draw the rows, and the bound below ours; return whether an error bar is cut at the frame.
+
+    Each row's name stands beside the end of its line, with the marker that it is drawn with; names are at least `gap`
+    apart, in heights of the panel.
+    """
+    table, top, ends = panel.table, panel.top, list[tuple[ResultRow, float]]()
     apart = float(np.min(np.diff(x_H), initial=np.inf))
     apart = apart if np.isfinite(apart) else 1.0
     ax.set_title(panel.title, loc="left")
     ax.set_xticks(x_H, [f"{x:g}" for x in x_H])
     ax.set_xlim(x_H[0] - 0.25 * apart, x_H[-1] + 0.25 * apart)
-    ax.set_ylim(0, panel.top)
+    ax.set_ylim(0, top)
     cut = False
     if table.limit and panel.rows is table.rows:
         ax.plot(x_H, _array(table.limit.mean, table.steps), **_BOUND)
@@ -150,33 +154,23 @@ def _draw_horizons(ax: Axes, panel: _Panel, x_H: NDArray[np.float64], styles: Ma
         sd_H = None if row.sd is None else _array(row.sd, table.steps)
         ax.errorbar(beside, mean_H, sd_H, elinewidth=0.7, capsize=0, **styles[row.name])
         if sd_H is not None:  # where the mean itself leaves the panel, its label says where to
-            inside_H = np.where(mean_H <= panel.top, sd_H, np.nan)
+            inside_H = np.where(mean_H <= top, sd_H, np.nan)
             for end_H in (mean_H + inside_H, mean_H - inside_H):
                 cut |= mark_cut(ax, beside, end_H, str(styles[row.name]["color"]))
-    _label(ax, panel, styles, gap)
-    return cut
-
-
-def _label(ax: Axes, panel: _Panel, styles: Mapping[str, Style], gap: float) -> None:
-    """Write each row's name beside the end of its line, with the marker that it is drawn with.
-
-    Names are at least `gap` apart, in heights of the panel.
-    """
-    top = panel.top
-    rows = [(row, _array(row.mean, panel.table.steps)) for row in panel.rows]
-    rows = [(row, mean_H) for row, mean_H in rows if np.isfinite(mean_H).any()]
-    ends = [float(mean_H[np.isfinite(mean_H)][-1]) for _, mean_H in rows]
-    places = spread_apart([min(end / top, 1.0) for end in ends], gap, low=0.0, high=1.0)
-    for (row, _), end, place in zip(rows, ends, places, strict=True):
+        if np.isfinite(mean_H).any():
+            ends.append((row, float(mean_H[np.isfinite(mean_H)][-1])))
+    heights = spread_apart([min(end / top, 1.0) for _, end in ends], gap, low=0.0, high=1.0)
+    for (row, end), height in zip(ends, heights, strict=True):
         style = styles[row.name]
-        ax.plot([1.0, 1.04], [min(end / top, 1.0), place], color=style["color"], lw=0.6, transform=ax.transAxes,
+        ax.plot([1.0, 1.04], [min(end / top, 1.0), height], color=style["color"], lw=0.6, transform=ax.transAxes,
                 clip_on=False)  # fmt: skip
-        ax.plot(1.06, place, marker=style["marker"], color=style["color"], ms=4, ls="", transform=ax.transAxes,
+        ax.plot(1.06, height, marker=style["marker"], color=style["color"], ms=4, ls="", transform=ax.transAxes,
                 clip_on=False)  # fmt: skip
         above = f" ↑ {end:.3g}" if end > top else ""
         label = with_budget_sign(label_text(row.label, _LONGEST_LABEL), row.stopped_by_budget)
-        ax.text(1.09, place, label + above, transform=ax.transAxes, va="center",
+        ax.text(1.09, height, label + above, transform=ax.transAxes, va="center",
                 fontsize=_LABEL_POINTS, color=BLACK, weight="bold" if row.name == REFERENCE else "normal")  # fmt: skip
+    return cut
 
 
 def _top(rows: Sequence[ResultRow], steps: int) -> float:

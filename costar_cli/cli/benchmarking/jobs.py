@@ -14,7 +14,6 @@ from costar_cli.cli.pretrain import make_encoder, plan_encoder
 from costar_cli.cli.session import BuildStep, Session
 from costar_cli.cli.workspace import Workspace
 from costar_cli.config.choices import DomainName
-from costar_cli.data.base import DataSource
 from costar_cli.diagnostics import WORSE_THAN_LAST_VALUE, Diagnostic
 from costar_cli.errors import ArtifactError, CostarError, MismatchError
 from costar_cli.files.shards import Shard
@@ -244,7 +243,19 @@ class BenchmarkWorkspace:
         settings = with_values(self.settings, {**values, **(job.method.changes if job.method else {})})
         session = Session(self.silent, self.workspace(job.seed), settings, self.reporter)
         if job.role == "data":
-            return [] if simulated is None else [self._data_task(session, simulated)]
+            if simulated is None:
+                return []
+            file, config = session.workspace.data, settings.configs[simulated.section]
+
+            def simulate(step: BuildStep, overwrite: bool) -> None:
+                from costar_cli.data.store import write_dataset
+
+                with session.writing(file):
+                    dataset = replace(simulated.simulate(config, self.reporter), fingerprint=step.fingerprint)
+                    write_dataset(file, dataset, overwrite=overwrite)
+
+            plan = partial(session.step, "dataset", file, parents={}, config=config.model_dump(mode="json"))
+            return [JobTask("data", file, session, plan, simulate)]
         assert job.method is not None  # noqa: S101 - data alone are of no method
         if job.role != "encoder":
             return self._model_tasks(session, job.seed, job.method, job.role)
@@ -255,19 +266,6 @@ class BenchmarkWorkspace:
                 make_encoder(session, data, step, overwrite=overwrite, fresh=False)
 
         return [JobTask("encoder", path, session, partial(plan_encoder, session, data, path), make)]
-
-    def _data_task(self, session: Session, simulated: DataSource) -> JobTask:
-        path, config = session.workspace.data, session.settings.configs[simulated.section]
-
-        def make(step: BuildStep, overwrite: bool) -> None:
-            from costar_cli.data.store import write_dataset
-
-            with session.writing(path):
-                dataset = replace(simulated.simulate(config, self.reporter), fingerprint=step.fingerprint)
-                write_dataset(path, dataset, overwrite=overwrite)
-
-        plan = partial(session.step, "dataset", path, parents={}, config=config.model_dump(mode="json"))
-        return JobTask("data", path, session, plan, make)
 
     def _encoder(self, seed: int, method: BenchmarkMethod) -> Path:
         path = self.workspace(seed).encoder
