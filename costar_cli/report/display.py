@@ -1,6 +1,5 @@
 """Results in notebooks: tables as HTML in which every text is escaped, and figures."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from costar_cli.data.dataset import Dataset
@@ -20,29 +19,30 @@ if TYPE_CHECKING:
 
 def html_of(result: Displayed) -> str:
     """Return the line and the tables of a result."""
-    return fragment(result.headline, list(_tables(result)))
-
-
-def _tables(result: Displayed) -> Iterator[ReportTable]:
+    tables: list[ReportTable] = []
     if isinstance(result, WhatIfReport):
         for outcome in result.schema.outcomes:
             headers, rows = end_table(result, outcome.name)
-            yield ReportTable(f"{outcome.name} at the end of each plan", "", tuple(headers), tuple(map(tuple, rows)))
+            title = f"{outcome.name} at the end of each plan"
+            tables.append(ReportTable(title, "", tuple(headers), tuple(map(tuple, rows))))
     elif isinstance(result, SearchReport) and len(result.answers) == 1:
         from costar_cli.report.pages.search import rank_table  # noqa: PLC0415 - it loads matplotlib
 
         headers, rows = rank_table(result)
-        yield ReportTable("", "", ("rank", *headers[1:]), tuple(map(tuple, rows)))
+        tables = [ReportTable("", "", ("rank", *headers[1:]), tuple(map(tuple, rows)))]
     elif isinstance(result, EffectReport):
-        for table in end_tables(result, main=True):
-            yield ReportTable(table.title, "", tuple(table.headers), tuple(map(tuple, table.rows)))
+        tables = [
+            ReportTable(table.title, "", tuple(table.headers), tuple(map(tuple, table.rows)))
+            for table in end_tables(result, main=True)
+        ]
     elif isinstance(result, EvaluationReport):
         title = f"RMSE in {result.unit.label}" if result.unit.label else "RMSE"
         scored = tuple((row.setup, row.truth, row.label, row.mean.average) for row in result.rows if row.truth)
-        yield ReportTable(title, "", ("set-up", "questions", "model", "average"), scored)
+        tables = [ReportTable(title, "", ("set-up", "questions", "model", "average"), scored)]
     elif isinstance(result, Dataset):
-        rows_of = ((str(part), panel.n_subjects, int(panel.length.sum())) for part, panel in result.panels.items())
-        yield ReportTable("", "", ("split", "subjects", "steps"), tuple(rows_of))
+        parts = ((str(part), panel.n_subjects, int(panel.length.sum())) for part, panel in result.panels.items())
+        tables = [ReportTable("", "", ("split", "subjects", "steps"), tuple(parts))]
+    return fragment(result.headline, tables)
 
 
 def figure_of(result: Displayed) -> "Figure":

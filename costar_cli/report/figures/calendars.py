@@ -43,6 +43,8 @@ def draw_calendar(
     codes, many = _codes([encoding.all_names[j] for j in shown]), max(map(len, plans)) > MOST_LETTERED
     height = 1.0 / max(len(shown), 1)
     for p, (plan, colour) in enumerate(zip(plans, colours, strict=True)):
+        red, green, blue = to_rgb(colour)
+        letters = BLACK if 0.299 * red + 0.587 * green + 0.114 * blue > LIGHT else "white"
         axes.add_patch(Rectangle((origin - 0.5, p - FILLED / 2), len(plan), FILLED, color="0.95", lw=0, zorder=0))
         for k, j in enumerate(shown):
             y = p + FILLED * ((k + 0.5) * height - 0.5)
@@ -55,7 +57,7 @@ def draw_calendar(
                 cell = (origin + h - FILLED / 2, y - FILLED * height * FILLED / 2)
                 axes.add_patch(Rectangle(cell, FILLED, FILLED * height * FILLED, color=colour, lw=0))
                 if not many:
-                    axes.text(origin + h, y, label_text(words, LETTERS), color=_letters_on(colour),
+                    axes.text(origin + h, y, label_text(words, LETTERS), color=letters,
                               fontsize=CELL_POINTS, ha="center", va="center_baseline", clip_on=True)  # fmt: skip
     axes.set_xlim(origin - 0.6, origin + max(map(len, plans)) - 0.4)
     axes.set_ylim(len(plans) - 0.45, -0.55)
@@ -63,12 +65,6 @@ def draw_calendar(
     axes.grid(visible=False)
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.tick_params(length=0)
-
-
-def _letters_on(colour: str) -> str:
-    """Return black or white, whichever stands out on a colour."""
-    red, green, blue = to_rgb(colour)
-    return BLACK if 0.299 * red + 0.587 * green + 0.114 * blue > LIGHT else "white"
 
 
 def calendar_key(encoding: TreatmentEncoding, shown: Sequence[int]) -> str:

@@ -85,7 +85,13 @@ def draw_treatments(report: DataReport) -> Figure:
     with figure(WIDTH_IN, 0.4 + 1.9 * len(names)) as drawn:
         grid = drawn.subplots(len(names), len(domains), sharex=True, sharey="row", squeeze=False)
         for row, name in zip(grid, names, strict=True):
-            levels, rarer = _shown_levels(report, name)
+            shares: dict[str, float] = {}
+            for use in report.treatments:
+                if use.treatment == name:
+                    shares[use.level] = shares.get(use.level, 0.0) + use.share
+            every = list(shares)  # the first is the reference, which is not shown
+            frequent = sorted(every[1:], key=lambda level: -shares[level])[:MOST_LEVELS]
+            levels, rarer = [every[i] for i in in_order(every) if every[i] in frequent], len(every) - 1 - len(frequent)
             highest = 0.01
             for axes, domain in zip(row, domains, strict=True):
                 uses = {use.level: use for use in report.treatments if (use.treatment, use.domain) == (name, domain)}
@@ -111,17 +117,6 @@ def draw_treatments(report: DataReport) -> Figure:
             axes.set_xlabel(_named(step_axis(report.step)))
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return drawn
-
-
-def _shown_levels(report: DataReport, treatment: str) -> tuple[list[str], int]:
-    """Return the most frequent levels beside the reference, in their order, and how many are not shown."""
-    shares: dict[str, float] = {}
-    for use in report.treatments:
-        if use.treatment == treatment:
-            shares[use.level] = shares.get(use.level, 0.0) + use.share
-    every = list(shares)
-    frequent = sorted(every[1:], key=lambda level: -shares[level])[:MOST_LEVELS]
-    return [every[place] for place in in_order(every) if every[place] in frequent], len(every) - 1 - len(frequent)
 
 
 def draw_outcomes(every: Sequence[OutcomeSummary], step: str, observed: str = "all observed steps") -> Figure:

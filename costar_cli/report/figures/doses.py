@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -33,7 +32,18 @@ def plot_predictive_check(report: EvaluationReport, path: Path) -> Path:
         axes_RC = drawn.subplots(len(grid), columns, squeeze=False, sharey="row")
         for checks, axes in zip(grid, axes_RC, strict=True):
             for check, ax in zip(checks, axes, strict=False):
-                _draw_check(ax, check, styles[check.label]["color"])
+                at, colour = np.array([found.at for found in check.bins]), styles[check.label]["color"]
+                for i, style in enumerate(LINES):
+                    own = [found.quantiles[i] for found in check.bins]
+                    limits = np.array([one.lower for one in own]), np.array([one.upper for one in own])
+                    shade(ax, at, limits, colour, 0.35 if i == 1 else 0.2)
+                    observed = [one.observed for one in own]
+                    ax.plot(at, observed, color=BLACK, ls=style, lw=1.2, marker="o", ms=3.5, zorder=3)
+                inside, every = check.inside
+                words = f"{inside} of {every} inside"
+                ax.set_title(_title(check))
+                ax.set_xlabel(label_lines(check.axis_label, 34))
+                ax.text(0.98, 0.98, words, transform=ax.transAxes, ha="right", va="top", fontsize=8)
             for ax in axes[len(checks) :]:
                 ax.set_axis_off()
             axes[0].set_ylabel(_outcome(checks[0]))
@@ -99,16 +109,3 @@ def _outcome(check: DoseCheck) -> str:
 
 def _title(check: DoseCheck) -> str:
     return f"{label_lines(check.label, 30)}\n{check.setup}, {check.test}"
-
-
-def _draw_check(ax: Axes, check: DoseCheck, colour: Any) -> None:  # noqa: ANN401 - any colour of matplotlib
-    at = np.array([found.at for found in check.bins])
-    for i, style in enumerate(LINES):
-        own = [found.quantiles[i] for found in check.bins]
-        limits = tuple(np.array([getattr(one, side) for one in own]) for side in ("lower", "upper"))
-        shade(ax, at, limits, colour, 0.35 if i == 1 else 0.2)  # type: ignore[arg-type]
-        ax.plot(at, [one.observed for one in own], color=BLACK, ls=style, lw=1.2, marker="o", ms=3.5, zorder=3)
-    inside, every = check.inside
-    ax.set_title(_title(check))
-    ax.set_xlabel(label_lines(check.axis_label, 34))
-    ax.text(0.98, 0.98, f"{inside} of {every} inside", transform=ax.transAxes, ha="right", va="top", fontsize=8)

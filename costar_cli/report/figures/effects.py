@@ -243,11 +243,25 @@ def _plot(
     path: Path,
 ) -> Path:
     """Draw a grid of curves."""
+    colour, _ = plan_style(0)
     with figure(2.6 + 3.9 * len(titles), 1.3 + 2.9 * len(labels)) as drawn:
         grid = drawn.subplots(len(labels), len(titles), squeeze=False, sharex=True, sharey="row")
         for row, line, label in zip(grid, curves, labels, strict=True):
             for axes, curve in zip(row, line, strict=True):
-                _draw_curve(axes, curve, sweep, given)
+                axes.axvspan(sweep.dose.low, sweep.dose.high, color="0.95", lw=0, zorder=0)
+                if curve.limits is not None:
+                    axes.fill_between(sweep.values, *curve.limits, color=tint(colour, SHADE), lw=0, zorder=1)
+                if curve.truth is not None:
+                    axes.plot(sweep.values, curve.truth, color=BLACK, ls=":", zorder=4)
+                axes.plot(sweep.values, curve.first, color=GREY, lw=1.2, ls="--", zorder=2)
+                axes.plot(sweep.values, curve.last, color=colour, zorder=3)
+                for rating, face in ((1, tint(colour, 0.4)), (2, "white")) if curve.rating is not None else ():
+                    at = curve.rating == rating
+                    axes.plot(sweep.values[at], curve.last[at], ls="", marker="o", mfc=face, mec=colour, zorder=5)
+                inside = given[(given >= axes.get_xlim()[0]) & (given <= axes.get_xlim()[1])]
+                some = np.sort(inside)[:: max(1, -(-len(inside) // MOST_TICKS))]
+                axes.plot(some, np.zeros(len(some)), ls="", marker="|", color=BLACK, alpha=0.25, ms=9, clip_on=False,
+                          transform=axes.get_xaxis_transform())  # fmt: skip
             row[0].set_ylabel(label_text(label, 40))
         for axes, title in zip(grid[0], titles, strict=True):
             axes.set_title(label_text(title, 40))
@@ -256,24 +270,6 @@ def _plot(
         drawn.legend(handles=legend, loc="outside right center", labelspacing=0.9)
         caption(drawn, who)
         return write_figure(drawn, path)
-
-
-def _draw_curve(axes: Axes, curve: Curve, sweep: Sweep, given: NDArray[np.floating]) -> None:
-    colour, _ = plan_style(0)
-    axes.axvspan(sweep.dose.low, sweep.dose.high, color="0.95", lw=0, zorder=0)
-    if curve.limits is not None:
-        axes.fill_between(sweep.values, *curve.limits, color=tint(colour, SHADE), lw=0, zorder=1)
-    if curve.truth is not None:
-        axes.plot(sweep.values, curve.truth, color=BLACK, ls=":", zorder=4)
-    axes.plot(sweep.values, curve.first, color=GREY, lw=1.2, ls="--", zorder=2)
-    axes.plot(sweep.values, curve.last, color=colour, zorder=3)
-    for rating, face in ((1, tint(colour, 0.4)), (2, "white")) if curve.rating is not None else ():
-        marked = curve.rating == rating
-        axes.plot(sweep.values[marked], curve.last[marked], ls="", marker="o", mfc=face, mec=colour, zorder=5)
-    inside = given[(given >= axes.get_xlim()[0]) & (given <= axes.get_xlim()[1])]
-    some = np.sort(inside)[:: max(1, -(-len(inside) // MOST_TICKS))]
-    axes.plot(some, np.zeros(len(some)), ls="", marker="|", color=BLACK, alpha=0.25, ms=9, clip_on=False,
-              transform=axes.get_xaxis_transform())  # fmt: skip
 
 
 def _legend(curves: Sequence[Sequence[Curve]], first: str, last: str, band: str, whose: str) -> list[Line2D | Patch]:

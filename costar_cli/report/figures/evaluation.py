@@ -55,9 +55,19 @@ def plot_rmse(report: EvaluationReport, path: Path) -> Path:
 def draw_rmse(report: EvaluationReport) -> Figure:
     """Draw the RMSE of every row by horizon, with its interval and its ensemble mean's own RMSE.
 
-    A published row has the colour of the model of that name. An interval is cut where it would flatten the lines.
+    A published row has the colour of the model of that name, and joins the panel of its set-up and of the truth that it
+    rests on. An interval is cut where it would flatten the lines.
     """
-    panels = _panels(report)
+    panels: dict[str, list[ReportRow]] = {}  # by title
+    for row in report.rows:
+        if row.truth:
+            title = f"{row.setup.capitalize()}\ntested on {(row.test or '').split('/')[0]}, {row.truth}"
+            panels.setdefault(title, []).append(row)
+    truth = paper_truth(report.dataset)
+    for row in (row for row in report.rows if row.published):
+        for panel in panels.values():
+            if (panel[0].setup, panel[0].truth) == (row.setup, truth):
+                panel.append(row)
     styles = model_styles(report.rows)
     handles = _legend(report, [row for rows in panels.values() for row in rows], styles)
     lines = sum(str(handle.get_label()).count("\n") + 1 for handle in handles)
@@ -123,22 +133,6 @@ def _legend(report: EvaluationReport, rows: Sequence[ReportRow], styles: Mapping
             Patch(color=GREY, alpha=0.25, lw=0, label=f"shaded: {100 * report.level:g} % CI,\nresampled by subject")
         )
     return handles
-
-
-def _panels(report: EvaluationReport) -> dict[str, list[ReportRow]]:
-    """Return the rows by panel title; published rows join the panel of their set-up and of the truth they rest on."""
-    panels: dict[str, list[ReportRow]] = {}
-    for row in report.rows:
-        if row.truth:
-            test = (row.test or "").split("/")[0]
-            title = f"{row.setup.capitalize()}\ntested on {test}, {row.truth}"
-            panels.setdefault(title, []).append(row)
-    truth = paper_truth(report.dataset)
-    for row in (row for row in report.rows if row.published):
-        for title, panel in panels.items():
-            if (panel[0].setup, panel[0].truth) == (row.setup, truth):
-                panels[title] = [*panel, row]
-    return panels
 
 
 def _draw_row(ax: Axes, row: ReportRow, style: Style, *, crowded: bool) -> None:

@@ -101,7 +101,22 @@ def draw_effects(report: EffectReport) -> Figure:
             for i, plan in enumerate(plans)
         ]
         drawn.legend(handles=handles, loc="outside right center")
-        caption(drawn, *_about(report, grid, cut=any(marks)))
+        shown = [panel for line in grid for panel in line if panel is not None]
+        level = f"{100 * report.request.levels[0]:g} %"
+        alone, together = (any(panel.compares is compares for panel in shown) for compares in (False, True))
+        bands = f"{level} bands, simultaneous over all steps"
+        about = [f"bars: {bands}"]
+        if alone:
+            about = [f"bars: {level} intervals at each step" + f"; for contrasts, {bands}" * together]
+        if all(row["lower"] is None for panel in shown for row in panel.rows):
+            about = ["no intervals"]
+        if len(report.effects.groups) > 1 or len(report.effects.settings.estimators) == 1:
+            about.insert(0, f"estimates: {ESTIMATORS[report.effects.settings.estimators[0]]}")
+        about += [ABOUT_FEW] * any(not row["supported"] for panel in shown for row in panel.rows)
+        about += [f"triangles: an interval that {CUT}"] * any(marks)
+        if {row["outcome"] for row in report.rows} - {panel.outcome for panel in shown}:
+            about.append("the table lists further outcomes")
+        caption(drawn, *about)
         return drawn
 
 
@@ -167,34 +182,14 @@ def _null(panel: _Panel) -> float:
     return 1.0 if panel.quantity.endswith("ratio") else 0.0
 
 
-def _about(report: EffectReport, grid: Sequence[Sequence[_Panel | None]], *, cut: bool) -> list[str]:
-    """Return the sentences below the figure."""
-    panels = [panel for line in grid for panel in line if panel is not None]
-    level = f"{100 * report.request.levels[0]:g} %"
-    alone, together = (any(panel.compares is compares for panel in panels) for compares in (False, True))
-    bands = f"{level} bands, simultaneous over all steps"
-    about = [
-        f"bars: {level} intervals at each step" + f"; for contrasts, {bands}" * together if alone else f"bars: {bands}"
-    ]
-    if all(row["lower"] is None for panel in panels for row in panel.rows):
-        about = ["no intervals"]
-    effects = report.effects
-    if len(effects.groups) > 1 or len(effects.settings.estimators) == 1:
-        about.insert(0, f"estimates: {ESTIMATORS[effects.settings.estimators[0]]}")
-    about += [ABOUT_FEW] * any(not row["supported"] for panel in panels for row in panel.rows)
-    about += [f"triangles: an interval that {CUT}"] * cut
-    shown = {panel.outcome for panel in panels}
-    about += ["the table lists further outcomes"] * (len({row["outcome"] for row in report.rows} - shown) > 0)
-    return about
-
-
 def draw_balance(rows: Sequence[Row]) -> Figure | None:
     """Return a love plot of rows of `balance`: by plan and column, the largest difference over steps, and its range.
 
     Steps that few follow are left out. None where everybody follows every plan.
     """
     rows = [row for row in rows if row["effective"] >= FEW]
-    plans = [plan for plan in dict.fromkeys(row["plan"] for row in rows) if _moved(rows, plan)][:MOST_BESIDE]
+    moved = {row["plan"] for row in rows if abs(row["before"]) > 0}
+    plans = [plan for plan in dict.fromkeys(row["plan"] for row in rows) if plan in moved][:MOST_BESIDE]
     if not plans:
         return None
     names = list(dict.fromkeys(row["column"] for row in rows))
@@ -221,10 +216,6 @@ def draw_balance(rows: Sequence[Row]) -> Figure | None:
                    Line2D([], [], color=BLUE, marker="o", label="after weighting")]  # fmt: skip
         legend_below(drawn, handles)
         return drawn
-
-
-def _moved(rows: Sequence[Row], plan: str) -> bool:
-    return any(abs(row["before"]) > 0 for row in rows if row["plan"] == plan)
 
 
 def draw_natural(rows: Sequence[Row], step: str) -> Figure:

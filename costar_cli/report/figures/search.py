@@ -55,10 +55,13 @@ def plot_search(report: SearchReport, path: Path) -> Path:
 
 def draw_search(report: SearchReport) -> Figure:
     """Draw a panel per outcome that the objective reads, calendars and effects of plans, the objective of all plans."""
-    best, schema = report.answers[0].best, report.schema
+    best, schema, objective = report.answers[0].best, report.schema, report.question.objective
     shown = [*range(min(best.found, SHOWN)), len(best.estimate_M) - 1]
-    outcomes = sorted({outcome for _, outcome in report.question.objective.concerns})
-    plans = [best.values_MHA[row] for row in shown]
+    outcomes = sorted({outcome for _, outcome in objective.concerns})
+    plans, styles = [best.values_MHA[row] for row in shown], [_style(best, i, row) for i, row in enumerate(shown)]
+    others = [i for i, row in enumerate(shown) if row < best.found]
+    limits = [(float(low), float(high)) for low, high in best.apart_M2[[shown[i] for i in others]]]
+    dotted = report.difference_kind == RANGE  # not as what has a level
     given = calendar_rows(schema.treatments, plans)
     rows_in = 0.9 + len(shown) * max(0.3, 0.17 * len(given))
     heights = [HEIGHT_INCH] * len(outcomes) + [rows_in, HEIGHT_INCH]
@@ -69,35 +72,24 @@ def draw_search(report: SearchReport) -> Figure:
             _draw_courses(axes, report, outcome, shown)
         calendar = drawn.add_subplot(grid[-2, 0])
         forest = drawn.add_subplot(grid[-2, 1], sharey=calendar)
-        _draw_effects(calendar, forest, report, shown, given)
+        colours = [colour for colour, _ in styles]
+        draw_calendar(calendar, schema.treatments, plans, report.answers[0].origin, colours, given)
+        calendar.set_title(label_text(calendar_key(schema.treatments, given), TITLE_LETTERS))
+        calendar.set_xlabel(f"{label_text(step_axis(schema.step))} of treatment")
+        reference = label_text(report.reference, NAME_LETTERS)
+        names = [str(i + 1) if row < best.found else reference for i, row in enumerate(shown)]
+        calendar.set_yticks(range(len(shown)), names)
+        draw_forest(forest, others, [float(best.difference_M[shown[i]]) for i in others], limits,
+                    [styles[i] for i in others], dotted=dotted)  # fmt: skip
+        forest.tick_params(labelleft=False)
+        forest.set_title(label_text(f"difference from {report.reference}", NAME_LETTERS + 16))
+        about = f"{RANGE}, no level" if dotted else f"{100 * report.question.level:g} % interval"
+        known = any(np.isfinite(low) for low, _ in limits)
+        forest.set_xlabel(label_text(labelled("objective", objective.unit)) + f"\n({about})" * known)
         _draw_plans(drawn.add_subplot(grid[-1, :]), report, shown)
         if handles := courses[0].get_legend_handles_labels()[0]:
             legend_below(drawn, handles)
     return drawn
-
-
-def _draw_effects(calendar: Axes, forest: Axes, report: SearchReport, shown: list[int], given: list[int]) -> None:
-    """Draw what plans give, and beside it their differences from the reference, with the line of no difference."""
-    best, schema, origin = report.answers[0].best, report.schema, report.answers[0].origin
-    styles = [_style(best, i, row) for i, row in enumerate(shown)]
-    plans, colours = [best.values_MHA[row] for row in shown], [colour for colour, _ in styles]
-    draw_calendar(calendar, schema.treatments, plans, origin, colours, given)
-    calendar.set_title(label_text(calendar_key(schema.treatments, given), TITLE_LETTERS))
-    calendar.set_xlabel(f"{label_text(step_axis(schema.step))} of treatment")
-    names = [str(i + 1) if row < best.found else label_text(report.reference, NAME_LETTERS)
-             for i, row in enumerate(shown)]  # fmt: skip
-    calendar.set_yticks(range(len(shown)), names)
-    others = [i for i, row in enumerate(shown) if row < best.found]
-    limits = [(float(low), float(high)) for low, high in best.apart_M2[[shown[i] for i in others]]]
-    dotted = report.difference_kind == RANGE  # not as what has a level
-    draw_forest(forest, others, [float(best.difference_M[shown[i]]) for i in others], limits,
-                [styles[i] for i in others], dotted=dotted)  # fmt: skip
-    forest.tick_params(labelleft=False)
-    unit = report.question.objective.unit
-    forest.set_title(label_text(f"difference from {report.reference}", NAME_LETTERS + 16))
-    about = f"{RANGE}, no level" if dotted else f"{100 * report.question.level:g} % interval"
-    known = any(np.isfinite(low) for low, _ in limits)
-    forest.set_xlabel(label_text(labelled("objective", unit)) + f"\n({about})" * known)
 
 
 def _draw_courses(axes: Axes, report: SearchReport, outcome: int, shown: list[int]) -> None:

@@ -59,15 +59,26 @@ class TreatmentStrip:
         return [level for level in in_order(self.levels) if level in used]
 
     def draw(self, axes: Axes) -> None:
-        """Draw markers where a treatment is given (binary), or a line of levels over time."""
+        """Draw markers where a treatment is given (binary), or a line of doses or levels over time."""
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
         if self.is_dose or self.levels:
-            self._draw_lines(axes)
-        else:
-            self._draw_given(axes)
-
-    def _draw_given(self, axes: Axes) -> None:
+            # a row per level, in which plans stand side by side, and the history in the middle
+            row = {} if self.is_dose else {level: i for i, level in enumerate(self._used)}
+            for i, line in enumerate(self.series):
+                heights = line.values[:, self.columns[0]]
+                if not self.is_dose:
+                    offset = 0.0 if i == 0 else (i - len(self.series) / 2) * 0.5 / len(self.series)
+                    heights = np.array([row[level] for level in heights.tolist()], dtype=float) + offset
+                axes.plot(line.start + np.arange(len(heights)), heights, linestyle=":", linewidth=0.8,
+                          marker=line.marker, color=line.colour, markersize=4)  # fmt: skip
+            if self.is_dose:
+                axes.margins(y=0.15)
+            else:
+                axes.set_yticks(range(len(row)), [label_text(self.levels[level], LONGEST_LABEL) for level in row])
+                axes.set_ylim(-0.6, len(row) - 0.4)
+            axes.set_ylabel(label_text(self.names[0], LONGEST_LABEL))
+            return
         axes.grid(visible=False)
         plans = max(len(self.series) - 1, 1)
         centres = []
@@ -83,23 +94,6 @@ class TreatmentStrip:
                           color=line.colour, markersize=8 if i == 0 else 5, markeredgewidth=1.2)  # fmt: skip
         axes.set_yticks(centres, [label_text(name, LONGEST_LABEL) for name in self.names])
         axes.set_ylim(centres[-1] + plans / 2 + GAP / 2, -0.5 - GAP / 2)
-
-    def _draw_lines(self, axes: Axes) -> None:
-        """Draw doses, or categories in a row each, in which plans stand side by side and the history in the middle."""
-        row = {} if self.is_dose else {level: i for i, level in enumerate(self._used)}
-        for i, line in enumerate(self.series):
-            heights = line.values[:, self.columns[0]]
-            if not self.is_dose:
-                offset = 0.0 if i == 0 else (i - len(self.series) / 2) * 0.5 / len(self.series)
-                heights = np.array([row[level] for level in heights.tolist()], dtype=float) + offset
-            axes.plot(line.start + np.arange(len(heights)), heights, linestyle=":", linewidth=0.8,
-                      marker=line.marker, color=line.colour, markersize=4)  # fmt: skip
-        if self.is_dose:
-            axes.margins(y=0.15)
-        else:
-            axes.set_yticks(range(len(row)), [label_text(self.levels[level], LONGEST_LABEL) for level in row])
-            axes.set_ylim(-0.6, len(row) - 0.4)
-        axes.set_ylabel(label_text(self.names[0], LONGEST_LABEL))
 
 
 def treatment_strips(report: WhatIfReport, first: int) -> list[TreatmentStrip]:
