@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, Final
+from typing import Final
 
 from costar_cli.data.findings import counted, percent
 from costar_cli.data.schema import labelled, step_axis, step_word, steps_of
@@ -25,7 +25,6 @@ ABOUT_SUPPORT: Final = (
     "How many answers the data support at every step of the plan (green), hardly support at some step (amber), or do "
     "not support at some step (red)."
 )
-Row = Mapping[str, Any]
 
 
 def averages_page(
@@ -56,10 +55,25 @@ def averages_page(
         ("plan", "in words"),
         tuple(words),
     )
-    supports = [table for effects in found if (table := _support(effects, several=len(found) > 1))]
+    ends, supports = list[ReportTable](), list[ReportTable]()
+    for effects in found:
+        rows = list(effects.to_rows())
+        for outcome in dict.fromkeys(row["outcome"] for row in rows):
+            end = end_table(effects, [row for row in rows if row["outcome"] == outcome])
+            ends.append(ReportTable(end.title, "", tuple(end.headers), tuple(map(tuple, end.rows))))
+        for table in step_tables(effects, rows):
+            title = f"Every {step_word(effects.schema.step)}: {table.title}"
+            ends.append(ReportTable(title, "", tuple(table.headers), tuple(map(tuple, table.rows)), folded=True))
+        if effects.ratings_GPL is not None:
+            grouped, several = len(effects.groups) > 1, len(found) > 1
+            rated = tuple(
+                (*[group] * grouped, plan.name, *effects.ratings_GPL[g, p].tolist())
+                for (g, group), (p, plan) in product(enumerate(effects.groups), enumerate(effects.plans))
+            )
+            headers = (*["group"] * grouped, "plan", *SUPPORT_LEVELS)
+            supports.append(ReportTable(effects.label * several, "", headers, rated))
     sections = [
-        Section("Answer", texts=[about], pictures=[svg(draw_averages(found), figure_name)],
-                tables=[table for effects in found for table in _tables(effects)]),
+        Section("Answer", texts=[about], pictures=[svg(draw_averages(found), figure_name)], tables=ends),
         Section("Question", tables=[plans]),
         *[Section("Do the data support the plans?", texts=[ABOUT_SUPPORT], tables=supports)] * bool(supports),
         warnings_and_notes(diagnostics),
@@ -91,33 +105,9 @@ def _answer(effects: AverageEffects, *, several: bool) -> Iterator[str]:
         what = f"{when}{by}, mean {labelled(outcome.name, '')}"
         if quantity == "difference":
             what = f"The mean difference from {reference}{by.lstrip(',')}"
-        texts = {row["plan"]: estimate_text(_first_limits(row), decimals) or "" for row in rows}
+        texts = {
+            row["plan"]: estimate_text({name: row[name] for name in ("estimate", "lower", "upper")}, decimals) or ""
+            for row in rows
+        }
         known = any(row["lower"] is not None for row in rows)
         yield under_plans(what, texts, outcome.unit, f"{100 * effects.levels[0]:g} % interval" * known)
-
-
-def _first_limits(row: Row) -> Row:
-    return {name: row[name] for name in ("estimate", "lower", "upper")}
-
-
-def _tables(effects: AverageEffects) -> Iterator[ReportTable]:
-    """Yield a table of the end of plans per outcome, then, folded, those of every step."""
-    rows = list(effects.to_rows())
-    for outcome in dict.fromkeys(row["outcome"] for row in rows):
-        end = end_table(effects, [row for row in rows if row["outcome"] == outcome])
-        yield ReportTable(end.title, "", tuple(end.headers), tuple(map(tuple, end.rows)))
-    for table in step_tables(effects, rows):
-        title = f"Every {step_word(effects.schema.step)}: {table.title}"
-        yield ReportTable(title, "", tuple(table.headers), tuple(map(tuple, table.rows)), folded=True)
-
-
-def _support(effects: AverageEffects, *, several: bool) -> ReportTable | None:
-    """Return how many answers have which support rating, by plan and group; None where the model rates none."""
-    if effects.ratings_GPL is None:
-        return None
-    grouped = len(effects.groups) > 1
-    rows = tuple(
-        (*[group] * grouped, plan.name, *effects.ratings_GPL[g, p].tolist())
-        for (g, group), (p, plan) in product(enumerate(effects.groups), enumerate(effects.plans))
-    )
-    return ReportTable(effects.label * several, "", (*["group"] * grouped, "plan", *SUPPORT_LEVELS), rows)

@@ -1,7 +1,8 @@
 """The card of a model: what it is, its data, its scores, and what it must not be used for."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import Any, Final
 
 from costar_cli.data import PanelSchema
 from costar_cli.data.findings import counted, percent
@@ -15,9 +16,6 @@ from costar_cli.methods.registry import METHODS
 from costar_cli.report.pages.data import report_tables
 from costar_cli.report.pages.page import Item, Page, ReportTable, Section, listed, render, svg
 from costar_cli.report.pages.whatif import lineage
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
 
 SHOWN_OF_DATA: Final = ("Subjects and lengths", "Shift from source to target")
 MOST_SHIFTS: Final = 10
@@ -51,26 +49,41 @@ def model_card(content: Mapping[str, Any], data: DataReport | None, evaluations:
     Raises:
         ValueError: the file does not describe its variables as costar does.
     """
+    from costar_cli.report.figures.evaluation import draw_rmse  # noqa: PLC0415 - matplotlib where something is drawn
+
     record, digest = ModelRecord.read(content["meta"], lenient=True), str(content["digest"])
     schema = PanelSchema.model_validate(content["meta"].get("schema")) if record.schema is None else record.schema
     method = METHODS.label(record.method)
     rows = [(report, row) for report in evaluations.values() for row in report.rows if _is_of(row, digest)]
     words = {"horizon": str(record.horizon), "step": schema.step}
     tables = [_score_table(report, digest) for report in evaluations.values()]
+    pictures = [svg(draw_rmse(report), f"scores-{i}") for i, report in enumerate(evaluations.values())]
+    others = [counted(len(schema.covariates), "covariate"), counted(len(schema.statics), "static feature")]
+    facts: list[tuple[str, object]] = [
+        ("method", method),
+        ("predicts", ", ".join(labelled(outcome.name, outcome.unit) for outcome in schema.outcomes)),
+        ("predicts up to", steps_of(record.horizon or 1, schema.step)),
+        ("treatments", ", ".join(schema.treatments.all_names)),
+        ("reads", f"past treatments and outcomes, {' and '.join(others)}"),
+        ("members", record.members),
+        ("starts from", record.init),
+    ]
+    counts = {"trained": record.trained_on, "selected": record.selected_on, "calibrated": record.calibrated_on}
+    for what, on in counts.items():
+        if on:
+            facts.append((f"{what} on", ", ".join(f"{part}: {counted(n, 'subject')}" for part, n in on.items())))
     of_learnt = ("outcome", "what", "typical", "subjects", "carry_over")
     learnt = tuple(tuple(row.get(name) for name in of_learnt) for row in record.learnt or ())
     parents = {"model": digest} | {f"from {role}": str(parent) for role, parent in content["parents"].items()}
     versions = [(f"written by {name}", str(version)) for name, version in content["versions"].items()]
     sections = [
-        Section("Scores", texts=[] if tables else [NOT_SCORED], tables=tables, pictures=_pictures(evaluations)),
+        Section("Scores", texts=[] if tables else [NOT_SCORED], tables=tables, pictures=pictures),
         Section("Known limits", items=list(_limits(record, rows, data, schema))),
         _calibration(record.calibration, rows),
         Section("Intended use", texts=USE.format(**words).splitlines()),
         Section("Misuse", items=[Item(text) for text in MISUSE.format(**words).splitlines()]),
-        Section("Model", tables=[ReportTable("", "", ("fact", "value"), tuple(_facts(record, schema, method)))]),
-        _data(data),
-        _training(record),
-        _support(record, schema),
+        Section("Model", tables=[ReportTable("", "", ("fact", "value"), tuple(facts))]),
+        *_on_training(record, data, schema),
         Section("Learned effects", tables=[ReportTable("", "", ABOUT_LEARNT, learnt)]),
         lineage(parents, [*(("evaluation", one) for one in evaluations), *versions]),
     ]
@@ -98,13 +111,6 @@ def _answer(rows: Sequence[tuple[EvaluationReport, ReportRow]]) -> Iterator[str]
         yield f"{row.setup.capitalize()}, {row.truth} outcomes: {score}."
 
 
-def _pictures(evaluations: Mapping[str, EvaluationReport]) -> "list[Markup]":
-    """Return a figure of each evaluation: the errors of all its rows by horizon."""
-    from costar_cli.report.figures.evaluation import draw_rmse  # noqa: PLC0415 - matplotlib where something is drawn
-
-    return [svg(draw_rmse(report), f"scores-{i}") for i, report in enumerate(evaluations.values())]
-
-
 def is_scored(report: EvaluationReport, digest: str) -> bool:
     """Return whether an evaluation scores the model of a digest."""
     return any(_is_of(row, digest) for row in report.rows)
@@ -112,50 +118,6 @@ def is_scored(report: EvaluationReport, digest: str) -> bool:
 
 def _is_of(row: ReportRow, digest: str) -> bool:
     return row.provenance is not None and row.provenance.model_digest == digest
-
-
-def _facts(record: ModelRecord, schema: PanelSchema, method: str) -> Iterator[tuple[str, object]]:
-    yield "method", method
-    yield "predicts", ", ".join(labelled(outcome.name, outcome.unit) for outcome in schema.outcomes)
-    yield "predicts up to", steps_of(record.horizon or 1, schema.step)
-    yield "treatments", ", ".join(schema.treatments.all_names)
-    covariates, statics = len(schema.covariates), len(schema.statics)
-    others = f"{counted(covariates, 'covariate')} and {counted(statics, 'static feature')}"
-    yield "reads", f"past treatments and outcomes, {others}"
-    yield "members", record.members
-    yield "starts from", record.init
-    counts = {"trained": record.trained_on, "selected": record.selected_on, "calibrated": record.calibrated_on}
-    for what, on in counts.items():
-        if on:
-            yield f"{what} on", ", ".join(f"{part}: {counted(count, 'subject')}" for part, count in on.items())
-
-
-def _data(data: DataReport | None) -> Section:
-    if data is None:
-        return Section("Data", texts=["The data set of the training is not in the folder of this file."])
-    tables = [table for table in report_tables(data) if table.title in SHOWN_OF_DATA]
-    about = f"The {MOST_SHIFTS} largest differences are shown; `costar inspect --report` of the data set has them all."
-    shown = [ReportTable(t.title, t.note, t.headers, t.rows[:MOST_SHIFTS]) for t in tables]
-    return Section("Data", texts=[about] if len(data.shifts) > MOST_SHIFTS else (), tables=shown)
-
-
-def _training(record: ModelRecord) -> Section:
-    rows = tuple((stage.name, _joined(stage.steps), _joined(stage.ended_by)) for stage in record.stages or ())
-    texts = [] if rows else ["Fitted in closed form: no epochs."]
-    validation = record.validation
-    if validation is not None:
-        texts.append(
-            f"Validation: RMSE {validation.score:.3f} sd, last value carried forward {validation.last_value:.3f} sd, "
-            f"over {validation.horizon} steps from {validation.windows:,} origins."
-        )
-    making = [f"Made with {making_text(making)}." for making in record.made_with or ()]
-    return Section(
-        "Training", texts=[*texts, *making], tables=[ReportTable("", "", ("stage", "updates", "ended by"), rows)]
-    )
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _joined(values: Sequence[object] | None) -> str:
@@ -211,22 +173,43 @@ def _calibration(calibration: Mapping[str, Any] | None, rows: Sequence[tuple[Eva
     return Section("Calibration", texts=[about], tables=[ReportTable("", note, headers, measured)])
 
 
-def _support(record: ModelRecord, schema: PanelSchema) -> Section:
-    support = record.support
+def _on_training(record: ModelRecord, data: DataReport | None, schema: PanelSchema) -> Iterator[Section]:
+    """Yield what the model was trained on, how, and which treatments the data support."""
+    if data is None:
+        yield Section("Data", texts=["The data set of the training is not in the folder of this file."])
+    else:
+        about = (
+            f"The {MOST_SHIFTS} largest differences are shown; `costar inspect --report` of the data set has them all."
+        )
+        shown = [
+            replace(table, rows=table.rows[:MOST_SHIFTS])
+            for table in report_tables(data)
+            if table.title in SHOWN_OF_DATA
+        ]
+        yield Section("Data", texts=[about] if len(data.shifts) > MOST_SHIFTS else (), tables=shown)
+    stages = tuple((stage.name, _joined(stage.steps), _joined(stage.ended_by)) for stage in record.stages or ())
+    texts = [] if stages else ["Fitted in closed form: no epochs."]
+    if (validation := record.validation) is not None:
+        texts.append(
+            f"Validation: RMSE {validation.score:.3f} sd, last value carried forward {validation.last_value:.3f} sd, "
+            f"over {validation.horizon} steps from {validation.windows:,} origins."
+        )
+    texts += [f"Made with {making_text(making)}." for making in record.made_with or ()]
+    yield Section("Training", texts=texts, tables=[ReportTable("", "", ("stage", "updates", "ended by"), stages)])
     items = []
-    if support:
+    if support := record.support:
         items += [Item(f"Never given in training: {lack.told}", "red") for lack in support.unseen(schema.treatments)]
         items += [Item(f"Never stopped in training: {name}", "amber") for name in support.absorbing(schema.treatments)]
-    reliability = _list((record.practice or {}).get("reliability"))
-    names = ("treatment", "expected", "observed", "decisions")
+    reliability = (record.practice or {}).get("reliability")
     rows = tuple(
         (row.get("treatment"), percent(row.get("expected")), percent(row.get("observed")), row.get("decisions"))
-        for row in reliability
+        for row in (reliability if isinstance(reliability, list) else [])
         if isinstance(row, Mapping)
     )
+    names = ("treatment", "expected", "observed", "decisions")
     note = "Expected and observed shares of treated decisions of held-out subjects: calibration of the propensities."
     texts = [] if items or rows else ["The file does not record which treatments the data support."]
-    return Section("Support", texts=texts, tables=[ReportTable("", note, names, rows)], items=items)
+    yield Section("Support", texts=texts, tables=[ReportTable("", note, names, rows)], items=items)
 
 
 def _limits(

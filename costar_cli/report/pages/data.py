@@ -1,7 +1,7 @@
 """A data report as tables, and as one HTML page."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,13 +24,37 @@ MOMENTS = ("mean", "sd", "minimum", "5 %", "25 %", "median", "75 %", "95 %", "ma
 
 def report_tables(report: DataReport, overlap: "Overlap | None" = None) -> list[ReportTable]:
     """Return the tables that have rows, in the order of a reader's questions."""
+    queries = list(dict.fromkeys(name for part in report.parts for name in part.queries))
+    lengths = tuple(
+        (p.part, p.subjects, p.steps, p.shortest, p.median, p.longest, *(p.queries.get(name) for name in queries))
+        for p in report.parts
+    )
+    parts = list(dict.fromkeys(part for missing in report.missing for part in missing.by_part))
+    missing = tuple(
+        (m.variable, percent(m.share), m.carried, m.learned, *(percent(m.by_part.get(part)) for part in parts))
+        for m in report.missing
+    )
+    imputed = (
+        "Missing values that were imputed: with the subject's last value, else with the mean of source-train. "
+        "Imputed outcomes are not used as targets."
+    )
     doses = "Numeric treatments, over the decisions with a dose; `given` is their share of all decisions."
     outcomes = (
         "Over the steps at which the outcome was observed; other steps are used neither for training nor for scoring."
     )
     made = [
-        _parts(report),
-        _missing(report),
+        ReportTable(
+            "Subjects and lengths",
+            f"Lengths in {steps_axis(report.step)}; further columns count queries.",
+            ("split", "subjects", "steps", "shortest", "median", "longest", *queries),
+            lengths,
+        ),
+        ReportTable(
+            "Missing values",
+            imputed,
+            ("variable", "missing", "carried forward", "source-train mean", *parts),
+            missing,
+        ),
         _treatments(report),
         ReportTable("Doses", doses, ("dose", "unit", "domain", "given", *MOMENTS), _moments(report.doses)),
         *([_overlap(overlap)] if overlap and overlap.weights else []),
@@ -41,31 +65,6 @@ def report_tables(report: DataReport, overlap: "Overlap | None" = None) -> list[
         _shifts(report),
     ]
     return [table for table in made if table.rows]
-
-
-def _parts(report: DataReport) -> ReportTable:
-    names = list(dict.fromkeys(name for part in report.parts for name in part.queries))
-    headers = ("split", "subjects", "steps", "shortest", "median", "longest", *names)
-    rows = tuple(
-        (p.part, p.subjects, p.steps, p.shortest, p.median, p.longest, *(p.queries.get(name) for name in names))
-        for p in report.parts
-    )
-    note = f"Lengths in {steps_axis(report.step)}; further columns count queries."
-    return ReportTable("Subjects and lengths", note, headers, rows)
-
-
-def _missing(report: DataReport) -> ReportTable:
-    parts = list(dict.fromkeys(part for missing in report.missing for part in missing.by_part))
-    headers = ("variable", "missing", "carried forward", "source-train mean", *parts)
-    rows = tuple(
-        (m.variable, percent(m.share), m.carried, m.learned, *(percent(m.by_part.get(part)) for part in parts))
-        for m in report.missing
-    )
-    note = (
-        "Missing values that were imputed: with the subject's last value, else with the mean of source-train. "
-        "Imputed outcomes are not used as targets."
-    )
-    return ReportTable("Missing values", note, headers, rows)
 
 
 def _treatments(report: DataReport) -> ReportTable:
@@ -158,13 +157,9 @@ def report_page(report: DataReport, overlap: "Overlap | None" = None) -> str:
     items = [Item.of(finding) for finding in report.findings]
     sections.insert(0, Section("Findings", texts=[ABOUT_FINDINGS, *([] if items else ["No findings."])], items=items))
     subtitle = f"{subjects:,} subjects, {steps_of(report.horizon, report.step)} predicted{digest}"
-    return render(Page(f"Data report: {report.name}", subtitle, sections, list(_answer(report))))
-
-
-def _answer(report: DataReport) -> Iterator[str]:
-    """Yield whether the data can be learned from: how many findings of which kind, and those that matter."""
-    severe = [finding for finding in report.findings if finding.severity != "note"]
     counts = Counter(finding.severity for finding in report.findings)
     shown = [counted(counts[kind], kind) for kind in ("error", "warning", "note") if counts[kind]]
-    yield f"The check before training found {listed(shown) if shown else 'nothing'}."
-    yield from (f"{text[:1].upper()}{text[1:]}." for text in (str(replace(one, fix="")) for one in severe[:MOST_NAMED]))
+    severe = [str(replace(finding, fix="")) for finding in report.findings if finding.severity != "note"]
+    answer = [f"The check before training found {listed(shown) if shown else 'nothing'}."]
+    answer += [f"{text[:1].upper()}{text[1:]}." for text in severe[:MOST_NAMED]]
+    return render(Page(f"Data report: {report.name}", subtitle, sections, answer))

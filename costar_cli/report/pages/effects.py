@@ -74,39 +74,32 @@ def effects_page(report: EffectReport, parents: Mapping[str, str], figure_name: 
         parents: digests of what it was made from, by role.
         figure_name: keeps the ids of the figures its own.
     """
-    from costar_cli.report.figures.population import (  # noqa: PLC0415 - matplotlib only where something is drawn
-        draw_balance,
-        draw_effects,
-        draw_natural,
-    )
+    from costar_cli.report.figures.population import draw_effects  # noqa: PLC0415 - matplotlib only where it is drawn
 
-    effects, flow = report.effects, report.flow
-    schema, shown = effects.trials.schema, [*balance(effects)]
-    course, love = [*natural_course(effects)], draw_balance(shown)
-    modelled = "as they were given" if schema.treatments.doses else "drawn from the propensity model"
+    effects, flow, schema = report.effects, report.flow, report.effects.trials.schema
+    shown = [*balance(effects)]
     answer = ABOUT_ANSWER.format(level=f"{100 * report.request.levels[0]:g} %", few=FEW)
+    tables, every = end_tables(report), steps_table(report)
+    if (shared := followers_table(report)) is not None:  # by estimators
+        tables.append(shared)
+    ends = [ReportTable(table.title, "", tuple(table.headers), tuple(map(tuple, table.rows))) for table in tables]
+    ends.append(ReportTable(every.title, "", tuple(every.headers), tuple(map(tuple, every.rows)), folded=True))
+    what, steps = ", ".join(_quantities(report)), steps_of(max(map(len, effects.plans)), schema.step)
+    question = (
+        f"What would {what} be on average over {steps} after time zero, if all followed each of these plans? "
+        f"Estimates: {' and '.join(ESTIMATORS[name] for name in effects.settings.estimators)}. "
+        f"Contrasts are with plan {effects.plans[effects.reference].name}."
+    )
+    question += " Steps of plans count from time zero." * (report.request.when is not None)
+    plans = tuple((plan.name, text) for plan, text in zip(effects.plans, report.texts, strict=True))
     sections = [
-        Section(
-            "Answer", texts=[answer], pictures=[svg(draw_effects(report), figure_name)],
-            tables=[*_ends(report), steps_table_of(report)],
-        ),
-        Section("Question", texts=[_question(report)], tables=[_plans(report)]),
+        Section("Answer", texts=[answer], pictures=[svg(draw_effects(report), figure_name)], tables=ends),
+        Section("Question", texts=[question], tables=[ReportTable("", "", ("plan", "in words"), plans)]),
         warnings_and_notes(report.diagnostics),
-        Section(
-            "Who follows", texts=[ABOUT_FOLLOWERS.format(cut=report.request.truncate)], tables=[_weights(report)]
-        ),
-        Section(
-            "Balance", texts=[ABOUT_BALANCE.format(few=FEW)], tables=[_balance(shown)],
-            pictures=[] if love is None else [svg(love, f"{figure_name}-balance")],
-        ),
-        Section(
-            "Natural course", texts=[ABOUT_NATURAL.format(treatments=modelled)], tables=[_natural(course)],
-            pictures=[svg(draw_natural(course, schema.step), f"{figure_name}-natural")],
-        ),
-        Section("Positivity", texts=[ABOUT_POSITIVITY], tables=[_positivity(report)]),
+        *_diagnostics(report, shown, figure_name),
         _target(report, shown),
         lineage(parents),
-    ]  # fmt: skip
+    ]
     subtitle = f"{report.dataset}, {counted(flow.trials, 'trial')} of {counted(flow.units, _unit(report))}"
     return render(Page("Effects in a population", subtitle, sections, list(_answer(report))))
 
@@ -147,88 +140,93 @@ def _quantities(report: EffectReport) -> list[str]:
     return [labelled(name, units.get(name, "")) for name in dict.fromkeys(row["outcome"] for row in report.rows)]
 
 
-def _question(report: EffectReport) -> str:
-    plans, schema = report.effects.plans, report.effects.trials.schema
-    what, steps = ", ".join(_quantities(report)), steps_of(max(map(len, plans)), schema.step)
-    how = " and ".join(ESTIMATORS[name] for name in report.effects.settings.estimators)
-    counted_from = " Steps of plans count from time zero." * (report.request.when is not None)
-    return (
-        f"What would {what} be on average over {steps} after time zero, if all followed each of these plans? "
-        f"Estimates: {how}. Contrasts are with plan {plans[report.effects.reference].name}.{counted_from}"
-    )
+def _diagnostics(report: EffectReport, shown: Sequence[Mapping[str, Any]], figure_name: str) -> list[Section]:
+    """Return what shows whether the models can be trusted: weights, balance, the natural course, and positivity."""
+    from costar_cli.report.figures.population import draw_balance, draw_natural  # noqa: PLC0415 - matplotlib
 
-
-def _plans(report: EffectReport) -> ReportTable:
-    rows = tuple((plan.name, text) for plan, text in zip(report.effects.plans, report.texts, strict=True))
-    return ReportTable("", "", ("plan", "in words"), rows)
-
-
-def _ends(report: EffectReport) -> Iterator[ReportTable]:
-    """Yield a table per outcome of the last step, and who follows where estimators share them."""
-    for table in end_tables(report):
-        yield ReportTable(table.title, "", tuple(table.headers), tuple(map(tuple, table.rows)))
-    if (shared := followers_table(report)) is not None:
-        yield ReportTable(shared.title, "", tuple(shared.headers), tuple(map(tuple, shared.rows)))
-
-
-def steps_table_of(report: EffectReport) -> ReportTable:
-    """Return every step, folded."""
-    table = steps_table(report)
-    return ReportTable(table.title, "", tuple(table.headers), tuple(map(tuple, table.rows)), folded=True)
-
-
-def _weights(report: EffectReport) -> ReportTable:
-    headers = (
+    effects, course = report.effects, [*natural_course(report.effects)]
+    schema, love = effects.trials.schema, draw_balance(shown)
+    follow = tuple(
+        (row["plan"], row["step"], row["followed"], row["followers"], percent(row["share"]),
+         *(f"{row[name]:.1f}" for name in ("mean", "largest", "effective", "cut_mean", "cut_largest", "cut_effective")))
+        for row in followers(effects)
+    )  # fmt: skip
+    of_follow = (
         "plan", "step", "in follow-up", "follow", "share", "mean weight", "largest", "effective", "mean, cut",
         "largest, cut", "effective, cut",
     )  # fmt: skip
-    names = ("mean", "largest", "effective", "cut_mean", "cut_largest", "cut_effective")
-    rows = tuple(
-        (row["plan"], row["step"], row["followed"], row["followers"], percent(row["share"]),
-         *(f"{row[name]:.1f}" for name in names))
-        for row in followers(report.effects)
-    )  # fmt: skip
-    return ReportTable("", "", headers, rows)
-
-
-def _balance(shown: Sequence[Mapping[str, Any]]) -> ReportTable:
-    headers = ("plan", "step", "column", "before", "after")
-    rows = tuple(
+    differences = tuple(
         (row["plan"], row["step"], row["column"], f"{row['before']:+.2f}", f"{row['after']:+.2f}") for row in shown
     )
-    return ReportTable("Balance by step", "", headers, rows, folded=True)
-
-
-def _natural(course: Sequence[Mapping[str, Any]]) -> ReportTable:
-    headers = ("outcome", "step", "trials", "observed", "weighted", "g-computation")
-    rows = tuple(
+    of_differences = ("plan", "step", "column", "before", "after")
+    modelled = "as they were given" if schema.treatments.doses else "drawn from the propensity model"
+    means = tuple(
         (labelled(row["outcome"], ""), row["step"], row["measured"], row["observed"], row["weighted"], row["gformula"])
         for row in course
     )
-    return ReportTable("", "", headers, rows)
-
-
-def _positivity(report: EffectReport) -> ReportTable:
-    headers = ("plan", "step", "decisions", "least likely", "5 % quantile", f"below {UNLIKELY:g}", "largest ratio")
-    rows = tuple(
+    of_means = ("outcome", "step", "trials", "observed", "weighted", "g-computation")
+    chances = tuple(
         (row["plan"], row["step"], row["decisions"], row["least"], row["low"],
          None if row["unlikely"] is None else percent(row["unlikely"]), f"{row['largest_ratio']:.1f}")
-        for row in positivity(report.effects)
+        for row in positivity(effects)
     )  # fmt: skip
-    return ReportTable("", "", headers, rows)
+    unlikely = f"below {UNLIKELY:g}"
+    of_chances = ("plan", "step", "decisions", "least likely", "5 % quantile", unlikely, "largest ratio")
+    return [
+        Section(
+            "Who follows", texts=[ABOUT_FOLLOWERS.format(cut=report.request.truncate)],
+            tables=[ReportTable("", "", of_follow, follow)],
+        ),
+        Section(
+            "Balance", texts=[ABOUT_BALANCE.format(few=FEW)],
+            tables=[ReportTable("Balance by step", "", of_differences, differences, folded=True)],
+            pictures=[] if love is None else [svg(love, f"{figure_name}-balance")],
+        ),
+        Section(
+            "Natural course", texts=[ABOUT_NATURAL.format(treatments=modelled)],
+            tables=[ReportTable("", "", of_means, means)],
+            pictures=[svg(draw_natural(course, schema.step), f"{figure_name}-natural")],
+        ),
+        Section("Positivity", texts=[ABOUT_POSITIVITY], tables=[ReportTable("", "", of_chances, chances)]),
+    ]  # fmt: skip
 
 
 def _target(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> Section:
     """Return the protocol of the target trial and its emulation, flow, baseline, results and limitations."""
-    results = tuple((text,) for text in _results(report))
+    effects, flow, level = report.effects, report.flow, f"{100 * report.request.levels[0]:g} %"
+    ends = {plan.name: len(plan) for plan in effects.plans}
+    counts = [
+        ("Subjects selected", flow.subjects),
+        ("Their steps at which a decision could be made", flow.rows),
+        ("Eligible at time zero", flow.eligible),
+        ("of these, early enough for every step of the plans", flow.followed),
+        ("Trials", flow.trials),
+        (f"{_unit(report).capitalize()}s in these trials", flow.units),
+    ]
+    for row in followers(effects):
+        if row["step"] == ends[row["plan"]]:
+            counts.append((f"In follow-up at the end of {row['plan']}", row["followed"]))
+            counts.append((f"of these, followed {row['plan']} to its end", row["followers"]))
+    results = []
+    for row in report.rows:  # contrasts at the last step that both plans have
+        if row["reference"] is None or row["step"] != min(ends[row["plan"]], ends[row["reference"]]):
+            continue
+        if row["estimate"] is None:
+            continue
+        group = f" in {row['group']}" * (len(effects.groups) > 1)
+        text = f"{labelled(row['outcome'], '')}, {row['quantity']} of {row['plan']} from {row['reference']}{group}, "
+        text += f"{row['estimator']}: {row['estimate']:.4g}"
+        if row["lower"] is not None:
+            text += f" ({level} interval {row['lower']:.4g} to {row['upper']:.4g})"
+        results.append((text + " ?" * (not row["supported"]),))
     return Section(
         "Target trial",
         texts=[ABOUT_TARGET],
         tables=[
             ReportTable("Protocol", "", ("component", "target trial", "emulation"), tuple(_protocol(report, shown))),
-            ReportTable("Flow", "", ("who", "number"), tuple(_flow(report))),
+            ReportTable("Flow", "", ("who", "number"), tuple(counts)),
             _baseline(report, shown),
-            ReportTable("Results", "", ("at the end of each plan",), results),
+            ReportTable("Results", "", ("at the end of each plan",), tuple(results)),
         ],
         items=[Item(text) for text in _limitations(report)],
     )
@@ -311,22 +309,6 @@ def _analysis(report: EffectReport) -> str:
     )
 
 
-def _flow(report: EffectReport) -> Iterator[tuple[str, int]]:
-    """Yield how many were asked about, entered, and followed each plan."""
-    effects, flow = report.effects, report.flow
-    yield "Subjects selected", flow.subjects
-    yield "Their steps at which a decision could be made", flow.rows
-    yield "Eligible at time zero", flow.eligible
-    yield "of these, early enough for every step of the plans", flow.followed
-    yield "Trials", flow.trials
-    yield f"{_unit(report).capitalize()}s in these trials", flow.units
-    for row in followers(effects):
-        plan = next(plan for plan in effects.plans if plan.name == row["plan"])
-        if row["step"] == len(plan):
-            yield f"In follow-up at the end of {plan.name}", row["followed"]
-            yield f"of these, followed {plan.name} to its end", row["followers"]
-
-
 def _baseline(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> ReportTable:
     """Return the characteristics at time zero, a column for all and two for each plan."""
     rows = [*baseline(report.effects, shown)]
@@ -342,23 +324,6 @@ def _baseline(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> Repor
         if row["plan"] is not None:
             line.append(None if row["before"] is None else f"{row['before']:+.2f} ({row['after']:+.2f})")
     return ReportTable("Baseline", ABOUT_BASELINE, tuple(headers), tuple(map(tuple, lines.values())))
-
-
-def _results(report: EffectReport) -> Iterator[str]:
-    """Yield the contrasts at the last step in words."""
-    ends = {plan.name: len(plan) for plan in report.effects.plans}
-    level = f"{100 * report.request.levels[0]:g} %"
-    for row in report.rows:
-        if row["reference"] is None or row["step"] != min(ends[row["plan"]], ends[row["reference"]]):
-            continue
-        if row["estimate"] is None:
-            continue
-        group = f" in {row['group']}" * (len(report.effects.groups) > 1)
-        text = f"{labelled(row['outcome'], '')}, {row['quantity']} of {row['plan']} from {row['reference']}{group}, "
-        text += f"{row['estimator']}: {row['estimate']:.4g}"
-        if row["lower"] is not None:
-            text += f" ({level} interval {row['lower']:.4g} to {row['upper']:.4g})"
-        yield text + " ?" * (not row["supported"])
 
 
 def _limitations(report: EffectReport) -> Iterator[str]:

@@ -42,19 +42,42 @@ def search_page(report: SearchReport, parents: Mapping[str, str], figure_name: s
     """
     from costar_cli.report.figures.search import draw_search  # noqa: PLC0415 - matplotlib only where something is drawn
 
-    answer, word = report.answers[0], step_word(report.schema.step)
+    answer, schema, question = report.answers[0], report.schema, report.question
     part = f"{answer.part}, " if answer.part else ""
-    subtitle = f"{report.dataset}, {part}forecast from {word} {answer.when}, by {report.label}"
+    subtitle = f"{report.dataset}, {part}forecast from {step_word(schema.step)} {answer.when}, by {report.label}"
+    steps = steps_of(question.candidates.steps, schema.step)
+    read = [schema.outcomes[y] for y in sorted({y for _, y in question.objective.concerns})]
+    asked = [
+        f"Which treatment plan over the next {steps} is best for this subject: {question.objective.text}?",
+        f"The objective reads {', '.join(labelled(one.name, one.unit) for one in read)}. {BY[question.by]}",
+    ]
+    if limits := question.candidates.constraints.texts:
+        words = [
+            " ".join([flag.strip("-").replace("-", " "), what]) for flag, what in (x.split(" ", 1) for x in limits)
+        ]
+        asked.append(f"Constraints: {', '.join(words)}.")
     sure = [f"{text[:1].upper()}{text[1:]}." for text in how_sure(report)]
     if answer.best.found and isfinite(answer.best.probability_P[0]):
         sure.append(ABOUT_CHANCES)
     if (answer.best.rating_M >= 0).any():
         sure.append(ratings_mean("plan", precision=report.judges_precision))
+    compared = [f"{counted(answer.best.considered, 'plan')} were evaluated for this subject."]
+    if question.unsupported:
+        compared.append("Plans that the data do not support were also considered (--unsupported).")
+    elif question.candidates.constraints.only is None:
+        compared.append("Treatments that no training subject received were not considered.")
+    if answer.best.left_out and not question.unsupported:
+        left, are = counted(answer.best.left_out, "plan"), "is" if answer.best.left_out == 1 else "are"
+        why = "the prediction is too imprecise, or " * report.judges_precision
+        why += "one of their steps is very rare in the data"
+        compared.append(f"{left} with a better estimate {are} left out, since the data do not support them: {why}.")
+    best = counted(answer.best.found, "plan")
+    compared.append(f"The best {best} of the rest were compared in detail; the table shows the first of them.")
     sections = [
         Section("Best plans", pictures=[svg(draw_search(report), figure_name)], tables=[_ranked(report)]),
-        Section("Question", texts=list(_question(report))),
+        Section("Question", texts=asked),
         Section("Uncertainty", texts=[*sure, ABOUT_LUCK]),
-        Section("Plans left out, and why", texts=list(_left_out(report))),
+        Section("Plans left out, and why", texts=compared),
         warnings_and_notes(report.diagnostics),
         lineage(parents),
     ]
@@ -149,19 +172,6 @@ def _decimals(report: SearchReport) -> int:
     return decimals_of(row[name] for row in report.rows(report.answers[0]) for name in ("objective", "difference"))
 
 
-def _question(report: SearchReport) -> Iterator[str]:
-    question, schema = report.question, report.schema
-    steps = steps_of(question.candidates.steps, schema.step)
-    yield f"Which treatment plan over the next {steps} is best for this subject: {question.objective.text}?"
-    outcomes = [schema.outcomes[y] for y in sorted({y for _, y in question.objective.concerns})]
-    yield f"The objective reads {', '.join(labelled(one.name, one.unit) for one in outcomes)}. {BY[question.by]}"
-    if limits := question.candidates.constraints.texts:
-        words = (
-            " ".join([flag.strip("-").replace("-", " "), what]) for flag, what in (x.split(" ", 1) for x in limits)
-        )
-        yield f"Constraints: {', '.join(words)}."
-
-
 def _ranked(report: SearchReport) -> ReportTable:
     headers, rows = rank_table(report)
     ranked = report.rows(report.answers[0])
@@ -178,21 +188,3 @@ def _ranked(report: SearchReport) -> ReportTable:
     note = " ".join([unit, limits, f"Differences are from {report.reference}.", *signs]).strip()
     rated = tuple((*row, rating) for row, rating in zip(rows, ratings, strict=True))
     return ReportTable("", note, ("rank", *headers[1:], "support"), rated)
-
-
-def _left_out(report: SearchReport) -> Iterator[str]:
-    """Yield how many plans were looked at, and what kept the others out; the report's own notes say it."""
-    answer, question = report.answers[0], report.question
-    yield f"{counted(answer.best.considered, 'plan')} were evaluated for this subject."
-    if question.unsupported:
-        yield "Plans that the data do not support were also considered (--unsupported)."
-    elif question.candidates.constraints.only is None:
-        yield "Treatments that no training subject received were not considered."
-    if answer.best.left_out and not question.unsupported:
-        left = counted(answer.best.left_out, "plan")
-        why = "the prediction is too imprecise, or " * report.judges_precision
-        why += "one of their steps is very rare in the data"
-        are = "is" if answer.best.left_out == 1 else "are"
-        yield f"{left} with a better estimate {are} left out, since the data do not support them: {why}."
-    compared = counted(answer.best.found, "plan")
-    yield f"The best {compared} of the rest were compared in detail; the table shows the first of them."

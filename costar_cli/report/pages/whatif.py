@@ -78,6 +78,15 @@ def whatif_page(
     history, word = report.history, step_word(report.schema.step)
     origin = history.when(history.origin)
     subtitle = f"{report.dataset}, {history.part}, forecast from {word} {origin}, recorded to {history.length - 1}"
+    outcomes = [labelled(outcome.name, outcome.unit) for outcome in report.schema.outcomes]
+    steps = tuple(
+        (
+            history.when(t),
+            *(None if value != value else float(value) for value in history.outcomes[t]),  # noqa: PLR0124 - NaN
+            report.schema.treatments.describe(history.treatments[t]) if t < history.origin else "",
+        )
+        for t in range(max(0, history.origin + 1 - MOST_HISTORY), history.origin + 1)
+    )
     sections = [
         *_about(report, figure_name),
         *_hidden(report, bounds),
@@ -86,7 +95,7 @@ def whatif_page(
         Section(
             "History",
             texts=[f"The last {MOST_HISTORY} steps before the forecast, as the models read them."],
-            tables=[_history(report)],
+            tables=[ReportTable("", "", (step_axis(report.schema.step), *outcomes, "treatment"), steps)],
         ),
         lineage(parents),
     ]
@@ -177,38 +186,13 @@ def _hidden(report: WhatIfReport, bounds: Sequence[Sensitivity]) -> Iterator[Sec
 
 
 def _about(report: WhatIfReport, figure_name: str) -> list[Section]:
-    """Return the answer about a subject, what was asked, and whether the data support it."""
+    """Return the answer about a subject, what was asked, and whether the data support it.
+
+    The answer has estimates, then differences, of each model and outcome, and survival.
+    """
     from costar_cli.report.figures.whatif import draw_whatif  # noqa: PLC0415 - words of pages need no matplotlib
 
-    outcomes = ", ".join(labelled(outcome.name, outcome.unit) for outcome in report.schema.outcomes)
-    steps = steps_of(max(len(plan) for plan in report.plans), report.schema.step)
-    question = f"What would {outcomes} of this subject be over the next {steps} under each of these plans?"
-    compared = f"Differences are from plan {report.reference}." if len(report.plans) > 1 else ""
-    plans = [ReportTable("", "", ("plan", "in words"), tuple(report.plans_in_words().items()))]
-    for model in report.models:  # what rules choose on the courses of each
-        by = f", by {model.label}" if len(report.models) > 1 else ""
-        given = tuple(report.rules_in_words(model).items())
-        plans.append(ReportTable(f"Treatments under rules{by}" if given else "", "", ("rule", "treatments"), given))
-    return [
-        Section(
-            "Answer",
-            pictures=[svg(draw_whatif(report, width_in=FIGURE_INCH), figure_name)],
-            tables=list(_answers(report)),
-        ),
-        Section("Question", texts=[f"{question} {compared}".strip()], tables=plans),
-        _support(report),
-    ]
-
-
-def lineage(parents: Mapping[str, str], rows: Sequence[tuple[str, str]] = ()) -> Section:
-    """Return the section that lists the files that a page shows."""
-    own = (*parents.items(), *rows, ("costar", VERSION))
-    about = "Digests of the files that this page shows: `costar verify FILE` and `costar inspect FILE` print them."
-    return Section("Lineage", texts=[about], tables=[ReportTable("", "", ("what", "digest or version"), tuple(own))])
-
-
-def _answers(report: WhatIfReport) -> Iterator[ReportTable]:
-    """Yield estimates, then differences, of each model and outcome, and survival."""
+    answers = list[ReportTable]()
     truth = " Next to each estimate: the simulator's truth." if report.truth is not None else ""
     for model in report.models:
         for outcome in report.schema.outcomes:
@@ -222,11 +206,36 @@ def _answers(report: WhatIfReport) -> Iterator[ReportTable]:
                 ends = {str(cell)[-2:] for row in rows for cell in row}
                 signs = [meaning for meaning in SIGNS.values() if f" {meaning[0]}" in ends]
                 note = " ".join([of_range if differences else f"{note}{truth}", *signs]).strip()
-                yield ReportTable(title, note, tuple(headers), tuple(map(tuple, rows)))
+                answers.append(ReportTable(title, note, tuple(headers), tuple(map(tuple, rows))))
         if model.survival_forecast:
             headers, rows = survival_table(report, model)
             title = f"No {' or '.join(model.survival_forecast.names)} so far, by {model.heading}"
-            yield ReportTable(title, ABOUT_SURVIVAL, tuple(headers), tuple(map(tuple, rows)))
+            answers.append(ReportTable(title, ABOUT_SURVIVAL, tuple(headers), tuple(map(tuple, rows))))
+    outcomes = ", ".join(labelled(outcome.name, outcome.unit) for outcome in report.schema.outcomes)
+    steps = steps_of(max(len(plan) for plan in report.plans), report.schema.step)
+    question = f"What would {outcomes} of this subject be over the next {steps} under each of these plans?"
+    compared = f"Differences are from plan {report.reference}." if len(report.plans) > 1 else ""
+    plans = [ReportTable("", "", ("plan", "in words"), tuple(report.plans_in_words().items()))]
+    for model in report.models:  # what rules choose on the courses of each
+        by = f", by {model.label}" if len(report.models) > 1 else ""
+        given = tuple(report.rules_in_words(model).items())
+        plans.append(ReportTable(f"Treatments under rules{by}" if given else "", "", ("rule", "treatments"), given))
+    return [
+        Section(
+            "Answer",
+            pictures=[svg(draw_whatif(report, width_in=FIGURE_INCH), figure_name)],
+            tables=answers,
+        ),
+        Section("Question", texts=[f"{question} {compared}".strip()], tables=plans),
+        _support(report),
+    ]
+
+
+def lineage(parents: Mapping[str, str], rows: Sequence[tuple[str, str]] = ()) -> Section:
+    """Return the section that lists the files that a page shows."""
+    own = (*parents.items(), *rows, ("costar", VERSION))
+    about = "Digests of the files that this page shows: `costar verify FILE` and `costar inspect FILE` print them."
+    return Section("Lineage", texts=[about], tables=[ReportTable("", "", ("what", "digest or version"), tuple(own))])
 
 
 def _support(report: WhatIfReport) -> Section:
@@ -282,22 +291,3 @@ def _diagnostics(reports: Sequence[WhatIfReport], more: Sequence[Diagnostic] = (
     """Return warnings and notes, each once, but those on bands, which have a section of their own."""
     every = (*more, *(one for report in reports for one in report.diagnostics))
     return warnings_and_notes(one for one in every if one.code not in ON_BANDS)
-
-
-def _history(report: WhatIfReport) -> ReportTable:
-    history, encoding = report.history, report.schema.treatments
-    first = max(0, history.origin + 1 - MOST_HISTORY)
-    headers = (
-        step_axis(report.schema.step),
-        *(labelled(outcome.name, outcome.unit) for outcome in report.schema.outcomes),
-        "treatment",
-    )
-    rows = tuple(
-        (
-            history.when(t),
-            *(None if value != value else float(value) for value in history.outcomes[t]),  # noqa: PLR0124 - NaN
-            encoding.describe(history.treatments[t]) if t < history.origin else "",
-        )
-        for t in range(first, history.origin + 1)
-    )
-    return ReportTable("", "", headers, rows)
