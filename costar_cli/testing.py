@@ -326,25 +326,20 @@ def check_data_source(source: DataSource, settings: Config | None = None) -> Non
             same = np.array_equal(getattr(panel, name), getattr(again.panels[part], name))
             _require(same, f"{part}: {name} differ between two data sets of the same settings")
     if truth := source.noisy or source.truth:
-        for part, panel in dataset.panels.items():
-            _require_factual_truth(called(truth), dataset, part, panel)
-
-
-def _require_factual_truth(answer: Callable[..., Any], dataset: Dataset, part: Part, panel: Panel) -> None:
-    """See that the truth of the treatments that were given is the observed series, also of several subjects at once."""
-    for row in range(min(panel.n_subjects, 3)):
-        last = int(panel.length[row]) - 1
-        origin = max(0, last - dataset.horizon)
-        plan = dataset.schema.treatments.decode(panel.treatments[row, origin:last])
-        found = np.asarray(answer(dataset, part, row, origin, plan)).reshape(last - origin, -1)
-        expected, seen = (a[row, origin + 1 : last + 1] for a in (panel.outcomes, panel.observed_outcomes))
-        title = f"{part}, row {row}: truth of the treatments that were given"
-        np.testing.assert_allclose(found[seen], expected[seen], rtol=1e-3, atol=1e-3, err_msg=title)
-        twice = np.asarray(
-            answer(dataset, part, np.array([row, row]), np.array([origin, origin]), np.stack([plan, plan]))
-        )
-        title = f"{part}, row {row}: truth of two questions at once"
-        np.testing.assert_allclose(twice.reshape(2, *found.shape), [found, found], rtol=1e-6, err_msg=title)
+        answer = called(truth)
+        for part, panel in dataset.panels.items():  # the truth of the treatments that were given is the observed series
+            for row in range(min(panel.n_subjects, 3)):
+                last = int(panel.length[row]) - 1
+                origin = max(0, last - dataset.horizon)
+                plan = dataset.schema.treatments.decode(panel.treatments[row, origin:last])
+                found = np.asarray(answer(dataset, part, row, origin, plan)).reshape(last - origin, -1)
+                expected, seen = (a[row, origin + 1 : last + 1] for a in (panel.outcomes, panel.observed_outcomes))
+                title = f"{part}, row {row}: truth of the treatments that were given"
+                np.testing.assert_allclose(found[seen], expected[seen], rtol=1e-3, atol=1e-3, err_msg=title)
+                rows, origins = np.array([row, row]), np.array([origin, origin])
+                twice = np.asarray(answer(dataset, part, rows, origins, np.stack([plan, plan])))
+                title = f"{part}, row {row}: truth of two questions at once"
+                np.testing.assert_allclose(twice.reshape(2, *found.shape), [found, found], rtol=1e-6, err_msg=title)
 
 
 @dataclass(frozen=True)

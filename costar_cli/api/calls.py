@@ -134,20 +134,12 @@ class _WarningReporter:
     def say(self, diagnostic: Diagnostic) -> None:
         if diagnostic.severity == "note":
             self._inner.say(diagnostic)
-        else:
-            warnings.warn(str(diagnostic), CostarWarning, stacklevel=_depth_of_caller())
-
-
-def _depth_of_caller() -> int:
-    """Return the `stacklevel` at which a warning points to the code that called costar."""
-    depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_globals):
-        depth, frame = depth + 1, frame.f_back
-    return depth
-
-
-def _is_ours(names: Mapping[str, Any]) -> bool:
-    return str(names.get("__name__", "")).partition(".")[0] in {"costar_cli", "contextlib"}
+            return
+        depth, frame = 1, sys._getframe()  # up to the code that called costar, to which the warning points
+        ours = {"costar_cli", "contextlib"}
+        while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in ours:
+            depth, frame = depth + 1, frame.f_back
+        warnings.warn(str(diagnostic), CostarWarning, stacklevel=depth)
 
 
 @contextmanager

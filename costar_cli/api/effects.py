@@ -16,7 +16,7 @@ from costar_cli.effects.diagnostics import cautions
 from costar_cli.effects.effects import Source, made_here
 from costar_cli.effects.trials import ANY_EVENT
 from costar_cli.errors import UsageError
-from costar_cli.plans import AnyPlan, IndexTimes, Origin, PlanOdds, PlanRequest, TreatmentPlan, parse_origin
+from costar_cli.plans import AnyPlan, IndexTimes, Origin, PlanOdds, TreatmentPlan, parse_origin
 from costar_cli.plans.plan import in_words
 from costar_cli.questions import choose_subjects, join_places
 from costar_cli.questions.groups import groups_of
@@ -119,9 +119,8 @@ def effects_of(
     panel = join_places(dataset, places)
     chosen = request.origin
     start: Origin | None = chosen if chosen is None or type(chosen) is int else parse_origin(chosen)
-    longest = max(panel.n_steps - 1, 1)
     read = plan_request(
-        plans, dataset.schema, longest, origin=0 if start is None else start,
+        plans, dataset.schema, max(panel.n_steps - 1, 1), origin=0 if start is None else start,
         begin=lambda origin: IndexTimes.of(panel, origin), where=where,
     )  # fmt: skip
     if read.by_subject:
@@ -131,16 +130,14 @@ def effects_of(
         start = 0 if read.origin is None else read.origin
     if request.when is not None and request.origin is not None:
         raise UsageError("both --when and --origin are given", where="--when", fix="give one of them")
-    names = [plan.name for plan in read.plans]
-    reference = reference_place(names, request.reference)
+    reference = reference_place([plan.name for plan in read.plans], request.reference)
     regimes = tuple(_assigned(plan, request) for plan in read.plans)
     trials, flow = enrol(
         dataset.schema, panel, read.horizon, origin=start, when=request.when, once=request.once,
         extra_NE=domain_column(places), left_out=tuple(settings.known.values()),
     )  # fmt: skip
     _check_outcomes(trials.schema, request, events=trials.events() is not None)
-    subjects = trials.panel
-    cohort = Cohort(subjects, names_of(subjects), (), trials.subject_M, trials.origin_M)
+    cohort = Cohort(trials.panel, names_of(trials.panel), (), trials.subject_M, trials.origin_M)
     groups, in_GM = groups_of(cohort, dataset.schema, request.by)
     targets = [target for target in (trials.outcomes(), trials.events()) if target and target.only(request.outcome)]
     total = len(regimes) * len(settings.estimators) * len(targets)
@@ -158,7 +155,11 @@ def effects_of(
     if first == "all":
         first = f"each {word}"
     parts = tuple(dict.fromkeys(str(place.part) for place in places))
-    texts = _in_words(read, trials.schema, start)
+    begun = start if isinstance(start, int) and start >= 0 else 0
+    texts = tuple(
+        in_words(trials.schema, plan.values, begun) if isinstance(plan, TreatmentPlan) else plan.text
+        for plan in read.plans
+    )
     return EffectReport(request, dataset.name, effects, flow, texts, first, parts, diagnostics, digest)
 
 
@@ -253,11 +254,3 @@ def _check_outcomes(schema: PanelSchema, request: EffectRequest, *, events: bool
             guess = did_you_mean(name, known, quoted=True)
             fix = f"{guess} outcomes and events are {', '.join(known)}".strip()
             raise UsageError(f"there is no outcome or event {name!r}", where="--outcome", fix=fix)
-
-
-def _in_words(read: PlanRequest, schema: PanelSchema, start: Origin) -> tuple[str, ...]:
-    """Return what each plan gives."""
-    first = start if isinstance(start, int) and start >= 0 else 0
-    return tuple(
-        in_words(schema, plan.values, first) if isinstance(plan, TreatmentPlan) else plan.text for plan in read.plans
-    )

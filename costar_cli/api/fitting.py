@@ -163,7 +163,14 @@ def plan_fit(settings: Settings, method: str, domain: DomainName, *, dataset: st
     parents, config = {"dataset": dataset}, settings[FinetuneConfig]
     if start is not None:
         parents[start.kind] = start.digest
-        config = _follow(settings, config, start)
+        inherited: dict[str, object] = {}  # from what there is to start from, unless somebody chose others
+        if not settings.is_chosen("finetune.members"):
+            inherited["members"] = ModelRecord.of(start).members
+        if not settings.any_chosen("finetune.encoder."):
+            inherited["encoder"] = None
+        if start.kind == "model":  # a preset's decoder is that of a source model to be trained
+            inherited |= {name: None for name in DECODER if not settings.is_chosen(f"finetune.{name}")}
+        config = config.model_copy(update=inherited)
     own = method_settings(settings, method, config)
     parts = METHODS[method].parts(own, ModelRecord.of(start) if start else None)
     if start is None and any(METHODS[name].pretrained for name in (method, *parts)):
@@ -183,15 +190,3 @@ def pretrained_shape(settings: Settings) -> EncoderConfig:
 def _identity(config: TrainingConfig, runtime: RuntimeConfig) -> dict[str, Any]:
     """Return what makes a training run that run: its settings and precision; not device, threads or grouping."""
     return {**config.model_dump(mode="json"), "precision": runtime.precision}
-
-
-def _follow(settings: Settings, config: FinetuneConfig, start: "Artifact") -> FinetuneConfig:
-    """Take members, encoder shape and decoder from what there is to start from, unless somebody chose others."""
-    inherited: dict[str, object] = {}
-    if not settings.is_chosen("finetune.members"):
-        inherited["members"] = ModelRecord.of(start).members
-    if not settings.any_chosen("finetune.encoder."):
-        inherited["encoder"] = None
-    if start.kind == "model":  # a preset's decoder is that of a source model to be trained
-        inherited |= {name: None for name in DECODER if not settings.is_chosen(f"finetune.{name}")}
-    return config.model_copy(update=inherited)

@@ -68,9 +68,22 @@ def check_places(outputs: Files, *, read: Files, held: Mapping[str, str] = NOTHI
     """
     files = [(flag, path) for flag, path in outputs if path is not None]
     for flag, path in files:
-        _check_name(flag, path)
+        try:
+            path.lstat()
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                found = storage_error(error, path)
+                raise StorageError(found.problem, where=f"{flag} {cut(str(path), 60)}", fix=found.fix) from None
     kept = {path.resolve(): what for what, path in read if path is not None and str(path) != "-"}
-    behind = {**held, **_behind(kept)} if any(path.is_file() for _, path in files) else {}
+    behind: dict[str, str] = {}  # what was read, or made what is, by digest
+    if any(path.is_file() for _, path in files):
+        from costar_cli.files import read_header
+
+        behind |= held
+        for path, what in kept.items():
+            with suppress(CostarError, OSError):  # what is wrong with an artifact is said where it is read
+                parents = named(read_header(path).parents)
+                behind |= {digest: f"{name} behind the {what}" for digest, name in parents.items()}
     taken: dict[Path, str] = {}
     for flag, path in files:
         if str(path) == "-":
@@ -114,34 +127,6 @@ def check_artifact_name(path: Path | None, *, flag: str = "--out") -> None:
     if path is not None and path.suffix.lower() in NO_ARTIFACTS:
         problem = f"what is written is an artifact, HDF5, not `{path.name}`"
         raise UsageError(problem, where=flag, fix="end the name in .h5")
-
-
-def _check_name(flag: str, path: Path) -> None:
-    """See that the disk takes the name of an output.
-
-    Raises:
-        StorageError: it is too long.
-    """
-    try:
-        path.lstat()
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            found = storage_error(error, path)
-            raise StorageError(found.problem, where=f"{flag} {cut(str(path), 60)}", fix=found.fix) from None
-
-
-def _behind(read: Mapping[Path, str]) -> dict[str, str]:
-    """Return what the artifacts that are read were made from, by digest, in words such as `data set behind the model`.
-
-    What is wrong with an artifact is said where it is read.
-    """
-    from costar_cli.files import read_header
-
-    found: dict[str, str] = {}
-    for path, what in read.items():
-        with suppress(CostarError, OSError):
-            found |= {digest: f"{name} behind the {what}" for digest, name in named(read_header(path).parents).items()}
-    return found
 
 
 def named(parents: Mapping[str, str]) -> dict[str, str]:

@@ -45,7 +45,13 @@ def write_report(
     """
     target, held = Path(path), _held(what) | ({} if dataset is None else _held(dataset))
     check_outputs([(WHERE, target)], read=(), overwrite=overwrite, held=held, permit="`overwrite=True`")
-    _refuse_artifact(target)
+    if target.is_file():
+        try:
+            read_header(target)
+        except CostarError:
+            pass
+        else:
+            raise MismatchError(f"`{target}` is an artifact, and no page", where=WHERE, fix="choose another name")
     check_page(target, flag=WHERE)
     write_bytes(target, html_of(what, dataset=dataset, evaluations=evaluations).encode())
 
@@ -57,21 +63,6 @@ def _held(what: object) -> dict[str, str]:
     if isinstance(what, WhatIfReport | SearchReport):
         return {digest: f"{name} behind the data set" for digest, name in named(what.sources).items()}
     return {}
-
-
-def _refuse_artifact(target: Path) -> None:
-    """See that a page does not replace data, a model or the like.
-
-    Raises:
-        MismatchError: it would.
-    """
-    if not target.is_file():
-        return
-    try:
-        read_header(target)
-    except CostarError:
-        return
-    raise MismatchError(f"`{target}` is an artifact, and no page", where=WHERE, fix="choose another name")
 
 
 # A function, not a method `to_html` of reports: these are made below the pages and may not import them. `inspect` does
@@ -97,34 +88,33 @@ def html_of(
 
         return effects_page(what, what.parents)
     if isinstance(what, SearchReport):
-        return _of_search(what)
+        from costar_cli.report.pages.search import search_page
+
+        if len(what.answers) != 1:
+            problem = f"the page is of one subject, and this search is of {len(what.answers):,}"
+            raise UsageError(problem, where="what=", fix="search the plans of one of them")
+        return search_page(what, what.parents)
     if isinstance(what, Dataset):
-        return _of_data(what)
+        from costar_cli.data.report import describe_dataset
+        from costar_cli.inference.overlap import describe_overlap
+        from costar_cli.report.pages import report_page
+
+        return report_page(describe_dataset(what), describe_overlap(what))
     fix = "give what `estimate_outcomes`, `search_plans` or `estimate_effects` returned, a data set or a model"
     raise UsageError(f"there is no page about {type(what).__name__}", where="what=", fix=fix)
 
 
-def _of_search(report: SearchReport) -> str:
-    from costar_cli.report.pages.search import search_page
-
-    if len(report.answers) != 1:
-        problem = f"the page is of one subject, and this search is of {len(report.answers):,}"
-        raise UsageError(problem, where="what=", fix="search the plans of one of them")
-    return search_page(report, report.parents)
-
-
-def _of_data(dataset: Dataset) -> str:
-    from costar_cli.data.report import describe_dataset
-    from costar_cli.inference.overlap import describe_overlap
-    from costar_cli.report.pages import report_page
-
-    return report_page(describe_dataset(dataset), describe_overlap(dataset))
-
-
 def _card(model: Model, dataset: Dataset | None, evaluations: "Sequence[EvaluationReport]") -> str:
+    """Return the page of a model.
+
+    Raises:
+        UsageError: there is no list of evaluations.
+        MismatchError: another data set than the model's, or an evaluation of other models.
+    """
     from costar_cli.data.report import describe_dataset
     from costar_cli.data.store import with_digest
-    from costar_cli.report.pages.card import model_card
+    from costar_cli.evaluation import EvaluationReport
+    from costar_cli.report.pages.card import is_scored, model_card
 
     artifact = model.artifact
     if dataset is not None and with_digest(dataset).digest != artifact.parents.get("dataset"):
@@ -133,20 +123,6 @@ def _card(model: Model, dataset: Dataset | None, evaluations: "Sequence[Evaluati
     content: Mapping[str, object] = {
         "digest": artifact.digest, "meta": artifact.meta, "parents": artifact.parents, "versions": artifact.versions,
     }  # fmt: skip
-    scored = {f"not saved, number {i}": report for i, report in enumerate(_scores_of(model, evaluations), start=1)}
-    return model_card(content, None if dataset is None else describe_dataset(dataset), scored)
-
-
-def _scores_of(model: Model, evaluations: "Sequence[EvaluationReport]") -> "Sequence[EvaluationReport]":
-    """Return the evaluations, all of which score the model.
-
-    Raises:
-        UsageError: this is no list of evaluations.
-        MismatchError: one of them is of other models.
-    """
-    from costar_cli.evaluation import EvaluationReport
-    from costar_cli.report.pages.card import is_scored
-
     if not isinstance(evaluations, Sequence) or not all(isinstance(one, EvaluationReport) for one in evaluations):
         fix = "give what `evaluate_models` returned in a list"
         raise UsageError("this is not a list of evaluations", where="evaluations=", fix=fix)
@@ -154,4 +130,5 @@ def _scores_of(model: Model, evaluations: "Sequence[EvaluationReport]") -> "Sequ
         if not is_scored(report, model.digest):
             fix = "leave it out, or score the model in it"
             raise MismatchError(f"the model is not scored in evaluation number {i}", where="evaluations=", fix=fix)
-    return evaluations
+    scored = {f"not saved, number {i}": report for i, report in enumerate(evaluations, start=1)}
+    return model_card(content, None if dataset is None else describe_dataset(dataset), scored)

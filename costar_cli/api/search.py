@@ -215,8 +215,11 @@ def search_cohort(
         refuse_unseen(unseen_in_plans({label: model}, request.named))
     many, models = len(cohort) > 1, {label: model}
     question = request.question(model, many=many)
+    other = other_data(f"model `{label}`", model.parents, dataset)
     general = (
-        *_general(label, model, dataset, cohort),
+        *([other] if other else ()),
+        *warnings_of(f"model `{label}`", model.record.warnings),
+        *losses_on(dataset, models, cohort.places),
         *on_reactions(models, plans=2, steps=len(question.reference)),  # a search compares plans, however many are left
     )
     support = support_of(model)
@@ -246,22 +249,10 @@ def search_cohort(
                 parents={"dataset": dataset.digest, f"model/{label}": model.digest},
                 sources=dataset.parents,
             )  # fmt: skip
-            own_warnings = () if many else tuple(_on_best(models, part, report))
+            own_warnings: tuple[Diagnostic, ...] = ()
+            if not many and report.answers[0].best.found:
+                plan = TreatmentPlan("best", report.answers[0].best.values_MHA[0])
+                own_warnings = tuple(warnings_on_plans(models, part, PlanRequest((plan,))))
             for warning in own_warnings:
                 reporter.say(warning)
             yield with_notes(replace(report, diagnostics=(*general, *own_warnings)))
-
-
-def _general(label: str, model: "FittedModel", dataset: "Dataset", cohort: Cohort) -> Iterator[Diagnostic]:
-    """Yield what may make all answers wrong: other data, what training warned of, a domain where it does badly."""
-    if other := other_data(f"model `{label}`", model.parents, dataset):
-        yield other
-    yield from warnings_of(f"model `{label}`", model.record.warnings)
-    yield from losses_on(dataset, {label: model}, cohort.places)
-
-
-def _on_best(models: "Mapping[str, FittedModel]", cohort: Cohort, report: SearchReport) -> Iterator[Diagnostic]:
-    """Yield what of the best plan was not learnt."""
-    best = report.answers[0].best
-    if best.found:
-        yield from warnings_on_plans(models, cohort, PlanRequest((TreatmentPlan("best", best.values_MHA[0]),)))

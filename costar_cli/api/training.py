@@ -110,7 +110,28 @@ def fit(
         TrainingError: training diverged.
     """
     require_data_set(dataset)
-    _check_choices(method, domain, init, start)
+    one_of(method, METHODS, "method", "method")
+    one_of(domain, get_args(DomainName), "domain", "domain")
+    if init is not None:
+        one_of(init, get_args(InitName), "init", "way to start")
+    if start is not None and not isinstance(start, Encoder | Model):
+        raise UsageError(
+            f"cannot start from {type(start).__name__}", where="start=", fix="give what `pretrain` or `fit` returned"
+        )
+    pretrained = METHODS[method].pretrained
+    if not pretrained and init is not None:
+        raise UsageError(f"only COSTAR is pretrained, {method} is not", where="init=", fix="leave it out")
+    if domain == "target":
+        if not isinstance(start, Model):
+            fix = '`source = fit(dataset, ...)`, then `fit(dataset, ..., domain="target", start=source)`'
+            raise UsageError("the target model starts from the source model", where="start=", fix=fix)
+    elif start is not None and not METHODS[method].combines and (not pretrained or init == "scratch"):
+        what = '`init="scratch"`' if pretrained else method
+        raise UsageError(f"{what} takes nothing to start from", where="start=", fix="leave one of them out")
+    elif isinstance(start, Model):
+        raise UsageError(
+            "the source's model starts from an encoder", where="start=", fix="give what `pretrain` returned"
+        )
     dataset = with_digest(dataset)
     sections = ["finetune", "runtime", method.replace("-", "_")]
     given = _with_shared(settings, "pretrain", seed=seed, members=members)
@@ -121,7 +142,7 @@ def fit(
     with reporting(progress) as reporter, _logged(log, run) as to:
         states = _states(checkpoints)
         begin = start.artifact if start is not None else None
-        if begin is None and METHODS[method].pretrained and init != "scratch":
+        if begin is None and pretrained and init != "scratch":
             begin = _pretrained(dataset, chosen, states, reporter, to)
         elif begin is not None and (warning := other_data(f"the {begin.kind}", begin.parents, dataset)):
             reporter.say(warning)
@@ -176,32 +197,6 @@ def _forget(states: Mapping[str, Path]) -> None:
     """Delete the states of runs that are complete."""
     for path in states.values():
         forget_runs(path)
-
-
-def _check_choices(method: str, domain: str, init: str | None, start: object) -> None:
-    """Check the arguments that are no settings, and that they go together."""
-    one_of(method, METHODS, "method", "method")
-    one_of(domain, get_args(DomainName), "domain", "domain")
-    if init is not None:
-        one_of(init, get_args(InitName), "init", "way to start")
-    if start is not None and not isinstance(start, Encoder | Model):
-        raise UsageError(
-            f"cannot start from {type(start).__name__}", where="start=", fix="give what `pretrain` or `fit` returned"
-        )
-    pretrained = METHODS[method].pretrained
-    if not pretrained and init is not None:
-        raise UsageError(f"only COSTAR is pretrained, {method} is not", where="init=", fix="leave it out")
-    if domain == "target":
-        if not isinstance(start, Model):
-            fix = '`source = fit(dataset, ...)`, then `fit(dataset, ..., domain="target", start=source)`'
-            raise UsageError("the target model starts from the source model", where="start=", fix=fix)
-    elif start is not None and not METHODS[method].combines and (not pretrained or init == "scratch"):
-        what = '`init="scratch"`' if pretrained else method
-        raise UsageError(f"{what} takes nothing to start from", where="start=", fix="leave one of them out")
-    elif isinstance(start, Model):
-        raise UsageError(
-            "the source's model starts from an encoder", where="start=", fix="give what `pretrain` returned"
-        )
 
 
 def _with_shared(settings: dict[str, object], *tables: str, **shared: object) -> dict[str, object]:

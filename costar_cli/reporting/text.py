@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 from costar_cli.reporting import plain
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from costar_cli.reporting.output import Output
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -233,12 +231,27 @@ def _marked(cell: Cell | str | None, block: str = "") -> str | None:
 
 def _show_rich(title: str, headers: Sequence[str], blocks: Mapping[str, Sequence[Sequence[Cell | str | None]]]) -> None:
     from rich import box  # noqa: PLC0415 - only where a person watches
+    from rich.cells import cell_len  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    shown = [[_text(cell) for cell in row] for rows in blocks.values() for row in rows]
-    least = _least_widths(headers, blocks, [[cell.plain for cell in row] for row in shown])
+    shown: list[list[Text]] = []
+    for row in (row for rows in blocks.values() for row in rows):
+        shown.append([])
+        for cell in row:
+            if isinstance(cell, Cell):
+                text = Text(plain(cell.text), _STYLES[cell.mark])
+                if cell.spread:
+                    text.append(f"\n±{plain(cell.spread)}", "dim not bold not underline")
+            else:
+                text = Text(plain(cell or ""))
+            shown[-1].append(text)
+    # how narrow columns may become: the first down to its longest word, the others not at all
+    words = [word for one in (headers[0], *blocks, *(row[0].plain for row in shown)) for word in plain(one).split()]
+    columns = [[headers[place], *(row[place].plain for row in shown)] for place in range(1, len(headers))]
+    numbers = [[line for one in column for line in plain(one).split("\n")] for column in columns]
+    least = [max(map(cell_len, texts)) for texts in (words, *numbers)]
     terminal = Console(file=sys.stdout).width
     between = 1 if sum(least) + 2 * len(least) <= terminal else 0  # spaces beside that of the box
     parts = split_columns(least[1:], terminal - least[0] - 1, gap=1)
@@ -262,24 +275,3 @@ def _show_rich(title: str, headers: Sequence[str], blocks: Mapping[str, Sequence
             table.add_row(*next(rest))
     needed = sum(least) + (1 + between) * len(least)
     Console(file=sys.stdout, width=max(terminal, needed)).print(table)
-
-
-def _least_widths(headers: Sequence[str], blocks: Iterable[str], rows: Sequence[Sequence[str]]) -> list[int]:
-    """Return how narrow each column may become: the first down to its longest word, the others not at all."""
-    from rich.cells import cell_len  # noqa: PLC0415
-
-    words = [word for text in (headers[0], *blocks, *(row[0] for row in rows)) for word in plain(text).split()]
-    columns = [[header, *(row[place] for row in rows)] for place, header in enumerate(headers)][1:]
-    numbers = [[line for text in column for line in plain(text).split("\n")] for column in columns]
-    return [max(map(cell_len, texts)) for texts in (words, *numbers)]
-
-
-def _text(cell: Cell | str | None) -> "Text":
-    from rich.text import Text  # noqa: PLC0415
-
-    if not isinstance(cell, Cell):
-        return Text(plain(cell or ""))
-    shown = Text(plain(cell.text), _STYLES[cell.mark])
-    if cell.spread:
-        shown.append(f"\n±{plain(cell.spread)}", "dim not bold not underline")
-    return shown

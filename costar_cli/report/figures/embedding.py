@@ -53,14 +53,23 @@ def plot_representations(
     if len(rows) > _MOST_POINTS:
         rows = np.sort(np.random.default_rng(_SEED).choice(len(rows), size=_MOST_POINTS, replace=False))
     map_M2 = embed(z_MD[rows])
-    groups = _groups(np.asarray(treatment_M)[rows])
-    columns = min(_MOST_COLUMNS, legend_columns([label for label, _, _ in groups], _WIDTH_IN))
+    given_M = np.asarray(treatment_M)[rows]
+    names, counts = np.unique(given_M, return_counts=True)
+    common = names[np.argsort(-counts, kind="stable")]
+    shown = common[: len(COLOURS) - 1] if len(common) > len(COLOURS) else common
+    groups, colours, palette = [(str(name), given_M == name) for name in shown], {"none": GREY}, iter(COLOURS)
+    if len(shown) < len(common):
+        groups.append((f"{len(common) - len(shown)} others", ~np.isin(given_M, shown)))
+        colours[groups[-1][0]] = LIGHT_GREY
+    labels = [f"{label_text(name, _LONGEST_LABEL)} ({member.sum():,})" for name, member in groups]
+    columns = min(_MOST_COLUMNS, legend_columns(labels, _WIDTH_IN))
     above_in = 0.3 if title else 0.0
     with figure(_WIDTH_IN, 4.0 + above_in + 0.19 * -(-len(groups) // columns)) as drawn:
         if title:
             drawn.suptitle(label_lines(title, _TITLE_LETTERS, most=1), x=0.01, ha="left", fontsize=10)
         by_treatment, by_outcome = drawn.subplots(1, 2)
-        for label, colour, member in groups:
+        for label, (name, member) in zip(labels, groups, strict=True):
+            colour = colours.get(name) or next(palette)
             by_treatment.scatter(map_M2[member, 0], map_M2[member, 1], s=9, color=colour, alpha=0.75, lw=0, label=label)
         by_treatment.set_title("Next treatment")
         y_M = np.asarray(outcome_M, dtype=np.float64)[rows]
@@ -114,19 +123,3 @@ def embed(z_MD: NDArray[np.floating]) -> NDArray[np.float64]:
     with threadpool_limits(1):  # spinning OpenMP threads triple the time on a busy machine
         points: NDArray[np.float64] = tsne.fit_transform(centred).astype(np.float64)
     return points
-
-
-def _groups(treatment_M: NDArray[np.str_]) -> list[tuple[str, str, NDArray[np.bool_]]]:
-    """Return label, colour and members of each treatment, the most frequent first, rare ones together."""
-    names, counts = np.unique(treatment_M, return_counts=True)
-    common = names[np.argsort(-counts, kind="stable")]
-    shown = common[: len(COLOURS) - 1] if len(common) > len(COLOURS) else common
-    groups = [(str(name), treatment_M == name) for name in shown]
-    if len(shown) < len(common):
-        groups.append((f"{len(common) - len(shown)} others", ~np.isin(treatment_M, shown)))
-    colours = {"none": GREY} | ({groups[-1][0]: LIGHT_GREY} if len(shown) < len(common) else {})
-    palette = iter(COLOURS)
-    return [
-        (f"{label_text(name, _LONGEST_LABEL)} ({member.sum():,})", colours.get(name) or next(palette), member)
-        for name, member in groups
-    ]

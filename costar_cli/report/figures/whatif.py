@@ -120,7 +120,17 @@ def draw_whatif(report: WhatIfReport, *, width_in: float = PANEL_WIDTH_INCH) -> 
     width = width_in if columns == 1 else columns * NARROW_PANEL_WIDTH_INCH + 0.6
     handles = _legend(shared)
     in_legend = legend_columns([str(handle.get_label()) for handle in handles], width)
-    warned = _warning_lines(report, width)
+    letters, many = int(WARNING_CHARACTERS_PER_INCH * width), len(report.warnings) > MOST_WARNING_LINES
+    shown = report.warnings[: MOST_WARNING_LINES - 1] if many else report.warnings
+    warned = [
+        line
+        for warning in shown
+        for line in textwrap.wrap(
+            label_text(f"Warning: {warning}", MOST_WARNING_LINES * letters), letters,
+            max_lines=MOST_WARNING_LINES // len(shown), placeholder=" \N{HORIZONTAL ELLIPSIS}",
+        )
+    ]  # fmt: skip
+    warned += [f"and {len(report.warnings) - len(shown)} more warnings"] * many
     below = 0.4 + 0.19 * (-(-len(handles) // in_legend) + len(warned))
     with figure(width, (sum(heights) + 1.3) * lines + below) as drawn:
         for line, place in enumerate(drawn.subfigures(lines, 1, squeeze=False)[:, 0]):
@@ -142,25 +152,6 @@ def draw_whatif(report: WhatIfReport, *, width_in: float = PANEL_WIDTH_INCH) -> 
             title="\n".join(warned) or None, title_fontsize=LEGEND_POINTS,
         )  # fmt: skip
     return drawn
-
-
-def _warning_lines(report: WhatIfReport, width_inch: float) -> list[str]:
-    """Return the report's warnings, each shortened so that all take few lines; of many, how many are left out."""
-    many = len(report.warnings) > MOST_WARNING_LINES
-    warned = report.warnings[: MOST_WARNING_LINES - 1] if many else report.warnings
-    letters = int(WARNING_CHARACTERS_PER_INCH * width_inch)
-    lines = [
-        line
-        for warning in warned
-        for line in textwrap.wrap(
-            label_text(f"Warning: {warning}", MOST_WARNING_LINES * letters),
-            letters,
-            max_lines=MOST_WARNING_LINES // len(warned),
-            placeholder=" \N{HORIZONTAL ELLIPSIS}",
-        )
-    ]
-    left = len(report.warnings) - len(warned)
-    return [*lines, *([f"and {left} more warnings"] if left else [])]
 
 
 def _draw_model(column: NDArray[np.object_], shared: _Shared, m: int, strips: Sequence[Strip], *, first: bool) -> None:

@@ -209,9 +209,9 @@ def _target(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> Section
             counts.append((f"of these, followed {row['plan']} to its end", row["followers"]))
     results = []
     for row in report.rows:  # contrasts at the last step that both plans have
-        if row["reference"] is None or row["step"] != min(ends[row["plan"]], ends[row["reference"]]):
+        if row["reference"] is None or row["estimate"] is None:
             continue
-        if row["estimate"] is None:
+        if row["step"] != min(ends[row["plan"]], ends[row["reference"]]):
             continue
         group = f" in {row['group']}" * (len(effects.groups) > 1)
         text = f"{labelled(row['outcome'], '')}, {row['quantity']} of {row['plan']} from {row['reference']}{group}, "
@@ -219,6 +219,18 @@ def _target(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> Section
         if row["lower"] is not None:
             text += f" ({level} interval {row['lower']:.4g} to {row['upper']:.4g})"
         results.append((text + " ?" * (not row["supported"]),))
+    codes = {one.code for one in report.diagnostics}
+    limits = ["Limitation: unrecorded variables that drive both treatment and outcome bias every number here."]
+    if any(not row["supported"] for row in report.rows):
+        limits.append(
+            f"Limitation: some plans have fewer than {FEW:g} effective followers at some step (marked ?): there "
+            "intervals may miss their nominal level, and g-computation extrapolates."
+        )
+    if "effect-positivity" in codes:
+        limits.append("Limitation: what some plan does is very rare in the data; see Positivity.")
+    if "effect-lost" in codes:
+        limits.append("Limitation: some were lost to follow-up; others with the same history represent them.")
+    limits.append("Effects hold for this population, with everything that plans leave open as observed in it.")
     return Section(
         "Target trial",
         texts=[ABOUT_TARGET],
@@ -228,7 +240,7 @@ def _target(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> Section
             _baseline(report, shown),
             ReportTable("Results", "", ("at the end of each plan",), tuple(results)),
         ],
-        items=[Item(text) for text in _limitations(report)],
+        items=[Item(text) for text in limits],
     )
 
 
@@ -324,18 +336,3 @@ def _baseline(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> Repor
         if row["plan"] is not None:
             line.append(None if row["before"] is None else f"{row['before']:+.2f} ({row['after']:+.2f})")
     return ReportTable("Baseline", ABOUT_BASELINE, tuple(headers), tuple(map(tuple, lines.values())))
-
-
-def _limitations(report: EffectReport) -> Iterator[str]:
-    """Yield the limitations of the results."""
-    yield "Limitation: unrecorded variables that drive both treatment and outcome bias every number here."
-    if any(not row["supported"] for row in report.rows):
-        yield (
-            f"Limitation: some plans have fewer than {FEW:g} effective followers at some step (marked ?): there "
-            "intervals may miss their nominal level, and g-computation extrapolates."
-        )
-    if any(one.code == "effect-positivity" for one in report.diagnostics):
-        yield "Limitation: what some plan does is very rare in the data; see Positivity."
-    if any(one.code == "effect-lost" for one in report.diagnostics):
-        yield "Limitation: some were lost to follow-up; others with the same history represent them."
-    yield "Effects hold for this population, with everything that plans leave open as observed in it."
