@@ -244,13 +244,6 @@ def _target(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> Section
     )
 
 
-def _time_zero(report: EffectReport) -> str:
-    request = report.request
-    if request.when is not None:
-        return f"the first step at which {request.when}" if request.once else f"each step at which {request.when}"
-    return report.start
-
-
 def _protocol(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, str]]:
     """Yield the components of the protocol: how the target trial has them, and how the data stand in for it."""
     effects, request, flow = report.effects, report.request, report.flow
@@ -278,10 +271,12 @@ def _protocol(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> Itera
         f"Randomised in the data, with known probability: {known}" if known
         else f"Taken to be random at each step given {given}",
     )  # fmt: skip
-    again = flow.trials > flow.units
+    zero, again = report.start, flow.trials > flow.units
+    if request.when is not None:
+        zero = f"{'the first' if request.once else 'each'} step at which {request.when}"
     yield (
         "Time zero",
-        _time_zero(report)[:1].upper() + _time_zero(report)[1:],
+        f"{zero[:1].upper()}{zero[1:]}",
         "The same" + f"; a {unit} may enter again: {flow.trials:,} trials of {flow.units:,}" * again,
     )
     until = f"From time zero for {steps}" + f", until {' or '.join(ends)}" * bool(ends) + ", or until lost"
