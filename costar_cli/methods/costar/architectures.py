@@ -78,17 +78,14 @@ class VanillaEncoder(HistoryEncoder):
         """Encode histories and statics; without masks there is no dropout."""
         statics_BTV = statics_BV[:, None].expand(-1, history_BTS.shape[1], -1)
         z_BTD = self.tokens(torch.cat([history_BTS, statics_BTV], dim=-1))
-        tables = self._tables(z_BTD)
+        if self.relative is None:  # without positions, keys and values of distance 0 alone, which are zero
+            zeros = z_BTD.new_zeros(3, self.config.width // self.config.heads)
+            tables = zeros, zeros
+        else:
+            tables = self.relative()
         for index, layer in enumerate(self.layer_list):
             z_BTD = layer(z_BTD, tables, masks or None, str(index))
         return Representations(z_BTD, z_BTD[None][:0])
-
-    def _tables(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Return relative keys and values; without positions those of distance 0 alone, which are zero."""
-        if self.relative is None:
-            zeros = like.new_zeros(3, self.config.width // self.config.heads)
-            return zeros, zeros
-        return self.relative()  # type: ignore[no-any-return]
 
 
 class StreamEncoder(HistoryEncoder):

@@ -1,6 +1,6 @@
 """From representation and plan to outcomes: which head there is, and what its numbers mean (spec COSTAR-25 to 26)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self, cast
 
@@ -153,19 +153,18 @@ class Decoder:
             asked: the queries.
             elements: how many numbers to compute at once.
         """
-        parts_R = [self._of_member(head, states, member, asked, elements) for member, head in enumerate(heads)]
-        return torch.stack([torch.cat(list(parts)) for parts in parts_R])
-
-    def _of_member(
-        self, head: nn.Module, states: CostarStates, member: int, asked: DecoderInput, elements: int
-    ) -> Iterator[Tensor]:
-        """Yield the outcomes `[q,H,Y]` of a member, in order."""
-        published, at = cast("OutcomePredictor", head), (asked.subject_U, asked.origin_U)
-        rows = max(1, elements // (asked.plan_PHA.shape[1] * published.hidden))
+        at = asked.subject_U, asked.origin_U
+        answers_R = []
         start = self._start(states.y_NTY[at], None if states.unit_NTY is None else states.unit_NTY[at])
-        pairs = published.pairs(states.z_RNTD[member][at], *asked[2:], rows=rows)
-        for number_QHY, histories in zip(pairs, torch.split(asked.history_Q, rows), strict=True):
-            yield number_QHY if start is None else start[0][histories] + start[1][histories] * number_QHY
+        for member, head in enumerate(cast("Sequence[OutcomePredictor]", heads)):
+            rows = max(1, elements // (asked.plan_PHA.shape[1] * head.hidden))
+            pairs = head.pairs(states.z_RNTD[member][at], *asked[2:], rows=rows)
+            parts = [
+                number_QHY if start is None else start[0][histories] + start[1][histories] * number_QHY
+                for number_QHY, histories in zip(pairs, torch.split(asked.history_Q, rows), strict=True)
+            ]
+            answers_R.append(torch.cat(parts))
+        return torch.stack(answers_R)
 
     def exposures(self, heads: Sequence[nn.Module], panel: PanelTensors) -> Tensor | None:
         """Return what is left of earlier doses at every origin, `[R,N,T,J]`, where heads go on from there."""

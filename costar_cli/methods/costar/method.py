@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from costar_cli.config.choices import DecoderName, OutputName
 from costar_cli.config.models import STRUCTURED, EncoderConfig, FinetuneConfig
@@ -44,8 +43,7 @@ class CostarMethod(ReadsModels):
         """
         source = task.start if isinstance(task.start, RemainderModel) else None
         start = model_to_start_from(replace(task, start=source.network) if source else task, CostarModel, REFERENCE)
-        _require_same_base(task, start, source)
-        base = source.base if source else _base(task) if task.config.remainder else None
+        base = _base(task, start, source)
         encoder = _encoder_config(task, start)
         train = task.tensors(task.train)
         shape = _decoder_shape(task, start, encoder, train)
@@ -59,11 +57,18 @@ class CostarMethod(ReadsModels):
             validation=task.tensors(task.validation),
             shape=shape,
             treatments=task.schema.treatments,
-            start_R=_learned(start.params) if start else None,
+            # Without what only pretraining needs: a predictor, and heads of pretexts
+            start_R={k: v for k, v in start.params.items() if k.startswith((ENCODER, HEAD))} if start else None,
             # A last batch of three subjects would weigh as much as one of 64; in few-shot every subject is precious.
             drop_last=task.domain == "source",
             name=task.stage_name("finetune"),
-            base=_answers(task, base, train) if base else None,
+            # What mixed effects predict from every position of the subjects to learn from and to select on
+            base={
+                name: torch.from_numpy(base.answers(task.learned_panel(part), task.horizon)).to(train.y_NTY)
+                for name, part in (("train", task.train), ("validation", task.validation))
+            }
+            if base
+            else None,
         )
         if base is None:
             return (yield from one_stage(task, stage, lambda params_R, _: Fitted(params_R, dict(meta))))
@@ -95,32 +100,25 @@ class CostarMethod(ReadsModels):
 COSTAR = CostarMethod()
 
 
-def _base(task: FitTask) -> Base:
-    """Fit mixed effects to the subjects that the network learns from."""
-    if task.fit_part is None:
-        raise TypeError("mixed effects are fitted by the run that the task is of")
-    part = task.fit_part(BASE, None)
-    return Base.of(part.artifact, part.model)
-
-
-def _answers(task: FitTask, base: Base, train: PanelTensors) -> dict[str, Tensor]:
-    """Return what mixed effects predict from every position of the subjects to learn from and to select on."""
-    parts = {"train": task.train, "validation": task.validation}
-    made = {name: base.answers(task.learned_panel(part), task.horizon) for name, part in parts.items()}
-    return {name: torch.from_numpy(values).to(train.y_NTY) for name, values in made.items()}
-
-
-def _require_same_base(task: FitTask, start: CostarModel | None, source: RemainderModel | None) -> None:
-    """Stop where the settings ask for mixed effects and the source's model has none, or the other way round.
+def _base(task: FitTask, start: CostarModel | None, source: RemainderModel | None) -> Base | None:
+    """Return the source model's mixed effects, or those fitted to the subjects that the network learns from, if any.
 
     Raises:
-        MismatchError: they do.
+        MismatchError: the settings ask for mixed effects and the source's model has none, or the other way round.
     """
     if start and start.horizon and task.config.remainder not in (None, source is not None):
         have = "predicts the remainder of mixed effects" if source else "has no mixed effects under it"
         raise MismatchError(
             f"the source's model {have}", where="finetune.remainder", fix="omit it, or train another source model"
         )
+    if source:
+        return source.base
+    if not task.config.remainder:
+        return None
+    if task.fit_part is None:
+        raise TypeError("mixed effects are fitted by the run that the task is of")
+    part = task.fit_part(BASE, None)
+    return Base.of(part.artifact, part.model)
 
 
 def _encoder_config(task: FitTask, start: CostarModel | None) -> EncoderConfig:
@@ -147,7 +145,12 @@ def _decoder_shape(
     config, source = task.config, start if start and start.horizon else None
     n_covariates = task.schema.dims[0]
     if source is not None:
-        _require_same_decoder(config, source.shape, n_covariates)
+        for name in ("decoder", "output"):
+            _require_same(name, getattr(config, name), getattr(source.shape, name))
+        _require_structured(config, source.shape.decoder)
+        _require_same("carry_overs", config.carry_overs, source.shape.carry_overs)
+        if n_covariates:  # without them there is nothing to forecast or not
+            _require_same("covariates", config.covariates, source.shape.covariates)
         return replace(source.shape, forms=source.shape.forms or _forms(task, encoder, source.shape.output))
     decoder = config.decoder or decoder_for(task.schema.treatments)
     _require_structured(config, decoder)
@@ -162,16 +165,6 @@ def _decoder_shape(
         forms or _forms(task, encoder, output),
         reach_of_covariates(reach_of(train), n_covariates) if forecasts else None,
     )
-
-
-def _require_same_decoder(config: FinetuneConfig, source: DecoderShape, n_covariates: int) -> None:
-    """Stop where the settings ask for another decoder; without covariates there are none to forecast or not."""
-    for name in ("decoder", "output"):
-        _require_same(name, getattr(config, name), getattr(source, name))
-    _require_structured(config, source.decoder)
-    _require_same("carry_overs", config.carry_overs, source.carry_overs)
-    if n_covariates:
-        _require_same("covariates", config.covariates, source.covariates)
 
 
 def _require_structured(config: FinetuneConfig, decoder: DecoderName) -> None:
@@ -201,8 +194,3 @@ def _forms(task: FitTask, encoder: EncoderConfig, output: OutputName) -> tuple[O
     if (encoder.inputs, output, task.config.loss) == ("level", "level", "squared"):
         return ()
     return choose_forms(task.panels[task.train], task.schema, task.scaler)
-
-
-def _learned(params: Params) -> Params:
-    """Return the parameters without what only pretraining needs: a predictor, and heads of pretexts."""
-    return {name: value for name, value in params.items() if name.startswith((ENCODER, HEAD))}

@@ -1,7 +1,7 @@
 """Self-supervised pretraining: contrast in the manner of MoCo-v3 (two views, a momentum encoder) and other pretexts."""
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Final, Literal
 
 import torch
@@ -114,7 +114,7 @@ class PretrainStage(PlainStage):
         pretexts = config.pretext.split("+")
         self._contrasts, self._spectral = "contrastive" in pretexts, config.ssl_loss == "spectral"
         inputs = EncoderInputs(dims, config.encoder.inputs, forms)
-        self._branch = partial(self._make_branch, inputs.token_dims)
+        self._token_dims = inputs.token_dims
         self._online = self._branch().to(train.v_NV.device)
         self.encoder = self._online.encoder
         self._momentum = ContrastBranch(self.encoder, nn.Identity(), components=config.components)
@@ -132,21 +132,21 @@ class PretrainStage(PlainStage):
     def _head(self, pretext: Pretext) -> nn.Module:
         return pretext.head(self.config.encoder.width)
 
-    def _make_branch(self, dims: Dims) -> ContrastBranch:
+    def _branch(self) -> ContrastBranch:
         """Return a freshly initialised encoder and its predictor."""
-        encoder = make_encoder(dims, self.config.encoder)
+        encoder = make_encoder(self._token_dims, self.config.encoder)
         predictor = nn.Identity() if self._spectral else contrast_predictor(self.config.encoder.width)
         return ContrastBranch(encoder, predictor, components=self.config.components)
 
-    def _make(self) -> nn.Module:
-        """Return what a member learns, freshly initialised."""
-        branch = self._branch()
-        parts = {"encoder": branch.encoder} | ({"predictor": branch.predictor} if self._contrasts else {})
-        return nn.ModuleDict(parts | {pretext.name: self._head(pretext) for pretext in self._beside})
-
     def initial(self, member: int) -> tuple[Params, Params]:
         """Return a fresh member: encoder, predictor and heads, and the momentum encoder as a copy."""
-        params = initial_params(self._make, self.config, self.name, member)
+
+        def make() -> nn.Module:
+            branch = self._branch()
+            parts = {"encoder": branch.encoder} | ({"predictor": branch.predictor} if self._contrasts else {})
+            return nn.ModuleDict(parts | {pretext.name: self._head(pretext) for pretext in self._beside})
+
+        params = initial_params(make, self.config, self.name, member)
         if self._spectral or not self._contrasts:
             return params, {}
         return params, {name: value.clone() for name, value in params.items() if name.startswith(ENCODER)}
@@ -202,31 +202,33 @@ class PretrainStage(PlainStage):
         if not self._beside:
             return losses[0]
         losses = [loss_R / self._guess for loss_R in losses]
-        return torch.stack([*losses, *self._others(name, params_R, rows_RB, streams)]).sum(dim=0)
+        rows, history_RBTS = self._rows[name], self._history[name][rows_RB]
+        series = rows.batch(rows_RB, torch.arange(len(rows_RB), device=rows_RB.device))
+        encoder_R = submodule(params_R, ENCODER)
+        for pretext in self._beside:
+            seen_RBTS = pretext.seen(history_RBTS, streams)
+            drawn = self.encoder.mask_source(seen_RBTS.shape[2], streams, seen_RBTS) if name == "train" else None
+            z_RBTD = encode_members(self.encoder, encoder_R, seen_RBTS, series.statics_RBV, drawn).z_BTD
+            head, own_R = self._heads[pretext.name], submodule(params_R, f"{pretext.name}.")
+            losses.append(pretext.loss(head, own_R, z_RBTD, (history_RBTS, seen_RBTS), series) / pretext.guess)
+        return torch.stack(losses).sum(dim=0)
 
     def _contrastive(
         self, name: PartName, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]
     ) -> Tensor:
-        views, statics, active = self._views(name, rows_RB, streams)
+        views, statics, active_RBT = self._views(name, rows_RB, streams)
         source = self.encoder.mask_source(views.shape[2], streams, views) if name == "train" else None
         online_R = {n: value for n, value in params_R.items() if n.startswith((ENCODER, PREDICTOR))}
-        if self._spectral:
-            return self._uncorrelate(self._queries(online_R, views, statics, source), active)
-        keys = self._start_keys(state_R, views, statics, source)
-        queries = self._queries(online_R, views, statics, source)
-        return self._contrast(name, queries, keys(), active, streams)
-
-    def _others(self, name: PartName, params_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> Iterator[Tensor]:
-        """Yield the losses of the other pretexts, each as a share of that of knowing nothing."""
-        rows, history_RBTS = self._rows[name], self._history[name][rows_RB]
-        series = rows.batch(rows_RB, torch.arange(len(rows_RB), device=rows_RB.device))
-        for pretext in self._beside:
-            seen_RBTS = pretext.seen(history_RBTS, streams)
-            drawn = self.encoder.mask_source(seen_RBTS.shape[2], streams, seen_RBTS) if name == "train" else None
-            encoder_R = submodule(params_R, ENCODER)
-            z_RBTD = encode_members(self.encoder, encoder_R, seen_RBTS, series.statics_RBV, drawn).z_BTD
-            head, own_R = self._heads[pretext.name], submodule(params_R, f"{pretext.name}.")
-            yield pretext.loss(head, own_R, z_RBTD, (history_RBTS, seen_RBTS), series) / pretext.guess
+        if not self._spectral:
+            keys = self._start_keys(state_R, views, statics, source)
+            queries = self._queries(online_R, views, statics, source)
+            return self._contrast(name, queries, keys(), active_RBT, streams)
+        both = self._queries(online_R, views, statics, source)
+        n_members, n_kinds, _, _, width = both.shape
+        first, second = both.view(n_members, n_kinds, 2, -1, width).unbind(2)
+        active_RKN = active_RBT.flatten(1)[:, None].expand(-1, n_kinds, -1)
+        per_kind = spectral_loss(first, second, self.config.spectral_sigma, active_N=active_RKN)
+        return per_kind[:, 0] + (per_kind[:, 1:].mean(dim=1) if n_kinds > 1 else 0.0)
 
     def _active(self, name: PartName, rows_RB: Tensor) -> Tensor:
         """Return which positions of rows have a next step, `[R,B,T]`."""
@@ -234,21 +236,17 @@ class PretrainStage(PlainStage):
         return position_T < (self._panels[name].length_N[rows_RB] - 1)[..., None]
 
     def _views(self, name: PartName, rows_RB: Tensor, streams: Sequence[Stream]) -> tuple[Tensor, Tensor, Tensor]:
-        panel, history = self._panels[name], self._history[name]
-        views = [
-            self._two(history[rows], panel.v_NV[rows], stream) for rows, stream in zip(rows_RB, streams, strict=True)
-        ]
-        views_RBTS, statics_RBV = (torch.stack(values) for values in zip(*views, strict=True))
+        """Return two views of each member's batch, one behind the other, their statics, and which positions count."""
+        views_R = []
+        for row_B, stream in zip(rows_RB, streams, strict=True):
+            history_BTS, statics_BV = self._history[name][row_B], self._panels[name].v_NV[row_B]
+            if self.encoder.statics_are_series:
+                pairs = [augment_with_statics(history_BTS, statics_BV, self.config, stream) for _ in range(2)]
+            else:
+                pairs = [(augment(history_BTS, self.config, stream), statics_BV) for _ in range(2)]
+            views_R.append([torch.cat(both) for both in zip(*pairs, strict=True)])
+        views_RBTS, statics_RBV = (torch.stack(values) for values in zip(*views_R, strict=True))
         return views_RBTS, statics_RBV, self._active(name, rows_RB)
-
-    def _two(self, history_BTS: Tensor, statics_BV: Tensor, stream: Stream) -> tuple[Tensor, Tensor]:
-        """Return two views of a member's batch, one behind the other."""
-        if self.encoder.statics_are_series:
-            pairs = [augment_with_statics(history_BTS, statics_BV, self.config, stream) for _ in range(2)]
-        else:
-            pairs = [(augment(history_BTS, self.config, stream), statics_BV) for _ in range(2)]
-        views_2BTS, statics_2BV = zip(*pairs, strict=True)
-        return torch.cat(views_2BTS), torch.cat(statics_2BV)
 
     def _start_keys(
         self, state_R: Params, views: Tensor, statics: Tensor, masks: MaskSource | None
@@ -272,8 +270,7 @@ class PretrainStage(PlainStage):
         by_view = (n_members, n_kinds, 2, twice_batch // 2, -1, width)
         q = queries.view(n_members, n_kinds * 2, -1, width)
         k = keys.view(by_view).flip(2).view(n_members, n_kinds * 2, -1, width)
-        positions = self._fixed_positions if streams[0].is_replayed else self._positions
-        chosen_RM, counts_RM = positions(name, active_RBT.flatten(1), streams)
+        chosen_RM, counts_RM = self._positions(name, active_RBT.flatten(1), streams)
         q, k = (
             torch.cat([of_member.index_select(1, chosen) for of_member, chosen in zip(kinds, chosen_RM, strict=True)])
             for kinds in (q, k)
@@ -283,16 +280,23 @@ class PretrainStage(PlainStage):
         components = per_kind[:, 1:].mean(dim=1) if n_kinds > 1 else 0.0
         return per_kind[:, 0] + components
 
-    def _uncorrelate(self, views: Tensor, active_RBT: Tensor) -> Tensor:
-        """Return the spectral loss of the overall representation, plus the mean of the components' (spec COSTAR-23)."""
-        n_members, n_kinds, _, _, width = views.shape
-        first, second = views.view(n_members, n_kinds, 2, -1, width).unbind(2)
-        active_RKN = active_RBT.flatten(1)[:, None].expand(-1, n_kinds, -1)
-        per_kind = spectral_loss(first, second, self.config.spectral_sigma, active_N=active_RKN)
-        return per_kind[:, 0] + (per_kind[:, 1:].mean(dim=1) if n_kinds > 1 else 0.0)
-
     def _positions(self, name: PartName, active_RN: Tensor, streams: Sequence[Stream]) -> tuple[Tensor, Tensor]:
-        """Return which positions are contrasted, and which of them count: as many as the fullest member has."""
+        """Return which positions are contrasted, and which of them count: as many as the fullest member has.
+
+        Where steps are replayed there are more, which do not count: shapes do not depend on how many are active.
+        """
+        if streams[0].is_replayed:
+            n_positions, largest = active_RN.shape[1], LARGEST[name]
+            slots = self.config.max_contrast or largest
+            if slots >= n_positions:
+                return torch.arange(n_positions, device=active_RN.device).expand_as(active_RN), active_RN
+            chosen_RM = _drawn(active_RN, slots, streams)
+            counts_RM = active_RN.gather(1, chosen_RM)
+            if self.config.max_contrast is None:
+                # A pretext that draws after the contrast here has other random numbers than without graphs.
+                limit = torch.where(active_RN.sum(dim=1).max() > largest, CAP, slots)
+                counts_RM = counts_RM & (torch.arange(slots, device=active_RN.device) < limit)
+            return chosen_RM, counts_RM
         count = int(active_RN.sum(dim=1).max())
         most = int(self._most(name, count))
         if most >= count:
@@ -300,20 +304,6 @@ class PretrainStage(PlainStage):
         else:
             chosen_RM = _drawn(active_RN, most, streams)
         return chosen_RM, active_RN.gather(1, chosen_RM)
-
-    def _fixed_positions(self, name: PartName, active_RN: Tensor, streams: Sequence[Stream]) -> tuple[Tensor, Tensor]:
-        """Return the same and more that do not count, so that shapes do not depend on how many are active."""
-        n_positions, largest = active_RN.shape[1], LARGEST[name]
-        slots = self.config.max_contrast or largest
-        if slots >= n_positions:
-            return torch.arange(n_positions, device=active_RN.device).expand_as(active_RN), active_RN
-        chosen_RM = _drawn(active_RN, slots, streams)
-        counts_RM = active_RN.gather(1, chosen_RM)
-        if self.config.max_contrast is None:
-            # Where this applies, a pretext that draws after the contrast has other random numbers than without graphs.
-            most = torch.where(active_RN.sum(dim=1).max() > largest, CAP, slots)
-            counts_RM = counts_RM & (torch.arange(slots, device=active_RN.device) < most)
-        return chosen_RM, counts_RM
 
     def _most(self, name: PartName, positions: float) -> float:
         """Return how many positions of a batch are contrasted at most."""

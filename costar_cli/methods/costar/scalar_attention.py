@@ -17,7 +17,6 @@ multiplied with, `1 + W`; `h` heads, `n` head width; `Q`, `S` queries and keys o
 """
 
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -134,31 +133,26 @@ class Tiles:
         self.key_and_one = torch.stack([self._key, torch.ones_like(self._key)], dim=-2)  # [G, B, F, 2, S]
         causal = torch.full((self.n_steps, n_keys), HIDDEN, dtype=series.dtype, device=series.device)
         self._hidden = causal.triu_(1)
-        self._query = self._queries(coefficients)
-        self.tiles = list(self._cut())
-        largest = max((t.samples.stop - t.samples.start) * (t.stop - t.first) * t.keys for t in self.tiles)
-        self._buffers = series.new_empty(2, largest * self.groups * self.n_features * self.heads)
-
-    def _padded(self, keys: int) -> int:
-        return -(-keys // LANES) * LANES if self._cpu else keys
-
-    def _cut(self) -> Iterator[Tile]:
+        # [G, B, F, h, T, 1 + W]: what each query multiplies the key's scalar with, then its scores of near steps
+        slope, offset = coefficients[:, :1].expand_as(coefficients[:, 1:]), coefficients[:, 1:]
+        pairs = torch.stack([slope, offset], dim=2)[:, None].expand(-1, self.batch, -1, -1, -1, -1)
+        rows = self.key_and_one[..., : self.n_steps].flatten(0, 2).transpose(1, 2)
+        query = torch.bmm(rows, pairs.reshape(len(rows), 2, -1))
+        self._query = query.view(*self._key.shape[:3], self.n_steps, self.heads, -1).transpose(3, 4)
+        self.tiles: list[Tile] = []
         block = max(BLOCK, self._padded(self.width)) if self._cpu else self.n_steps
         for first in range(0, self.n_steps, block):
             stop = min(first + block, self.n_steps)
             keys = self._padded(stop)
             per_sample = self.groups * self.n_features * self.heads * (stop - first) * keys
             size = max(1, TILE_ELEMENTS // per_sample) if self._cpu else self.batch
-            for sample in range(0, self.batch, size):
-                yield Tile(slice(sample, min(sample + size, self.batch)), first, stop, keys)
+            samples = [slice(begin, min(begin + size, self.batch)) for begin in range(0, self.batch, size)]
+            self.tiles += [Tile(some, first, stop, keys) for some in samples]
+        largest = max((t.samples.stop - t.samples.start) * (t.stop - t.first) * t.keys for t in self.tiles)
+        self._buffers = series.new_empty(2, largest * self.groups * self.n_features * self.heads)
 
-    def _queries(self, coefficients: Tensor) -> Tensor:
-        """Return `[G,B,F,h,T,1+W]`: what each query multiplies the key's scalar with, then its scores of near steps."""
-        slope, offset = coefficients[:, :1].expand_as(coefficients[:, 1:]), coefficients[:, 1:]
-        pairs = torch.stack([slope, offset], dim=2)[:, None].expand(-1, self.batch, -1, -1, -1, -1)
-        rows = self.key_and_one[..., : self.n_steps].flatten(0, 2).transpose(1, 2)
-        query = torch.bmm(rows, pairs.reshape(len(rows), 2, -1))
-        return query.view(*self._key.shape[:3], self.n_steps, self.heads, -1).transpose(3, 4)
+    def _padded(self, keys: int) -> int:
+        return -(-keys // LANES) * LANES if self._cpu else keys
 
     def _buffer(self, index: int, *shape: int) -> Tensor:
         return self._buffers[index, : math.prod(shape)].view(shape)
