@@ -119,7 +119,12 @@ def _equations(known_MG: Floats, change_MX: Floats, gap_M: Floats | None) -> tup
     weight_GX, gram_GG = _least_squares(known_MG, change_MX)
     if gap_M is None:
         return weight_GX, gram_GG, np.ones(change_MX.shape[1]), change_MX - known_MG @ weight_GX
-    left_X = _left_in_noise(change_MX - known_MG @ weight_GX, gap_M)
+    rest_MX, losses = change_MX - known_MG @ weight_GX, []
+    for left in LEFT.tolist():  # what is left of a level where residuals are likeliest
+        noise_M = noise_over(gap_M, left)
+        variance_X = (rest_MX / noise_M[:, None]).var(axis=0)
+        losses.append(np.log(np.maximum(variance_X, np.finfo(np.float64).tiny)) / 2 + np.log(noise_M).mean())
+    left_X = np.asarray(LEFT[np.argmin(losses, axis=0)])
     noise_MX = noise_over(gap_M[:, None], left_X)
     weigh_M1 = np.sqrt((noise_MX**-2).mean(axis=1, keepdims=True))
     weight_GX, gram_GG = _least_squares(known_MG * weigh_M1, change_MX * weigh_M1)
@@ -134,16 +139,6 @@ def _least_squares(known_MG: Floats, change_MX: Floats) -> tuple[Floats, Floats]
     gram_GG += np.diag(ridge_G)
     weight_GX = np.linalg.solve(gram_GG, known_MG.T @ change_MX / len(known_MG))
     return np.asarray(weight_GX, dtype=np.float64), gram_GG
-
-
-def _left_in_noise(rest_MX: Floats, gap_M: Floats) -> Floats:
-    """Return for each covariate `[X]` what is left of a level where what equations leave over is likeliest."""
-    losses = []
-    for left in LEFT.tolist():
-        noise_M = noise_over(gap_M, left)
-        variance_X = (rest_MX / noise_M[:, None]).var(axis=0)
-        losses.append(np.log(np.maximum(variance_X, np.finfo(np.float64).tiny)) / 2 + np.log(noise_M).mean())
-    return np.asarray(LEFT[np.argmin(losses, axis=0)])
 
 
 def equations_params(equations: CovariateEquations) -> dict[str, NDArray[Any]]:

@@ -6,8 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from costar_cli.data import PanelSchema, TreatmentEncoding
-from costar_cli.data.dose import Dose
+from costar_cli.data import PanelSchema
 from costar_cli.data.schema import step_word
 from costar_cli.data.visits import elapsed_dose
 from costar_cli.methods.mixed.effects import Effects
@@ -30,43 +29,35 @@ def explain(
     `subjects` is the range of 90 % of the subjects, from what their statics say and from the spread beyond that. The
     effect of a dose is that of one unit; where it is no line, that of low, usual and high doses, against none.
     """
-    rows, dose = [], elapsed_dose(schema.treatments)
-    given = list(_given(schema.treatments, series.dose_NTL))
+    encoding, rows, elapsed = schema.treatments, [], elapsed_dose(schema.treatments)
+    names = dose_names(encoding, timeless=True)
+    one_LL = np.eye(len(names))
+    doses = [dose for dose in encoding.doses if dose.elapsed is None]
+    first = len(names) - sum(dose.width for dose in doses)
+    given = [*map(_Given, names[:first], one_LL)]
+    for dose in doses:
+        own_WL = one_LL[first : first + dose.width]
+        straight, amounts, column_NT = dose.basis == "identity", [1.0], series.dose_NTL[..., first]
+        if not straight:  # a low, a usual and a high one of those given, by the first of their columns
+            given_M = dose.decode(column_NT[column_NT != 0])
+            amounts = np.unique(np.quantile(given_M, TOLD, method="inverted_cdf")).tolist() if given_M.size else []
+        for amount in amounts:
+            what = f"per {dose.text(amount)}" if straight else f"{dose.text(amount)} against 0"
+            given.append(_Given(f"{dose.name}, {what}", dose.encode([amount])[0] @ own_WL))
+        first += dose.width
     for law, found in zip(laws, effects, strict=True):
         outcome = schema.outcomes[law.outcome]
-        words = _Words(law, found, series, outcome.unit, step_word(dose.unit if dose else schema.step))
+        words = _Words(law, found, series, outcome.unit, step_word(elapsed.unit if elapsed else schema.step))
         rows += [{"outcome": outcome.name, **row} for row in words.rows(given)]
     return rows
 
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What may be given in a step: what it is called, and how much of each factor `[L]` it is."""
+    """A level, one unit of a dose, or a dose of one whose effect is no line: its name, and each factor `[L]` of it."""
 
     name: str
     factors_L: Floats
-
-
-def _given(encoding: TreatmentEncoding, dose_NTL: Floats) -> Iterator[_Given]:
-    """Yield each level, and one unit of each dose, or several doses of one whose effect is no line."""
-    names = dose_names(encoding, timeless=True)
-    one_LL = np.eye(len(names))
-    doses = [dose for dose in encoding.doses if dose.elapsed is None]
-    first = len(names) - sum(dose.width for dose in doses)
-    yield from map(_Given, names[:first], one_LL)
-    for dose in doses:
-        own_WL = one_LL[first : first + dose.width]
-        straight = dose.basis == "identity"
-        for amount in [1.0] if straight else _usual(dose, dose_NTL[..., first]):
-            what = f"per {dose.text(amount)}" if straight else f"{dose.text(amount)} against 0"
-            yield _Given(f"{dose.name}, {what}", dose.encode([amount])[0] @ own_WL)
-        first += dose.width
-
-
-def _usual(dose: Dose, column_NT: Floats) -> list[float]:
-    """Return doses that were given, a low, a usual and a high one, by the first of their columns."""
-    given_M = dose.decode(column_NT[column_NT != 0])
-    return np.unique(np.quantile(given_M, TOLD, method="inverted_cdf")).tolist() if given_M.size else []
 
 
 class _Words:
@@ -101,8 +92,9 @@ class _Words:
         if law.logit:
             more["raw"] = "at 1 instead of 0", 1 / law.sd
         for i, name in enumerate(law.levels):
-            what, change = more[name]
-            yield self._row(f"{'odds' if law.logit else 'growth'} {what}, in addition", self._unit(1 + i, change))
+            weights_Z = np.zeros(self.effects.n_random)
+            what, weights_Z[1 + i] = more[name]
+            yield self._row(f"{'odds' if law.logit else 'growth'} {what}, in addition", weights_Z)
         for c, decay_L in enumerate(self.effects.decay):
             number = f", carry-over {c + 1}" if len(self.effects.decay) > 1 else ""
             for one in given:
@@ -110,7 +102,7 @@ class _Words:
                 weights_Z[1 + n_levels + c * len(decay_L) :][: len(decay_L)] = one.factors_L
                 row = self._row(f"{one.name}{number}, in the first {self.step}", weights_Z)
                 weights_Z[1 + n_levels + c * len(decay_L) :][: len(decay_L)] *= decay_L
-                yield row | {"carry_over": self._left(decay_L[one.factors_L != 0], weights_Z)}
+                yield row | {"carry_over": self._carry_over(decay_L[one.factors_L != 0], weights_Z)}
         if not law.logit:
             noise = self._change(self.effects.noise).lstrip("+")
             yield {"what": f"chance per {self.step}", "typical": f"sd {noise}", "subjects": "", "carry_over": ""}
@@ -127,11 +119,6 @@ class _Words:
         subjects = f"{low} to {high}" if sd or not self.law.logit else ""  # most effects on odds are those of all
         return {"what": what, "typical": self._change(typical), "subjects": subjects, "carry_over": ""}
 
-    def _unit(self, column: int, value: float) -> Floats:
-        weights_Z = np.zeros(self.effects.n_random)
-        weights_Z[column] = value
-        return weights_Z
-
     def _change(self, growth: float) -> str:
         """Return a change per step: a share of the level in percent, an amount, or by what odds are multiplied."""
         if self.law.logit:
@@ -143,18 +130,17 @@ class _Words:
     def _number(self, value: float) -> str:
         return f"{value:.3g} {self.unit}".rstrip()
 
-    def _left(self, decay_K: Floats, later_Z: Floats) -> str:
+    def _carry_over(self, decay_K: Floats, later_Z: Floats) -> str:
         """Return how what is given wears off; what it still does a step later where its factors do so differently."""
-        words = {self._carry_over(float(decay)) for decay in decay_K}
+        words = set()
+        for decay in decay_K.tolist():
+            if decay < SHORTEST:
+                words.add("none")
+                continue
+            half_life = np.log(0.5) / np.log(min(decay, 1 - 1e-9))
+            number = f"{half_life:.2g}"
+            steps = f"{number} {self.step}{'' if number == '1' else 's'}"
+            words.add("lasting" if half_life >= LONGEST else f"half-life {steps}")
         if len(words) == 1:
             return words.pop()
         return f"{self._change(float(later_Z @ self.mean_P[: len(later_Z)]))} in the next {self.step}"
-
-    def _carry_over(self, decay: float) -> str:
-        if decay < SHORTEST:
-            return "none"
-        half_life = np.log(0.5) / np.log(min(decay, 1 - 1e-9))
-        if half_life >= LONGEST:
-            return "lasting"
-        number = f"{half_life:.2g}"
-        return f"half-life {number} {self.step}{'' if number == '1' else 's'}"

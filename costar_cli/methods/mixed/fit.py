@@ -215,11 +215,19 @@ class _Fit:
             )
         yield from (TOO_FEW.format(shown([name]), "") for name in names[~given_L] if name in given)
         likenesses = [likeness(self._design(law)) for law in laws]
-        for group, of in self._whose(map(self._together, likenesses)):
+        together = [  # groups of factors that cannot be told apart
+            [tuple(np.flatnonzero(first_L == i).tolist()) for i in np.flatnonzero(np.bincount(first_L) > 1)]
+            for first_L in map(alike, likenesses)
+        ]
+        for group, of in self._whose(together):
             yield (TOGETHER if len(group) > 1 else TOO_FEW).format(shown(group), of)
         for group, of in self._whose(map(self._dependent, likenesses)):
             yield (DEPENDENT if len(group) > 1 else TOO_FEW).format(shown(group), of)
-        for group, of in self._whose(map(self._hardly_apart, likenesses)):
+        rarely = [  # pairs that so few subjects were given apart that chance may decide between them
+            [pair for pair in nearly_alike(of_law_LL) if self._apart_NT(pair).any(axis=1).sum() < FEW_APART]
+            for of_law_LL in likenesses
+        ]
+        for group, of in self._whose(rarely):
             apart_NT = self._apart_NT(tuple(map(names.tolist().index, group)))
             rare = f"{counted(int(apart_NT.sum()), 'step')} of {counted(int(apart_NT.any(axis=1).sum()), 'subject')}"
             yield (HARDLY_APART if len(group) > 1 else RARE).format(shown(group), of, rare)
@@ -260,23 +268,12 @@ class _Fit:
             yield tuple(names[place] for place in group), of
 
     @staticmethod
-    def _together(likeness_LL: Floats) -> Groups:
-        """Return the groups of factors that cannot be told apart."""
-        first_L = alike(likeness_LL)
-        return [tuple(np.flatnonzero(first_L == i).tolist()) for i in np.flatnonzero(np.bincount(first_L) > 1)]
-
-    @staticmethod
     def _dependent(likeness_LL: Floats) -> Groups:
         """Return the factors of which one follows from others, beyond those that were always given together."""
         given = np.unique(alike(likeness_LL))
         silent_LK = silent(likeness_LL[np.ix_(given, given)])
         group = tuple(given[np.abs(silent_LK).max(axis=1, initial=0) > ALMOST_NONE].tolist())
         return [group] if group else []
-
-    def _hardly_apart(self, likeness_LL: Floats) -> Groups:
-        """Return the pairs that so few subjects were given apart that chance may decide between them."""
-        pairs = nearly_alike(likeness_LL)
-        return [pair for pair in pairs if self._apart_NT(pair).any(axis=1).sum() < FEW_APART]
 
     def _apart_NT(self, group: tuple[int, ...]) -> NDArray[np.bool_]:
         """Return the steps before another at which one of two factors was given without the other, or one at all."""

@@ -46,7 +46,12 @@ def start_values(design: Design, *, carry_overs: int, hidden: int) -> Effects:
     mean_P = np.linalg.solve(gram_PP, phi_MP.T @ response_M / len(response_M))
     residual = max(float(np.var(response_M - phi_MP @ mean_P)), LEAST_NOISE * float(np.var(response_M)), 1e-12)
     n_random = design.level_NTB.shape[-1] + decay_CL.size
-    guessed_ZZ = _guessed(design, decay_CL, phi_MP[:, :n_random])
+    guessed_ZZ, random_MZ = np.zeros((n_random, n_random)), phi_MP[:, :n_random]
+    silent_ZK = silent(random_MZ.T @ random_MZ / len(random_MZ))
+    if silent_ZK.size and design.dose_NTL.any():  # effects are of the usual size in directions that nothing tells of
+        square_Z = np.square(random_MZ).mean(axis=0)
+        axes_ZK, _ = np.linalg.qr(silent_ZK / np.where(square_Z > 0, square_Z, 1.0)[:, None])
+        guessed_ZZ = usual_effect(design, decay_CL) ** 2 * axes_ZK @ axes_ZK.T
     spread_ZZ = np.linalg.cholesky(residual * np.linalg.inv(gram_PP[:n_random, :n_random]) / 4 + guessed_ZZ)
     if n_random > MOST_CORRELATED:
         spread_ZZ = np.diag(np.sqrt(residual / np.diag(gram_PP)[:n_random] / 4 + np.diag(guessed_ZZ)))
@@ -64,16 +69,6 @@ def start_values(design: Design, *, carry_overs: int, hidden: int) -> Effects:
         np.zeros((n_random, hidden)),
         _reach(design),
     )
-
-
-def _guessed(design: Design, decay_CL: Floats, random_MZ: Floats) -> Floats:
-    """Return the covariance `[Z,Z]` of what nothing says of effects: in such directions they are of the usual size."""
-    silent_ZK = silent(random_MZ.T @ random_MZ / len(random_MZ))
-    if not silent_ZK.size or not design.dose_NTL.any():
-        return np.zeros((len(silent_ZK), len(silent_ZK)))
-    square_Z = np.square(random_MZ).mean(axis=0)
-    axes_ZK, _ = np.linalg.qr(silent_ZK / np.where(square_Z > 0, square_Z, 1.0)[:, None])
-    return np.asarray(usual_effect(design, decay_CL) ** 2 * axes_ZK @ axes_ZK.T)
 
 
 def _reach(design: Design) -> Floats:
@@ -196,15 +191,12 @@ class _Tensors:
     def exposures(self, decay_CL: Tensor) -> Tensor:
         """Return `[N,T,CL]`, each the doses so far times the decay to the power of their lag."""
         decay_J = decay_CL.reshape(-1)
-        if self.gap_NT is not None:
-            return self._acting(decay_J, self.gap_NT[..., None])
-        power_JTT = torch.where(self.lag_TT >= 0, decay_J[:, None, None] ** self.lag_TT.clamp(min=0), 0.0)
-        dose_JNT = self.dose_LNT.repeat(len(decay_CL), 1, 1)
-        return (dose_JNT @ power_JTT).permute(1, 2, 0)
-
-    def _acting(self, decay_J: Tensor, gap_NT1: Tensor) -> Tensor:
-        """Return exposures integrated over gaps, as `Design.acting` does."""
-        dose_TNJ = self.dose_LNT.permute(2, 1, 0).repeat(1, 1, len(decay_J) // len(self.dose_LNT))
+        if self.gap_NT is None:
+            power_JTT = torch.where(self.lag_TT >= 0, decay_J[:, None, None] ** self.lag_TT.clamp(min=0), 0.0)
+            dose_JNT = self.dose_LNT.repeat(len(decay_CL), 1, 1)
+            return (dose_JNT @ power_JTT).permute(1, 2, 0)
+        gap_NT1 = self.gap_NT[..., None]  # exposures are integrated over gaps, as `Design.acting` does
+        dose_TNJ = self.dose_LNT.permute(2, 1, 0).repeat(1, 1, len(decay_CL))
         left_NTJ, exposures = decay_J**gap_NT1, [dose_TNJ[0]]
         for step in range(1, len(dose_TNJ)):
             exposures.append(left_NTJ[:, step - 1] * exposures[-1] + dose_TNJ[step])

@@ -112,10 +112,22 @@ class MixedModel(EncodingModel[Histories]):
 
     def encode(self, panel: Panel) -> Histories:
         """Return every subject's expected effects at every step, each from the steps before it."""
-        chunks = [
-            self._encode(self._series(panel, rows_M))
-            for rows_M in np.split(np.arange(panel.n_subjects), range(SUBJECTS, panel.n_subjects, SUBJECTS))
-        ]
+        chunks, steps = [], panel.n_steps
+        for rows_M in np.split(np.arange(panel.n_subjects), range(SUBJECTS, panel.n_subjects, SUBJECTS)):
+            series, n = self._series(panel, rows_M), len(rows_M)
+            row_M, step_M = np.repeat(np.arange(n), steps), np.tile(np.arange(steps), n)
+            effects, exposures, own_sd = [], [], []
+            for law, learnt in zip(self.laws, self.effects, strict=True):
+                found = self._sums(series, law, learnt, links=False)
+                mean_MP, factor_MZZ = found.at(row_M, step_M)
+                effects.append(np.ascontiguousarray(mean_MP.T))
+                own_sd.append(factor_MZZ[None, : len(row_M) * law.logit, 0, 0].reshape(-1, len(row_M)))
+                exposures.append(np.ascontiguousarray(found.exposure_NTJ.reshape(n * steps, -1).T))
+            y_YM, usual_YM, x_XM, before_LM = (
+                values.reshape(n * steps, -1).T.copy()
+                for values in (series.y_NTY, series.usual_NTY, series.x_NTX, series.before_NTL)
+            )
+            chunks.append(Histories(steps, y_YM, usual_YM, x_XM, before_LM, effects, exposures, own_sd))
 
         def join(name: str) -> Any:  # noqa: ANN401
             values = [getattr(chunk, name) for chunk in chunks]
@@ -124,20 +136,20 @@ class MixedModel(EncodingModel[Histories]):
             return np.concatenate(values, axis=1)
 
         names = ("y_YM", "usual_YM", "x_XM", "before_LM", "effects", "exposure", "own_sd")
-        return Histories(panel.n_steps, **{name: join(name) for name in names})
+        return Histories(steps, **{name: join(name) for name in names})
 
     def jobs(self, states: Histories, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
-        """Yield jobs of `batch_size` queries each."""
-        return self.jobs_of_all_members(lambda some: self._predict(states, some), queries, batch_size)
+        """Yield jobs of `batch_size` queries each, which are answered under the expected effects."""
 
-    def _predict(self, states: Histories, queries: Queries) -> Floats:
-        """Return the scaled outcomes `[1,Q,H,Y]` under the expected effects."""
-        at_Q = queries.subject.astype(np.int64) * states.steps + queries.origin
-        start = State(states.y_YM, states.usual_YM, states.x_XM, states.before_LM, states.exposure).take(at_Q)
-        effects, own_sd = ([np.take(values, at_Q, axis=1) for values in of] for of in (states.effects, states.own_sd))
-        given = [*map(self._given, queries.plan.swapaxes(0, 1))]
-        steps = self._rollout.steps(start, given, effects, chance_HYQ=self._chances(start, given, effects, own_sd))
-        return self._scaled([step.after.y_YQ for step in steps])[None]
+        def predict(some: Queries) -> Floats:
+            at_Q = some.subject.astype(np.int64) * states.steps + some.origin
+            start = State(states.y_YM, states.usual_YM, states.x_XM, states.before_LM, states.exposure).take(at_Q)
+            effects, own_sd = ([np.take(of, at_Q, axis=1) for of in each] for each in (states.effects, states.own_sd))
+            given = [*map(self._given, some.plan.swapaxes(0, 1))]
+            steps = self._rollout.steps(start, given, effects, chance_HYQ=self._chances(start, given, effects, own_sd))
+            return self._scaled([step.after.y_YQ for step in steps])[None]
+
+        return self.jobs_of_all_members(predict, queries, batch_size)
 
     def _chances(
         self, start: State, given: Sequence[Given], effects: list[Floats], own_sd: list[Floats]
@@ -283,7 +295,12 @@ class MixedModel(EncodingModel[Histories]):
         rng, at_M = np.random.default_rng(seed), np.tile(np.arange(len(queries)), n)
         whose_M = row_Q[at_M] + np.repeat(np.arange(n) * len(subjects), len(queries))  # a subject in a draw
         own = []
-        changes, weight_SGX = self._draw_population(n, seed)
+        # What training leaves open is the same for all queries of a draw (spec MIXED-11); not in files of version 0.3.0
+        of_population, changes = np.random.default_rng([seed, 1]), list[Floats | None]()
+        for learnt in self.effects:
+            size = n, len(learnt.mean)
+            changes.append(None if learnt.open is None else of_population.normal(size=size) @ learnt.open.T)
+        weight_SGX = self.equations.drawn(of_population, n) if self.equations else None
         for found, change_SP in zip(known, changes, strict=True):
             standard_MZ = rng.normal(size=(n * len(subjects), found.factor_QZZ.shape[2]))[whose_M]
             effects_PM = np.take(found.mean_QP.T, at_M, axis=1)
@@ -306,18 +323,6 @@ class MixedModel(EncodingModel[Histories]):
             return state.y_YQ.T
         mean_X, sd_X = self.scaler.covariates
         return np.concatenate([state.y_YQ.T, mean_X + sd_X * state.x_XQ.T], axis=1)
-
-    def _draw_population(self, n: int, seed: int) -> tuple[list[Floats | None], Floats | None]:
-        """Draw what the training subjects leave open, the same for all queries of a draw (spec MIXED-11).
-
-        Returns how far the means of each outcome's effects move `[S,P]`, None for files of version 0.3.0, and the
-        weights `[S,G,X]` of the covariates.
-        """
-        rng, changes = np.random.default_rng([seed, 1]), list[Floats | None]()
-        for learnt in self.effects:
-            own = None if learnt.open is None else rng.normal(size=(n, len(learnt.mean))) @ learnt.open.T
-            changes.append(own)
-        return changes, self.equations.drawn(rng, n) if self.equations else None
 
     def _shocks(self, rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
         """Return noise of the growth of outcomes, then of covariates, `[H,S,M]`."""
@@ -382,22 +387,6 @@ class MixedModel(EncodingModel[Histories]):
             np.pad(cross_NTZP, [*before, (0, 0)]),
         )
         return Posterior(effects, prior_NP, *earlier)
-
-    def _encode(self, series: Series) -> Histories:
-        n, steps, _ = series.y_NTY.shape
-        row_M, step_M = np.repeat(np.arange(n), steps), np.tile(np.arange(steps), n)
-        effects, exposures, own_sd = [], [], []
-        for law, learnt in zip(self.laws, self.effects, strict=True):
-            found = self._sums(series, law, learnt, links=False)
-            mean_MP, factor_MZZ = found.at(row_M, step_M)
-            effects.append(np.ascontiguousarray(mean_MP.T))
-            own_sd.append(factor_MZZ[None, : len(row_M) * law.logit, 0, 0].reshape(-1, len(row_M)))
-            exposures.append(np.ascontiguousarray(found.exposure_NTJ.reshape(n * steps, -1).T))
-        y_YM, usual_YM, x_XM, before_LM = (
-            values.reshape(n * steps, -1).T.copy()
-            for values in (series.y_NTY, series.usual_NTY, series.x_NTX, series.before_NTL)
-        )
-        return Histories(steps, y_YM, usual_YM, x_XM, before_LM, effects, exposures, own_sd)
 
     def _distribution(self, panel: Panel, queries: Queries, summed_Y: NDArray[np.bool_]) -> Floats:
         """Return means, and the sds that parameters and noise share `[3,Q,H,Y]`, of outcomes or of their sums.
