@@ -73,25 +73,21 @@ class Decoder(nn.Module):
 
     def forward(self, context: Tensor, outcome: Tensor, statics: Tensor, plan: Tensor) -> tuple[Tensor, Tensor]:
         """Return outcomes `[M,H,Y]` and representations `[M,H,r]` under plans `[M,H,A]` from origins with `y_t`."""
-        treatments = plan.unbind(-2)
+        treatments, cell, width = plan.unbind(-2), self.cell, self.cell.hidden_size
         # The context knows the treatment before the origin: the first step reads none.
         state, previous, outcomes, representations = context, torch.zeros_like(treatments[0]), [], []
         for treatment in treatments:
-            state = self._next(torch.cat([previous, outcome, statics], dim=-1), state)
+            # Not by the cell's own forward: PyTorch's operator has no batching rule for members.
+            inputs = torch.cat([previous, outcome, statics], dim=-1)
+            of_inputs = functional.linear(inputs, cell.weight_ih, cell.bias_ih)
+            of_state = functional.linear(state, cell.weight_hh, cell.bias_hh)
+            reset, keep = torch.sigmoid(of_inputs[..., : 2 * width] + of_state[..., : 2 * width]).chunk(2, dim=-1)
+            candidate = torch.tanh(of_inputs[..., 2 * width :] + reset * of_state[..., 2 * width :])
+            state = torch.lerp(candidate, state, keep)
             representations.append(self.balanced.represent(state))
             outcome, previous = self.balanced.outcomes(representations[-1], treatment), treatment
             outcomes.append(outcome)
         return torch.stack(outcomes, dim=-2), torch.stack(representations, dim=-2)
-
-    def _next(self, inputs: Tensor, state: Tensor) -> Tensor:
-        """Return what the cell returns: PyTorch's own operator has no batching rule for members."""
-        cell = self.cell
-        of_inputs = functional.linear(inputs, cell.weight_ih, cell.bias_ih)
-        of_state = functional.linear(state, cell.weight_hh, cell.bias_hh)
-        width = cell.hidden_size
-        reset, keep = torch.sigmoid(of_inputs[..., : 2 * width] + of_state[..., : 2 * width]).chunk(2, dim=-1)
-        candidate = torch.tanh(of_inputs[..., 2 * width :] + reset * of_state[..., 2 * width :])
-        return torch.lerp(candidate, state, keep)
 
 
 def contrast_network(dims: Dims, config: CausalCpcConfig, steps: int) -> RecurrentNetwork:

@@ -18,7 +18,6 @@ from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel
 from costar_cli.methods.recurrent.network import (
     Make,
-    Passed,
     RecurrentNetwork,
     RecurrentStage,
     over_members,
@@ -138,10 +137,6 @@ def _head(network: RecurrentNetwork) -> BalancingHead:
     return cast("BalancingHead", network.head)
 
 
-def _representation(passed: Passed) -> Tensor:
-    return _head(passed.network).represent(passed.outputs_TBD)
-
-
 @dataclass(frozen=True)
 class CrnMethod(ReadsModels):
     """CRN, or CRN(ERM), which does not balance (spec CRN-1 to 4)."""
@@ -163,7 +158,17 @@ class CrnMethod(ReadsModels):
         config: AnyCrnConfig = task.settings_of(CrnConfig) if self.balances else task.settings_of(CrnErmConfig)
         alpha = config.alpha if isinstance(config, CrnConfig) else None
         if config.outputs.structured:
-            return (yield from _rolled(task, self.name, config, alpha))
+            return (
+                yield from fit_rolled(
+                    task,
+                    self.name,
+                    config.encoder,
+                    partial(RolledLstm, task.schema, config),
+                    RolledLstmModel.start_of(task, self.name, config),
+                    config.encoder.training(task.config),
+                    balance=None if alpha is None else ("reversal", alpha),
+                )
+            )
         makes = crn_networks(task.schema.dims, config)
         return (
             yield from encoder_then_decoder(
@@ -173,26 +178,15 @@ class CrnMethod(ReadsModels):
                 makes,
                 [task.tensors(task.train), task.tensors(task.validation)],
                 stage=lambda _, training: CrnStage(training, alpha=alpha, mode=task.schema.treatments.mode),
-                encode=lambda panel, encoder_R: over_members(makes["encoder"], encoder_R, panel, _representation),
+                encode=lambda panel, encoder_R: over_members(
+                    makes["encoder"],
+                    encoder_R,
+                    panel,
+                    lambda passed: _head(passed.network).represent(passed.outputs_TBD),
+                ),
                 start=CrnModel.start_of(task, self.name, config),
             )
         )
-
-
-def _rolled(task: FitTask, name: str, config: AnyCrnConfig, alpha: float | None) -> Fit:
-    """Train one network whose balanced states are rolled out (spec NET-21)."""
-    training = config.encoder.training(task.config)
-    return (
-        yield from fit_rolled(
-            task,
-            name,
-            config.encoder,
-            partial(RolledLstm, task.schema, config),
-            RolledLstmModel.start_of(task, name, config),
-            training,
-            balance=None if alpha is None else ("reversal", alpha),
-        )
-    )
 
 
 CRN, CRN_ERM = CrnMethod(), CrnMethod("crn-erm", balances=False)

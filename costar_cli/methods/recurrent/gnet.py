@@ -127,14 +127,23 @@ class GNetModel(RecurrentModel):
         What is averaged is the prediction at each step, before its own residual is added.
         """
         network, n_outcomes = networks["network"], asked.outcomes_QY.shape[1]
-        steps = self._steps(network)
+        dx, da, dy, dv = self.schema.dims
+        treatment, covariates, own, statics = torch.split(torch.arange(da + dx + dy + dv), [da, dx, dy, dv])
+        # The futures of a plan share its treatments and the statics
+        steps = LstmSteps(network.lstm, torch.cat([treatment, statics]), torch.cat([own, covariates]))
+        # Draws depend on the numbers of the members in the ensemble that they are part of
+        numbers: Sequence[int] = self.record.facts.get("member_numbers") or range(self.members)
         before, *parted = PlanPrefixes.along(torch.stack([asked.subject_id_Q, asked.origin_Q], dim=1), asked.plan_QHA)
         values_KSE = torch.cat([asked.outcomes_QY, asked.covariates_QX], dim=1)[before.query_K, None]
         state = PrefixState.of(state_at(asked.known_QD[before.query_K], network))
         outcomes = []
         for step, prefixes in enumerate(parted):
             if step:
-                values_KSE = values_KSE + self._drawn(asked, before.query_K, step - 1)
+                seed = int((self.record.config or {})["seed"])
+                residuals, origin_K = self.residuals(asked.member), asked.origin_Q[before.query_K]
+                draws = Draws.of(seed, numbers[asked.member], asked.subject_id_Q[before.query_K], origin_K)
+                drawn_KS = draws.below(len(residuals.length_K), self.settings.samples, step - 1)
+                values_KSE = values_KSE + residuals.at(drawn_KS, origin_K + step - 1)
             asking_K = prefixes.query_K
             shared_KI = torch.cat([asked.plan_QHA[asking_K, step], asked.statics_QV[asking_K]], dim=1)
             state = steps.next(prefixes.parent_K, shared_KI, values_KSE, state)
@@ -143,31 +152,11 @@ class GNetModel(RecurrentModel):
             before = prefixes
         return torch.stack(outcomes, dim=1)
 
-    def _drawn(self, asked: QueryBatch, rows_K: Tensor, step: int) -> Tensor:
-        """Return residuals `[K,S,E]` that are added to the futures of some queries' histories."""
-        seed = int((self.record.config or {})["seed"])
-        residuals, origin_K = self.residuals(asked.member), asked.origin_Q[rows_K]
-        draws = Draws.of(seed, self._numbers[asked.member], asked.subject_id_Q[rows_K], origin_K)
-        return residuals.at(draws.below(len(residuals.length_K), self.settings.samples, step), origin_K + step)
-
     def residuals(self, member: int) -> Residuals:
         """Return what a member draws from: subjects with residuals, without the padding between members."""
         length = self.params["residuals.length"][member].long()
         used = length > 0
         return Residuals(self.params["residuals.value"][member][used], length[used])
-
-    @property
-    def _numbers(self) -> Sequence[int]:
-        """Return the numbers of the members in the ensemble that they are part of, which their draws depend on."""
-        numbers: Sequence[int] = self.record.facts.get("member_numbers") or range(self.members)
-        return numbers
-
-    def _steps(self, network: RecurrentNetwork) -> LstmSteps:
-        """Return what steps along: the futures of a plan share its treatments and the statics."""
-        dx, da, dy, dv = self.schema.dims
-        columns = torch.arange(da + dx + dy + dv)
-        treatment, covariates, outcomes, statics = torch.split(columns, [da, dx, dy, dv])
-        return LstmSteps(network.lstm, torch.cat([treatment, statics]), torch.cat([outcomes, covariates]))
 
 
 @dataclass(frozen=True)
@@ -189,7 +178,17 @@ class GNetMethod(ReadsModels):
         config, name = task.settings_of(GNetConfig), task.stage_name("gnet network")
         start = GNetModel.start_of(task, self.name, config)
         train, make = task.tensors(task.train), partial(gnet_network, task.schema.dims, config)
-        held_out_K, others = _divided(train, config.holdout, Stream(task.config.seed, name, "holdout"))
+        n_subjects = len(train.length_N)
+        order = Stream(task.config.seed, name, "holdout").permutation(n_subjects).to(train.length_N.device)
+        n_held_out = max(1, round(config.holdout * n_subjects))
+        held_out_K = order[:n_held_out].sort().values
+        held_out_K = held_out_K[has_residuals(train)[held_out_K]]
+        if n_held_out >= n_subjects or not len(held_out_K):
+            raise DataError(
+                f"{n_subjects} training subjects are too few to both learn from and draw residuals from",
+                where="gnet.holdout",
+                fix="G-Net needs more or longer training subjects, or another share to hold out",
+            )
         held_out = train.take(held_out_K)
 
         def complete(params_R: Params, members: Sequence[int]) -> Fitted:
@@ -201,7 +200,7 @@ class GNetMethod(ReadsModels):
             make=make,
             network=config.network,
             config=config.network.training(task.config),
-            train=SubjectRows(train, others),
+            train=SubjectRows(train, order[n_held_out:].sort().values),
             validation=SubjectRows(task.tensors(task.validation)),
             start_R=start.params_of("network") if start else None,
         )
@@ -210,26 +209,6 @@ class GNetMethod(ReadsModels):
 
 
 GNET = GNetMethod()
-
-
-def _divided(panel: PanelTensors, share: float, stream: Stream) -> tuple[Tensor, Tensor]:
-    """Return the subjects that give residuals, and those to learn from.
-
-    Raises:
-        DataError: there are not two subjects, or those held out are too short.
-    """
-    n_subjects = len(panel.length_N)
-    order = stream.permutation(n_subjects).to(panel.length_N.device)
-    n_held_out = max(1, round(share * n_subjects))
-    held_out_K = order[:n_held_out].sort().values
-    held_out_K = held_out_K[has_residuals(panel)[held_out_K]]
-    if n_held_out >= n_subjects or not len(held_out_K):
-        raise DataError(
-            f"{n_subjects} training subjects are too few to both learn from and draw residuals from",
-            where="gnet.holdout",
-            fix="G-Net needs more or longer training subjects, or another share to hold out",
-        )
-    return held_out_K, order[n_held_out:].sort().values
 
 
 def _residuals(make: Make, params_R: Params, panel: PanelTensors) -> Params:

@@ -84,16 +84,11 @@ def variational_lstm(
         drawn = (None,) * 3 if masks is None else tuple(masks[f"{part}_l{k}"] for part in ("output", "hidden", "cell"))
         keep_output, *keep = (None if mask is None else mask.transpose(1, 2).contiguous() for mask in drawn)
         weights = params_R[f"weight_ih_l{k}"], params_R[f"weight_hh_l{k}"]
-        hidden, cell = _recurrence(outputs_RTDB, *weights, bias_RG, *state, *keep)
+        hidden, cell = _Recurrence.apply(outputs_RTDB, *weights, bias_RG, *state, *keep)  # type: ignore[no-untyped-call]
         outputs_RTDB = hidden if keep_output is None else hidden * keep_output[:, None]
         hiddens.append(hidden.detach().transpose(2, 3))
         cells.append(cell.transpose(2, 3))
     return LstmPass(outputs_RTDB.transpose(2, 3), tuple(hiddens), tuple(cells))
-
-
-def _recurrence(*tensors: Tensor | None) -> tuple[Tensor, Tensor]:
-    result: tuple[Tensor, Tensor] = _Recurrence.apply(*tensors)  # type: ignore[no-untyped-call]
-    return result
 
 
 # Masks between steps rule out the framework's fused LSTM.

@@ -110,9 +110,23 @@ class RecurrentModel(NetworkModel[Histories]):
         )
 
         def predict(some: Queries) -> Tensor:
-            return torch.stack(
-                [self.predict(networks, _query_batch(states, r, some)) for r, networks in enumerate(networks_R)]
-            )
+            panel, predicted_R = states.panel, []
+            subject = torch.from_numpy(some.subject.astype(np.int64)).to(panel.y_NTY.device)
+            origin = torch.from_numpy(some.origin.astype(np.int64)).to(panel.y_NTY.device)
+            for r, networks in enumerate(networks_R):
+                known_NTD = states.known_R[r]
+                asked = QueryBatch(
+                    member=r,
+                    known_QD=known_NTD[subject, origin],
+                    covariates_QX=panel.x_NTX[subject, origin],
+                    outcomes_QY=panel.y_NTY[subject, origin],
+                    statics_QV=panel.v_NV[subject],
+                    plan_QHA=torch.from_numpy(some.plan).to(known_NTD),
+                    subject_id_Q=states.subject_id_N[subject],
+                    origin_Q=origin,
+                )
+                predicted_R.append(self.predict(networks, asked))
+            return torch.stack(predicted_R)
 
         return self.jobs_of_all_members(predict, queries, size)
 
@@ -122,22 +136,6 @@ class RecurrentModel(NetworkModel[Histories]):
             {name: member_module(make(), self.params_of(name), member) for name, make in makes.items()}
             for member in range(self.members)
         ]
-
-
-def _query_batch(states: Histories, member: int, queries: Queries) -> QueryBatch:
-    panel, known_NTD = states.panel, states.known_R[member]
-    subject = torch.from_numpy(queries.subject.astype(np.int64)).to(known_NTD.device)
-    origin = torch.from_numpy(queries.origin.astype(np.int64)).to(known_NTD.device)
-    return QueryBatch(
-        member=member,
-        known_QD=known_NTD[subject, origin],
-        covariates_QX=panel.x_NTX[subject, origin],
-        outcomes_QY=panel.y_NTY[subject, origin],
-        statics_QV=panel.v_NV[subject],
-        plan_QHA=torch.from_numpy(queries.plan).to(known_NTD),
-        subject_id_Q=states.subject_id_N[subject],
-        origin_Q=origin,
-    )
 
 
 def state_at(known_QD: Tensor, network: RecurrentNetwork) -> LstmState:

@@ -82,20 +82,16 @@ class LstmSteps:
 
     def __init__(self, lstm: nn.LSTM, shared: Tensor, own: Tensor) -> None:
         self.width = lstm.hidden_size
-        self.layers = [self._layer(lstm, k) for k in range(lstm.num_layers)]
+        self.layers: list[tuple[Tensor, Tensor, Tensor]] = []  # weights `[I,G]` and `[D,G]`, biases `[G]`
+        for k in range(lstm.num_layers):
+            bias_G = getattr(lstm, f"bias_ih_l{k}") + getattr(lstm, f"bias_hh_l{k}")
+            scale_G = torch.ones_like(bias_G)
+            # With `tanh(x) = 2 sigmoid(2x) - 1` the cell's gate needs no other activation than the rest
+            scale_G[2 * self.width : 3 * self.width] = 2
+            of_input_IG, of_hidden_DG = (getattr(lstm, f"weight_{name}_l{k}").T * scale_G for name in ("ih", "hh"))
+            self.layers.append((of_input_IG, of_hidden_DG, bias_G * scale_G))
         weight_IG = self.layers[0][0]
         self.shared_IG, self.own_IG = weight_IG[shared], weight_IG[own]
-
-    def _layer(self, lstm: nn.LSTM, k: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return weights of inputs `[I,G]` and of the hidden state `[D,G]`, and biases `[G]`.
-
-        With `tanh(x) = 2 sigmoid(2x) - 1` the cell's gate needs no other activation than the rest.
-        """
-        bias_G = getattr(lstm, f"bias_ih_l{k}") + getattr(lstm, f"bias_hh_l{k}")
-        scale_G = torch.ones_like(bias_G)
-        scale_G[2 * self.width : 3 * self.width] = 2
-        of_input, of_hidden = (getattr(lstm, f"weight_{name}_l{k}").T * scale_G for name in ("ih", "hh"))
-        return of_input, of_hidden, bias_G * scale_G
 
     def next(self, parent_K: Tensor, shared_KI: Tensor, own_PSJ: Tensor, state: PrefixState) -> PrefixState:
         """Return the state of K prefixes after one more position of the P that they part from.
@@ -112,28 +108,20 @@ class LstmSteps:
         cells: list[Tensor] = []
         for k, (weight_IG, weight_DG, bias_G) in enumerate(self.layers):
             if k == 0:
-                gates_KSG = _part(_added(gates_PSG, state.hidden[0], weight_DG), parent_K).add_(shared_KG[:, None])
+                hidden_PSD = state.hidden[0]
+                if hidden_PSD.shape[1] == gates_PSG.shape[1]:
+                    gates_PSG.flatten(0, 1).addmm_(hidden_PSD.flatten(0, 1), weight_DG)
+                else:
+                    gates_PSG.add_(hidden_PSD @ weight_DG)
+                gates_KSG = _part(gates_PSG, parent_K).add_(shared_KG[:, None])
             else:
                 gates_KSG = torch.matmul(hiddens[-1], weight_IG).add_(bias_G)
                 gates_KSG += _part(state.hidden[k] @ weight_DG, parent_K)
-            hidden, cell = self._cell(gates_KSG, _part(state.cell[k], parent_K))
-            hiddens.append(hidden)
-            cells.append(cell)
+            cell_KSD = _part(state.cell[k], parent_K)
+            i, f, g, o = gates_KSG.sigmoid_().view(*cell_KSD.shape[:1], -1, 4, self.width).unbind(-2)
+            cells.append(torch.addcmul(f * cell_KSD, i, g.mul_(2).sub_(1)))
+            hiddens.append(torch.tanh(cells[-1]).mul_(o))
         return PrefixState(tuple(hiddens), tuple(cells))
-
-    def _cell(self, gates_KSG: Tensor, cell_KSD: Tensor) -> tuple[Tensor, Tensor]:
-        """Return hidden state and cell; the gates are overwritten."""
-        i, f, g, o = gates_KSG.sigmoid_().view(*cell_KSD.shape[:1], -1, 4, self.width).unbind(-2)
-        cell = torch.addcmul(f * cell_KSD, i, g.mul_(2).sub_(1))
-        return torch.tanh(cell).mul_(o), cell
-
-
-def _added(gates_PSG: Tensor, hidden_PSD: Tensor, weight_DG: Tensor) -> Tensor:
-    """Return the gates with what the hidden state adds to them, in place."""
-    if hidden_PSD.shape[1] == gates_PSG.shape[1]:
-        gates_PSG.flatten(0, 1).addmm_(hidden_PSD.flatten(0, 1), weight_DG)
-        return gates_PSG
-    return gates_PSG.add_(hidden_PSD @ weight_DG)
 
 
 def _part(values_P: Tensor, parent_K: Tensor) -> Tensor:

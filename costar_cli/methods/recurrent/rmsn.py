@@ -17,7 +17,7 @@ from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import Fit, FitTask
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel, state_at
-from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, RecurrentStage, over_members
+from costar_cli.methods.recurrent.network import Make, RecurrentNetwork, RecurrentStage, over_members
 from costar_cli.methods.recurrent.rolled import RolledLstm, RolledLstmModel
 from costar_cli.methods.recurrent.settings import RmsnConfig, RmsnNetworkConfig
 from costar_cli.methods.shared.balancing import masked_mean, squared_error, treatment_cross_entropy
@@ -169,7 +169,13 @@ class RmsnMethod(ReadsModels):
                 )
             )
         numerator_RNT, denominator_RNT = (
-            over_members(makes[name], params_R, panels[0], _log_likelihood) for name, params_R in propensity.items()
+            over_members(
+                makes[name],
+                params_R,
+                panels[0],
+                lambda passed: log_likelihood(passed.network.head(passed.outputs_TBD), passed.batch.treatment[0]),
+            )
+            for name, params_R in propensity.items()
         )
         weights = TreatmentWeights(numerator_RNT - denominator_RNT, panels[0])
         if config.outputs.structured:
@@ -182,7 +188,9 @@ class RmsnMethod(ReadsModels):
                 makes,
                 panels,
                 stage=partial(_weighted_stage, weights),
-                encode=lambda panel, encoder_R: over_members(makes["encoder"], encoder_R, panel, _outputs),
+                encode=lambda panel, encoder_R: over_members(
+                    makes["encoder"], encoder_R, panel, lambda passed: passed.outputs_TBD
+                ),
                 start=start,
                 before=propensity,
                 meta={"weights": weights.described},
@@ -222,14 +230,6 @@ class RmsnMethod(ReadsModels):
 
 
 RMSN = RmsnMethod()
-
-
-def _log_likelihood(passed: Passed) -> Tensor:
-    return log_likelihood(passed.network.head(passed.outputs_TBD), passed.batch.treatment[0])
-
-
-def _outputs(passed: Passed) -> Tensor:
-    return passed.outputs_TBD
 
 
 def _weighted_stage(weights: TreatmentWeights, name: str, training: NetworkTraining[RecurrentNetwork]) -> OutcomeStage:

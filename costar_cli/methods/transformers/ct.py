@@ -126,23 +126,20 @@ class CtWalk:
         """Return outcomes one step later, after outcomes that are taken for true and the treatment before them."""
         tokens_2MGD = torch.stack([self.network.treatments(previous_MGA), self.network.outcomes(outcome_MGY)])
         self.steps += 1
-        for index, block in enumerate(self.network.block_list):
-            tokens_2MGD = self._through(index, block, tokens_2MGD)
-        representation_MGr = self.network.head.represent(tokens_2MGD.mean(dim=0))
-        return self.network.head.outcomes(representation_MGr, treatment_MGA)
-
-    def _through(self, index: int, block: CtBlock, tokens_2MGD: Tensor) -> Tensor:
-        kept, (own_since, cross_since), pairs = self.kept[index], self.since[index], block.units(KNOWN)
-        own_since = KeyValueCache.grown(own_since, block.own, tokens_2MGD, KNOWN)
-        cross_since = KeyValueCache.grown(cross_since, block.cross, tokens_2MGD[KNOWN[::-1]], pairs)
-        self.since[index] = own_since, cross_since
         past = self._relative(nearest=self.steps, count=self.origin + 1)
         everything = past_and_since(past, self._relative(nearest=0, count=self.steps))
-        own = attend(block.own, tokens_2MGD, everything, past=kept.own, since=own_since, units=KNOWN)
-        mixed = attend(block.cross, own, everything, past=kept.cross, since=cross_since, units=pairs)
-        if kept.covariates is not None:
-            mixed = mixed + attend(block.cross, own, past, past=kept.covariates, units=block.units([COVARIATES]))
-        return block.feed_forward(mixed + self.static_MD[:, None], units=KNOWN)  # type: ignore[no-any-return]
+        for index, block in enumerate(self.network.block_list):
+            kept, (own_since, cross_since), pairs = self.kept[index], self.since[index], block.units(KNOWN)
+            own_since = KeyValueCache.grown(own_since, block.own, tokens_2MGD, KNOWN)
+            cross_since = KeyValueCache.grown(cross_since, block.cross, tokens_2MGD[KNOWN[::-1]], pairs)
+            self.since[index] = own_since, cross_since
+            own = attend(block.own, tokens_2MGD, everything, past=kept.own, since=own_since, units=KNOWN)
+            mixed = attend(block.cross, own, everything, past=kept.cross, since=cross_since, units=pairs)
+            if kept.covariates is not None:
+                mixed = mixed + attend(block.cross, own, past, past=kept.covariates, units=block.units([COVARIATES]))
+            tokens_2MGD = block.feed_forward(mixed + self.static_MD[:, None], units=KNOWN)
+        representation_MGr = self.network.head.represent(tokens_2MGD.mean(dim=0))
+        return self.network.head.outcomes(representation_MGr, treatment_MGA)
 
     def _relative(self, nearest: int, count: int) -> Relative:
         keys, values = self.network.tables()
@@ -203,28 +200,23 @@ class CtMethod(ReadsModels):
         """
         settings = task.settings_of(self.defaults)
         if settings.outputs.structured:
-            return (yield from _rolled(task, self.name, settings))
+            of_network = settings.network.training(task.config)
+            optimiser = of_network.optimiser.model_copy(update={"averaging": settings.averaging})
+            balancing, alpha = settings.balance
+            return (
+                yield from fit_rolled(
+                    task,
+                    self.name,
+                    settings.network,
+                    partial(RolledStreams, task.schema, settings),
+                    RolledStreamsModel.start_of(task, self.name, settings),
+                    of_network.model_copy(update={"optimiser": optimiser}),
+                    balance=None if balancing == "none" else (balancing, alpha),
+                )
+            )
         start = CtModel.start_of(task, self.name, settings)
         stage = ct_stage(task, settings, self.name, start.params if start else None)
         return (yield from one_stage(task, stage, lambda params_R, _: Fitted(params_R)))
-
-
-def _rolled(task: FitTask, name: str, settings: CausalTransformerConfig) -> Fit:
-    """Train the streams with states that are rolled out (spec NET-21); weights are averaged after each step."""
-    training = settings.network.training(task.config)
-    optimiser = training.optimiser.model_copy(update={"averaging": settings.averaging})
-    balancing, alpha = settings.balance
-    return (
-        yield from fit_rolled(
-            task,
-            name,
-            settings.network,
-            partial(RolledStreams, task.schema, settings),
-            RolledStreamsModel.start_of(task, name, settings),
-            training.model_copy(update={"optimiser": optimiser}),
-            balance=None if balancing == "none" else (balancing, alpha),
-        )
-    )
 
 
 CT, CT_ERM = CtMethod(), CtMethod("ct-erm", CtErmConfig)

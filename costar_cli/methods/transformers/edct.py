@@ -187,6 +187,10 @@ class EdctMethod(ReadsModels):
         def stage(name: str, training: NetworkTraining[Any]) -> Stage:
             return SeriesStage(training, objective) if name == "encoder" else DecoderStage(training, objective)
 
+        def encode(panel: PanelTensors, encoder_R: Params) -> Tensor:
+            encoders = [member_module(makes["encoder"](), encoder_R, member) for member in range(n_members(encoder_R))]
+            return torch.stack([encode_edct(one, panel.history_NTS[:, :-1], panel.v_NV) for one in encoders])
+
         return (
             yield from encoder_then_decoder(
                 task,
@@ -195,16 +199,10 @@ class EdctMethod(ReadsModels):
                 makes,
                 [task.tensors(task.train), task.tensors(task.validation)],
                 stage=stage,
-                encode=partial(_representations, makes["encoder"]),
+                encode=encode,
                 start=EdctModel.start_of(task, self.name, settings),
             )
         )
 
 
 EDCT = EdctMethod()
-
-
-def _representations(make: Callable[[], EdctEncoder], panel: PanelTensors, encoder_R: Params) -> Tensor:
-    """Return what all members' encoders know at every position of a panel, `[R,N,T-1,r]`."""
-    encoders = [member_module(make(), encoder_R, member) for member in range(n_members(encoder_R))]
-    return torch.stack([encode_edct(encoder, panel.history_NTS[:, :-1], panel.v_NV) for encoder in encoders])

@@ -133,7 +133,9 @@ class DecoderBlock(nn.Module):
         width = memory_BWr.shape[2]
         key, value = (w.view(self.cross.heads, -1, width) for w in self.cross.key_value.weight.squeeze(0).chunk(2))
         bias_hn = self.cross.key_value.bias.squeeze(0).view(2, *q_BJhn.shape[2:])[1]
-        row_E = _rows_back(tables, q_BJhn.shape[1], memory_BWr.shape[1], q_BJhn.device)
+        clip_distance = len(tables.key) - 1
+        farthest = q_BJhn.shape[1] + min(clip_distance, memory_BWr.shape[1]) - 2
+        row_E = (clip_distance - torch.arange(farthest, -1, -1, device=q_BJhn.device)).clamp(min=0)
         key_table, value_table = tables()
         asking_BJhr = (q_BJhn.flatten(2) @ _side_by_side(key)).view(*q_BJhn.shape[:3], width)
         near_BJhE = q_BJhn @ (key_table[row_E] - key_table[0]).T
@@ -148,13 +150,6 @@ def _side_by_side(weight_hnr: Tensor) -> Tensor:
     """Return the maps of all heads as one, `[h*n,h*r]`, zero between different heads."""
     same_hh = torch.eye(len(weight_hnr), device=weight_hnr.device, dtype=weight_hnr.dtype)
     return (weight_hnr[:, :, None] * same_hh[:, None, :, None]).flatten(2).flatten(0, 1)
-
-
-def _rows_back(tables: RelativeTables, steps: int, n_history: int, device: torch.device) -> Tensor:
-    """Return the row `[E]` of each distance at which a step of the plan may find one of the nearest of the history."""
-    clip_distance = len(tables.key) - 1
-    farthest = steps + min(clip_distance, n_history) - 2
-    return (clip_distance - torch.arange(farthest, -1, -1, device=device)).clamp(min=0)
 
 
 class EdctDecoder(BalancedNetwork):

@@ -53,9 +53,16 @@ def origin_batches(queries: Queries, rows_Q: Indices, most: Callable[[int, int],
     if not len(rows_Q):
         return
     subject, origin = queries.subject[rows_Q], queries.origin[rows_Q]
-    rows_Q = rows_Q[np.lexsort((subject, origin))]
-    starts_E, size_E = _histories(queries, rows_Q)
-    first_M, size_M = _split(starts_E, size_E)
+    order = np.lexsort((subject, origin))
+    rows_Q, subject, origin = rows_Q[order], subject[order], origin[order]
+    changes = np.flatnonzero((np.diff(subject) != 0) | (np.diff(origin) != 0)) + 1
+    starts_E = np.concatenate([np.zeros(1, dtype=np.int64), changes])
+    size_E = np.diff(np.append(starts_E, len(rows_Q)))
+    parts_E = -(-size_E // MOST_PLANS)  # histories of more rows are cut into equal parts
+    of_M = np.repeat(np.arange(len(starts_E)), parts_E)
+    part_M = np.arange(len(of_M)) - np.repeat(np.cumsum(parts_E) - parts_E, parts_E)
+    begin_M, end_M = (size_E[of_M] * (part_M + step) // parts_E[of_M] for step in (0, 1))
+    first_M, size_M = starts_E[of_M] + begin_M, end_M - begin_M
     origin_M = queries.origin[rows_Q[first_M]].astype(np.int64)
     order = np.lexsort((size_M, np.ceil(np.log2(size_M)), origin_M))
     bucket_M = (origin_M * 8 + np.ceil(np.log2(size_M)).astype(np.int64))[order]
@@ -66,23 +73,6 @@ def origin_batches(queries: Queries, rows_Q: Indices, most: Callable[[int, int],
             first, size = (x[some[at : at + histories], None] for x in (first_M, size_M))
             row_MG = rows_Q[first + np.minimum(np.arange(plans), size - 1)]
             yield OriginBatch(int(origin_M[some[0]]), queries.subject[row_MG[:, 0]].astype(np.int64), row_MG)
-
-
-def _histories(queries: Queries, rows_Q: Indices) -> tuple[Indices, Indices]:
-    """Return where each history begins among sorted rows, and how many rows it has."""
-    subject, origin = queries.subject[rows_Q], queries.origin[rows_Q]
-    changes = np.flatnonzero((np.diff(subject) != 0) | (np.diff(origin) != 0)) + 1
-    starts = np.concatenate([np.zeros(1, dtype=np.int64), changes])
-    return starts, np.diff(np.append(starts, len(rows_Q)))
-
-
-def _split(starts_E: Indices, size_E: Indices) -> tuple[Indices, Indices]:
-    """Return starts and sizes again, with histories of more than `MOST_PLANS` rows cut into equal parts."""
-    parts_E = -(-size_E // MOST_PLANS)
-    of_M = np.repeat(np.arange(len(starts_E)), parts_E)
-    part_M = np.arange(len(of_M)) - np.repeat(np.cumsum(parts_E) - parts_E, parts_E)
-    begin_M, end_M = (size_E[of_M] * (part_M + step) // parts_E[of_M] for step in (0, 1))
-    return starts_E[of_M] + begin_M, end_M - begin_M
 
 
 class Walk(Protocol):

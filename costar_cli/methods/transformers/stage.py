@@ -84,7 +84,11 @@ class BalancedStage(NetworkStage[NetworkT], ABC, Generic[NetworkT]):
     ) -> tuple[Tensor, Tensor]:
         """Return the mean squared error of the averaged weights, and the number of positions behind it."""
         batch = self.batch("validation", state_R, rows_RB, streams)
-        predicted = self._predict(self.weights(params_R, state_R), batch, _outcomes, None)
+
+        def call(inputs: Inputs, to_masks: ToMasks, module: BalancedNetwork, params: Params) -> tuple[Tensor, ...]:
+            return (predict_members(module, params, inputs, to_masks())[1],)
+
+        predicted = self._predict(self.weights(params_R, state_R), batch, call, None)
         return self.objective.error(predicted, batch.windows), batch.windows.weight.flatten(1).sum(dim=1)
 
     def weights(self, params_R: Params, state_R: Params) -> Params:
@@ -102,10 +106,6 @@ class BalancedStage(NetworkStage[NetworkT], ABC, Generic[NetworkT]):
         calls = split_with_masks(call, batch.inputs, masks, size)
         parts = map_microbatches(self.network, calls, params_R, device=device)
         return Predicted(*(torch.cat(values, dim=1) for values in zip(*parts, strict=True)))
-
-
-def _outcomes(inputs: Inputs, to_masks: ToMasks, module: BalancedNetwork, params: Params) -> tuple[Tensor, ...]:
-    return (predict_members(module, params, inputs, to_masks())[1],)
 
 
 class SeriesStage(BalancedStage[NetworkT]):
