@@ -81,11 +81,12 @@ class Histories:
         others = np.arange(len(self.forms)) != outcome
         change_MY = (y_MY - self.y_NTY[subject, before]) / self.sd_Y
         x_MX = self.x_NTX[subject, origin]
+        level_unit_M = unit_M if self.forms[outcome].kind == "local" else np.full_like(unit_M, self.sd_Y[outcome])
         columns = [
             np.where(step_MK >= 0, past_MK / unit_M[:, None], np.nan),
             ((self.mean_NTY[subject, origin, outcome] - y_MY[:, outcome]) / unit_M)[:, None],
             ((self.recent_NTY[subject, origin, outcome] - y_MY[:, outcome]) / unit_M)[:, None],
-            (y_MY[:, outcome] / self._level_unit(unit_M, outcome))[:, None],
+            (y_MY[:, outcome] / level_unit_M)[:, None],
             y_MY[:, others] / self.sd_Y[others],
             np.where(began_M1, change_MY, np.nan)[:, others],
             self.exposure_NTJ[subject, origin],
@@ -95,10 +96,6 @@ class Histories:
             origin[:, None].astype(np.float64),
         ]
         return np.concatenate(columns, axis=1)
-
-    def _level_unit(self, unit_M: Floats, outcome: int) -> Floats:
-        """Return what the level is divided by: its local unit where that is one, else the sd."""
-        return unit_M if self.forms[outcome].kind == "local" else np.full_like(unit_M, self.sd_Y[outcome])
 
 
 def history_width(lags: int, n_outcomes: int, n_factors: int, n_covariates: int, n_statics: int) -> int:

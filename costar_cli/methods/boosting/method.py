@@ -1,6 +1,5 @@
 """The fit of gradient boosting: one forest for each step of the horizon and outcome (spec BOOST-1 to 3)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,9 +43,21 @@ class BoostingMethod(ReadsModels):
         # Log loss for boosting alone: its excess over the truth's fell from 0.053 to 0.012 on five data sets
         # (benchmarks/binary.py). Networks would need another head, selection error and bands.
         binary = [outcome.kind == "binary" for outcome in task.schema.outcomes]
-        grown = [
-            [_forest(task, config, sides, h, outcome) for outcome in range(len(forms))] for h in range(task.horizon)
-        ]
+        seed, grown = task.config.seed, list[list[Forest]]()
+        for h in range(task.horizon):
+            row = []
+            for outcome, logistic in enumerate(binary):
+                Termination.stop_if_signalled()
+                learned, validation = (side.rows(h, outcome, config.rows, seed, logistic=logistic) for side in sides)
+                if not len(learned.answer_M):
+                    name = task.schema.outcomes[outcome].name
+                    raise DataError(
+                        f"no training subject has an observed '{name}' {h + 1} steps after another step",
+                        fix="choose a shorter horizon, or add longer series",
+                    )
+                forest, _ = grow(learned, validation, config, seed, logistic=logistic, library=config.library)
+                row.append(forest)
+            grown.append(row)
         meta = {
             "forms": [form.to_meta() for form in forms],
             "lags": config.lags,
@@ -89,18 +100,3 @@ class _Side:
             (change_M / unit_M).clip(*LIMITS[kind]),
             (unit_M / seen.sd_Y[outcome]) ** POWER[kind],
         )
-
-
-def _forest(task: FitTask, config: BoostingConfig, sides: Sequence[_Side], h: int, outcome: int) -> Forest:
-    """Return the trees of one step and outcome."""
-    Termination.stop_if_signalled()
-    seed, logistic = task.config.seed, task.schema.outcomes[outcome].kind == "binary"
-    train, validation = (side.rows(h, outcome, config.rows, seed, logistic=logistic) for side in sides)
-    if not len(train.answer_M):
-        name = task.schema.outcomes[outcome].name
-        raise DataError(
-            f"no training subject has an observed '{name}' {h + 1} steps after another step",
-            fix="choose a shorter horizon, or add longer series",
-        )
-    forest, _ = grow(train, validation, config, seed, logistic=logistic, library=config.library)
-    return forest

@@ -23,15 +23,11 @@ WIDTH: Final = float(ndtri(LEVELS[-1]) - ndtri(LEVELS[0]))  # between the outer 
 FORECASTS: Final = 256  # inputs that are made at once
 
 
-def _no_params() -> Parameters:
-    return {"none": np.zeros((1, 0))}
-
-
 @dataclass(frozen=True, kw_only=True)
 class ChronosModel(TrainedModel):
     """Chronos-2, which learned nothing of the data set: it reads each history as it answers."""
 
-    params: Parameters = field(default_factory=_no_params)
+    params: Parameters = field(default_factory=lambda: {"none": np.zeros((1, 0))})
     device: Device = "cpu"
 
     @classmethod

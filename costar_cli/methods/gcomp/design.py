@@ -79,16 +79,12 @@ class Design:
         else:
             yield known_MB
         if "products" in blocks:
-            given = [_products(dose_ML, known_MB), _pairs(dose_ML)]
+            of_doses_MP = (dose_ML[:, :, None] * known_MB[:, None]).reshape(len(dose_ML), -1)
+            given = [of_doses_MP, _pairs(dose_ML)]
             paired = known_MB.shape[1] <= MOST_PAIRED
             yield np.concatenate([*given, _pairs(known_MB)] if paired else given, axis=1)
         else:
             yield known_MB
-
-
-def _products(one_MA: Floats, other_MB: Floats) -> Floats:
-    """Return the products `[M,AB]` of all columns with all others."""
-    return np.asarray((one_MA[:, :, None] * other_MB[:, None]).reshape(len(one_MA), -1))
 
 
 def _pairs(known_MB: Floats) -> Floats:

@@ -82,7 +82,20 @@ def choose(task: Task, config: GcompConfig, seed: int) -> Chosen:
     names = [*REGRESSIONS, BOOSTING]
     if config.learner != "auto":
         names = [BOOSTING] if config.learner == BOOSTING else list(REGRESSIONS)
-    held_out = {name: _linear_held_out(task, task.among[name]) for name in REGRESSIONS if name in {*names, BASE}}
+    held_out: dict[str, tuple[Floats, float]] = {}
+    for name in REGRESSIONS:
+        if name not in {*names, BASE}:
+            continue
+        columns_MP = task.columns_MP[:, task.among[name]]
+        predicted_LM = np.zeros((len(PENALTIES), len(columns_MP)))
+        for fold in np.unique(task.fold_M):
+            Termination.stop_if_signalled()
+            out_M = task.fold_M == fold
+            answer_M, weight_M = task.answer_M[~out_M], task.weight_M[~out_M]
+            path_LP = _path(columns_MP[~out_M], answer_M, weight_M, PENALTIES, logistic=task.logistic)
+            predicted_LM[:, out_M] = path_LP[:, 1:] @ columns_MP[out_M].T + path_LP[:, :1]
+        least = int(np.argmin(task.loss(predicted_LM).mean(axis=1)))  # the largest penalty of equally good ones
+        held_out[name] = predicted_LM[least], PENALTIES[least]
     if BOOSTING in names:
         penalty, others = held_out[BASE][1], [held_out[name][0] for name in names if name != BOOSTING]
         if (grown_M := _grown_held_out(task, config, seed, penalty, others)) is not None:
@@ -135,20 +148,6 @@ def _as_good(excess_M: Floats, subject_M: Ints) -> bool:
     excess_N = excess_N[present_N] - excess_M.mean() * np.bincount(subject_M)[present_N]
     error = np.sqrt((excess_N**2).sum()) / len(excess_M)
     return bool(excess_M.mean() <= error)
-
-
-def _linear_held_out(task: Task, among_P: NDArray[np.bool_]) -> tuple[Floats, float]:
-    """Return the predictions of held-out subjects with the penalty that is best for them."""
-    columns_MP = task.columns_MP[:, among_P]
-    predicted_LM = np.zeros((len(PENALTIES), len(columns_MP)))
-    for fold in np.unique(task.fold_M):
-        Termination.stop_if_signalled()
-        out_M = task.fold_M == fold
-        answer_M, weight_M = task.answer_M[~out_M], task.weight_M[~out_M]
-        path_LP = _path(columns_MP[~out_M], answer_M, weight_M, PENALTIES, logistic=task.logistic)
-        predicted_LM[:, out_M] = path_LP[:, 1:] @ columns_MP[out_M].T + path_LP[:, :1]
-    best = int(np.argmin(task.loss(predicted_LM).mean(axis=1)))  # the largest penalty of equally good ones
-    return predicted_LM[best], PENALTIES[best]
 
 
 def _grown_held_out(

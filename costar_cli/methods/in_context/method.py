@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costar_cli.data import Part
 from costar_cli.errors import Termination
@@ -101,8 +100,13 @@ class _Conditioning:
         predicted = []
         for column_MP, differ_MK, answer_M, unit_M in self._rows(e):
             change_M = column_MP @ head.mean_P
-            if head.subject_K is not None:
-                change_M += _own(differ_MK, answer_M - change_M, unit_M, head.subject_K)
+            if head.subject_K is not None:  # what rows owe to effects of their subject, as its earlier rows show them
+                left_M = answer_M - change_M
+                _, first = np.unique(unit_M, return_index=True)
+                for start, stop in zip(first, [*first[1:], len(left_M)], strict=True):
+                    rows_1TK, counts_1T = differ_MK[None, start:stop], np.ones((1, stop - start), bool)
+                    effect_1TK = effects_before(rows_1TK, left_M[None, start:stop], counts_1T, head.subject_K)
+                    change_M[start:stop] += (rows_1TK[0] * effect_1TK[0]).sum(axis=1)
             predicted.append(change_M)
         kept_M = np.flatnonzero(seen_M)
         root_M = np.sqrt(weight_of(self.steps.unit_ME[kept_M, e], self.steps.scales, e))
@@ -126,16 +130,3 @@ class _Conditioning:
                 column_MP * root_M1, differ_MK * root_M1, answer_M[first:stop] * root_M1[:, 0], unit_M[first:stop]
             )
             first = stop
-
-
-def _own(differ_MK: Floats, left_M: Floats, unit_M: NDArray[np.int64], subject_K: Floats) -> Floats:
-    """Return what rows owe to effects of their subject, as its earlier rows show them."""
-    found_M = np.empty(len(left_M))
-    _, first = np.unique(unit_M, return_index=True)
-    for start, stop in zip(first, [*first[1:], len(left_M)], strict=True):
-        rows_K = differ_MK[start:stop]
-        effect_TK = effects_before(rows_K[None], left_M[None, start:stop], np.ones((1, stop - start), bool), subject_K)[
-            0
-        ]
-        found_M[start:stop] = (rows_K * effect_TK).sum(axis=1)
-    return found_M

@@ -243,7 +243,10 @@ class _Decisions:
                 fix="choose a shorter horizon, or add longer series",
             )
         raw_M, weight_M = self.weights(log_ratio_NT, subject_M, origin_M, h)
-        planned_MKL = self._planned(subject_M, origin_M, h)
+        if self.config.plan == "dose":
+            planned_MKL = self.features.doses(subject_M, origin_M, h + 1)[:, None]
+        else:
+            planned_MKL = self.features.given_NTL[subject_M[:, None], origin_M[:, None] + np.arange(h + 1)]
         design = np.concatenate([self.features.at(subject_M, origin_M), planned_MKL.reshape(len(raw_M), -1)], axis=1)
         answer_MY = self.features.series.y_NTY[subject_M, origin_M + h + 1]
         coef_PY, intercept_Y = _weighted_regression(design, answer_MY, weight_M, observed_MY)
@@ -258,12 +261,6 @@ class _Decisions:
         """Return the weight of each row `[M]` over steps 0 to h, before and after clipping."""
         raw_M = cumulative_weights(log_ratio_NT, subject_M, origin_M, h)
         return raw_M, clip_to_quantiles(raw_M, self.config.clip)
-
-    def _planned(self, subject_M: NDArray[np.intp], origin_M: NDArray[np.intp], h: int) -> Floats:
-        """Return the treatments of h + 1 steps from the origin: their doses `[M,1,L]`, or each of them `[M,h+1,L]`."""
-        if self.config.plan == "dose":
-            return self.features.doses(subject_M, origin_M, h + 1)[:, None]
-        return np.asarray(self.features.given_NTL[subject_M[:, None], origin_M[:, None] + np.arange(h + 1)])
 
     def rows(self, h: int, answered_NT: NDArray[np.bool_] | None = None) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the origins from which h + 1 decisions follow, a random subset of them where there are too many.

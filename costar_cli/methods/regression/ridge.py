@@ -5,7 +5,6 @@ takes that difference for an effect. As an anchor it says what a method gains be
 past (spec RIDGE-1 to 2).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,7 +99,17 @@ class RidgeMethod(ReadsModels):
             _fit_step(train[h], validation[h], None if start is None else _Prior.of(start, h), h)
             for h in range(task.horizon)
         ]
-        mean_C, sd_C = _column_scales(train) if start is None else start.column_scales()
+        if start is None:
+            means, sds, known = [], [], 0
+            for blocks in train:  # of the history at step 0, of each planned step where it is the last
+                # Where outcomes have rows of their own, those of the one with most rows count
+                most = max((block for block in blocks if block is not None), key=lambda block: block.n)
+                means.append(most.mean_P[known:])
+                sds.append(_or_one(np.sqrt(np.diag(most.gram_PP).clip(min=0)))[known:])
+                known = len(most.mean_P)
+            mean_C, sd_C = np.concatenate(means), np.concatenate(sds)
+        else:
+            mean_C, sd_C = start.column_scales()
         width, shape = features[task.train].width, (-1, task.schema.treatments.width, len(task.schema.outcomes))
         arrays = {
             "intercept": np.stack([step.intercept_Y for step in steps]),
@@ -210,21 +219,6 @@ def _path_from(train: StepMoments, prior: _Prior) -> list[tuple[Floats, Floats]]
         weight_PY = fitted[1:] / prior.sd_P[:, None]
         found.append((fitted[0] - prior.mean_P @ weight_PY, weight_PY))
     return found
-
-
-def _column_scales(train: Sequence[Blocks]) -> tuple[Floats, Floats]:
-    """Return means and sds `[C]` of all columns: of the history at step 0, of each planned step where it is the last.
-
-    Where outcomes have rows of their own, those of the one with most rows count.
-    """
-    means, sds = [], []
-    known = 0
-    for blocks in train:
-        most = max((block for block in blocks if block is not None), key=lambda block: block.n)
-        means.append(most.mean_P[known:])
-        sds.append(_or_one(np.sqrt(np.diag(most.gram_PP).clip(min=0)))[known:])
-        known = len(most.mean_P)
-    return np.concatenate(means), np.concatenate(sds)
 
 
 def _or_one(sd_P: Floats) -> Floats:

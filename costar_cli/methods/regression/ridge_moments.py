@@ -90,7 +90,27 @@ def step_moments(panel: Panel, features: WindowFeatures, horizon: int, *, apart:
         apart: whether each outcome has rows of its own, those where it was observed. Else all count as observed.
     """
     columns = _Columns(features.width, panel.treatments.shape[2], panel.outcomes.shape[2], horizon)
-    return _apart(panel, features, columns) if apart else _together(panel, features, columns)
+    steps, outcomes = range(horizon), range(columns.n_outcomes)
+    if not apart:
+        # Products are summed by how many steps follow an origin: those of a step are the sums of all who have it.
+        sums_GCC = np.zeros((horizon, columns.n, columns.n))
+        for subject_M, origin_M, last in _origins(panel, horizon):
+            columns_MC = columns.of(panel, features, subject_M, origin_M, last)
+            sums_GCC[last] += columns_MC.T @ columns_MC
+        return [[StepMoments.of(sums_GCC[h:].sum(axis=0), columns.known(h), columns.answer(h))] for h in steps]
+    used = {(h, o): np.r_[0, columns.known(h), columns.answer(h)[o]] for h in steps for o in outcomes}
+    sums = {key: np.zeros((len(index), len(index))) for key, index in used.items()}
+    observed_NTY = panel.targets
+    for subject_M, origin_M, last in _origins(panel, horizon):
+        columns_MC = columns.of(panel, features, subject_M, origin_M, last)
+        for h in range(last + 1):
+            observed_MY = observed_NTY[subject_M, origin_M + h + 1]
+            for o in outcomes:
+                rows_MC = columns_MC[np.ix_(observed_MY[:, o], used[h, o])]
+                sums[h, o] += rows_MC.T @ rows_MC
+    return [
+        [StepMoments.of(sums[h, o], np.arange(1, len(used[h, o]) - 1), np.array([-1])) for o in outcomes] for h in steps
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,35 +148,6 @@ class _Columns:
         answers = columns_MC[:, self.n - self.horizon * self.n_outcomes :][:, : (last + 1) * self.n_outcomes]
         answers[:] = features.answers_NTY[subject_M[:, None], ahead_MG + 1].reshape(len(subject_M), -1)
         return columns_MC
-
-
-def _together(panel: Panel, features: WindowFeatures, columns: _Columns) -> list[Blocks]:
-    """Sum products by how many steps follow an origin: those of a step are the sums of all who have it."""
-    sums_GCC = np.zeros((columns.horizon, columns.n, columns.n))
-    for subject_M, origin_M, last in _origins(panel, columns.horizon):
-        columns_MC = columns.of(panel, features, subject_M, origin_M, last)
-        sums_GCC[last] += columns_MC.T @ columns_MC
-    return [
-        [StepMoments.of(sums_GCC[h:].sum(axis=0), columns.known(h), columns.answer(h))] for h in range(columns.horizon)
-    ]
-
-
-def _apart(panel: Panel, features: WindowFeatures, columns: _Columns) -> list[Blocks]:
-    """Sum the products of each step and outcome over the origins after which it was observed."""
-    steps, outcomes = range(columns.horizon), range(columns.n_outcomes)
-    used = {(h, o): np.r_[0, columns.known(h), columns.answer(h)[o]] for h in steps for o in outcomes}
-    sums = {key: np.zeros((len(index), len(index))) for key, index in used.items()}
-    observed_NTY = panel.targets
-    for subject_M, origin_M, last in _origins(panel, columns.horizon):
-        columns_MC = columns.of(panel, features, subject_M, origin_M, last)
-        for h in range(last + 1):
-            observed_MY = observed_NTY[subject_M, origin_M + h + 1]
-            for o in outcomes:
-                rows_MC = columns_MC[np.ix_(observed_MY[:, o], used[h, o])]
-                sums[h, o] += rows_MC.T @ rows_MC
-    return [
-        [StepMoments.of(sums[h, o], np.arange(1, len(used[h, o]) - 1), np.array([-1])) for o in outcomes] for h in steps
-    ]
 
 
 def _origins(panel: Panel, horizon: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp], int]]:

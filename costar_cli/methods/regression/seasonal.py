@@ -82,7 +82,12 @@ def find_season(panel: Panel, horizon: int, scaler: Scaler) -> int:
     longest = min(LONGEST_SEASON, steps // 2)
     if longest < 2:
         return 1
-    error_G = np.array([np.inf, *(_difference(panel, lag, scaler) for lag in range(1, steps))])
+    error_G, observed_NTY = np.full(steps, np.inf), panel.observed_outcomes
+    for lag in range(1, steps):  # mean squared differences of observed outcomes so many steps apart, in sds
+        both_NTY = observed_NTY[:, lag:] & observed_NTY[:, :-lag]
+        if both_NTY.any():
+            difference_NTY = (panel.outcomes[:, lag:] - panel.outcomes[:, :-lag]) / scaler.outcomes[1]
+            error_G[lag] = np.square(difference_NTY[both_NTY]).mean()
     lags = (_lags(season, horizon) for season in range(1, longest + 1))
     score_S = np.array([error_G[lag_H[lag_H < steps]].mean() for lag_H in lags])
     if not 0 < score_S[0] < np.inf:
@@ -95,13 +100,3 @@ def find_season(panel: Panel, horizon: int, scaler: Scaler) -> int:
 def _lags(season: int, horizon: int) -> NDArray[np.int64]:
     """Return the whole seasons, in steps, between each predicted step and what is repeated there, `[H]`."""
     return np.asarray(season * -(-np.arange(1, horizon + 1) // season), dtype=np.int64)
-
-
-def _difference(panel: Panel, lag: int, scaler: Scaler) -> float:
-    """Return the mean squared difference of observed outcomes `lag` steps apart, in sds; infinite without any."""
-    observed = panel.observed_outcomes
-    both_NTY = observed[:, lag:] & observed[:, :-lag]
-    if not both_NTY.any():
-        return np.inf
-    difference_NTY = (panel.outcomes[:, lag:] - panel.outcomes[:, :-lag]) / scaler.outcomes[1]
-    return float(np.square(difference_NTY[both_NTY]).mean())

@@ -1,6 +1,6 @@
 """The fit of a stack: its parts are fitted one after another, then weighed on validation (spec STACK-1 to 5)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, Final
@@ -47,8 +47,9 @@ class StackMethod:
         parts = _Parts.fit(task, start)
         windows = factual_windows(task.panels[task.validation], task.horizon)
         if windows is None:
+            n = len(parts.done)
             return parts.fitted(
-                _equal(parts, task),
+                np.full((task.members, n, task.horizon, len(task.schema.outcomes)), 1 / n),
                 {"rules": []},
                 ["no validation subject has a step to predict: all parts have the same weight"],
             )
@@ -137,19 +138,25 @@ def _fit_part(task: FitTask, name: str, start: StackModel | None) -> FittedPart:
     return task.fit_part(name, start.parts[name] if start else begin)
 
 
-def _equal(parts: _Parts, task: FitTask) -> Floats:
-    n = len(parts.done)
-    return np.full((task.members, n, task.horizon, len(task.schema.outcomes)), 1 / n)
-
-
 def _weighed(task: FitTask, parts: _Parts, windows: FactualWindows, start: StackModel | None) -> Fitted:
     """Weigh the parts by their errors on the windows, each member on its own."""
-    answers = dict(_answers(parts, windows))
+    answers = {}
+    for name, part in list(parts.done.items()):
+        answer = part.model.rollout(windows.panel, windows.asked)
+        if np.isfinite(answer).all():
+            answers[name] = answer
+        else:
+            parts.drop(name, "its predictions on validation are not finite")
     parts.require()
     scale_QY, relative = error_scales(task.panels[Part("source", "train")], task.scaler, windows)
     weights = _window_weights(task, windows)
     weight_QH = weights.weight_QH
-    prior_RPHY = _prior(start, list(answers), windows.queries.horizon) if start else None
+    prior_RPHY = None
+    if start:  # the source's weights of the parts that are left, unless these had none
+        places = [list(start.parts).index(name) for name in answers]
+        own_RPHY = start.weight_RPHY[:, places, : windows.queries.horizon]
+        total_R1HY = own_RPHY.sum(axis=1, keepdims=True)
+        prior_RPHY = own_RPHY / total_R1HY if (total_R1HY > 0).all() else None
     weighed, anchors = [], () if start else anchors_among(list(answers))
     adjusting = _adjusting(task, parts)
     effects = _Effects.of(task, parts)
@@ -158,8 +165,11 @@ def _weighed(task: FitTask, parts: _Parts, windows: FactualWindows, start: Stack
         errors = Errors.of([_member(answer, r) for answer in answers.values()], windows, scale_QY, weight_QH)
         prior_PHY = None if prior_RPHY is None else _member(prior_RPHY, r)
         weighed.append((errors, weigh(errors, prior_PHY, anchors, adjusting, allowed_PY)))
-    weight_RPHY = np.stack([_to_horizon(weighing.weight_PHY, task.horizon) for _, weighing in weighed])
-    rows = _leaderboard(list(answers), weighed, parts.seconds if _is_timed(task) else {})
+    step_H = np.minimum(np.arange(task.horizon), windows.queries.horizon - 1)  # beyond the windows, as in their last
+    weight_RPHY = np.stack([weighing.weight_PHY[:, step_H] for _, weighing in weighed])
+    # Without a budget of time the same fit gives the same file, whatever the machine.
+    seconds = {} if task.settings_of(StackConfig).minutes is None else parts.seconds
+    rows = _leaderboard(list(answers), weighed, seconds)
     facts = {"rules": [list(weighing.rules) for _, weighing in weighed], "relative": relative, **weights.to_meta()}
     doubts = weights.warnings()
     if effects:
@@ -217,10 +227,6 @@ class _Effects:
         """Return which parts the data do not contradict, by outcome; where they contradict all, the nearest alone."""
         return allowed(self.distance_PY)
 
-    @property
-    def _contradicted_Y(self) -> NDArray[np.bool_]:
-        return np.asarray((self.distance_PY > LIMIT).all(axis=0))
-
     def beside(self, rows: Sequence["_Row"], names: Sequence[str], weight_RPHY: Floats) -> list["_Row"]:
         """Return the rows of a leaderboard with the largest distance of each, over outcomes."""
         weight_PHY = weight_RPHY.mean(axis=0)[:, : self.check.steps]
@@ -230,7 +236,8 @@ class _Effects:
 
     def warnings(self, task: FitTask) -> list[str]:
         """Return which outcomes have no part that data do not contradict."""
-        names = [one.name for one, no in zip(task.schema.outcomes, self._contradicted_Y.tolist(), strict=True) if no]
+        contradicted_Y = np.asarray((self.distance_PY > LIMIT).all(axis=0))
+        names = [one.name for one, no in zip(task.schema.outcomes, contradicted_Y.tolist(), strict=True) if no]
         if not names:
             return []
         return [f"the data contradict the effects of all parts on {', '.join(names)}: see `costar effect`"]
@@ -269,24 +276,6 @@ def _member(values_R: NDArray[Any], member: int) -> NDArray[Any]:
     """Return a member's values; those of what has one member are every member's."""
     own: NDArray[Any] = values_R[0 if len(values_R) == 1 else member]
     return own
-
-
-def _is_timed(task: FitTask) -> bool:
-    """Return whether there is a budget: without one the same fit gives the same file, whatever the machine."""
-    return task.settings_of(StackConfig).minutes is not None
-
-
-def _prior(start: StackModel, names: Sequence[str], steps: int) -> Floats | None:
-    """Return the source's weights `[R,P,H,Y]` of the parts that are left, None where these had none."""
-    rows = [list(start.parts).index(name) for name in names]
-    weight_RPHY = start.weight_RPHY[:, rows, :steps]
-    total_R1HY = weight_RPHY.sum(axis=1, keepdims=True)
-    return weight_RPHY / total_R1HY if (total_R1HY > 0).all() else None
-
-
-def _to_horizon(weight_PHY: Floats, horizon: int) -> Floats:
-    """Return weights of all steps; those of steps beyond the windows are the last window step's."""
-    return weight_PHY[:, np.minimum(np.arange(horizon), weight_PHY.shape[1] - 1)]
 
 
 @dataclass(frozen=True)
@@ -339,16 +328,6 @@ def _leaderboard(
 
 def _told(rows: Sequence[_Row]) -> list[dict[str, object]]:
     return [row.to_meta() for row in rows]
-
-
-def _answers(parts: _Parts, windows: FactualWindows) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Yield what each part predicts of the windows, `[R,Q,H,Y]`; parts that predict no numbers are left out."""
-    for name, part in list(parts.done.items()):
-        answer = part.model.rollout(windows.panel, windows.asked)
-        if np.isfinite(answer).all():
-            yield name, answer
-        else:
-            parts.drop(name, "its predictions on validation are not finite")
 
 
 STACK = StackMethod()

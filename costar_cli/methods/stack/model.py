@@ -206,20 +206,6 @@ def read_stack(artifact: Artifact, device: Device = "cpu") -> StackModel:
     artifacts = part_artifacts(artifact)
     parts = {name: model_of(content, str(device)) for name, content in artifacts.items()}
     model = StackModel.from_artifact(artifact, device, parts=parts, artifacts=artifacts)
-    _require_combination(model)
-    kept = {name: ModelRecord.read(content.meta).warnings for name, content in artifacts.items()}
-    found = [(name, text) for name in model.answering for text in parts[name].record.warnings]
-    if opened := [f"{name}: {text}" for name, text in found if text not in kept[name]]:
-        model = replace(model, record=model.record.with_warnings(opened))
-    return model
-
-
-def _require_combination(model: StackModel) -> None:
-    """Check that a stack is a convex combination of its parts for each member, step and outcome.
-
-    Raises:
-        ValueError: it is not.
-    """
     weight_RPHY = model.weight_RPHY
     expected = (len(model.parts), model.horizon, len(model.schema.outcomes))
     if weight_RPHY.ndim != len("RPHY") or weight_RPHY.shape[1:] != expected or not len(weight_RPHY):
@@ -231,3 +217,8 @@ def _require_combination(model: StackModel) -> None:
     for name, part in model.parts.items():
         if part.members not in {1, model.members}:
             raise ValueError(f"{name} has {part.members} members instead of 1 or {model.members}")
+    kept = {name: ModelRecord.read(content.meta).warnings for name, content in artifacts.items()}
+    found = [(name, text) for name in model.answering for text in parts[name].record.warnings]
+    if opened := [f"{name}: {text}" for name, text in found if text not in kept[name]]:
+        model = replace(model, record=model.record.with_warnings(opened))
+    return model
