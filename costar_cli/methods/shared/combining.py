@@ -145,9 +145,21 @@ def weigh(
         if prior_PH is not None and (prior_PH.sum(axis=0) < 1 - SHORT).any():
             prior_PH = None  # it has weight on others
         chosen = _best_rule(gram_CHPP, folds_C, prior_PH)
-        chosen = _guarded(chosen, gram_CHPP, np.flatnonzero(np.isin(some, anchors)))
-        adjusts = np.flatnonzero(np.isin(some, adjusting))
-        rule, weight_PHY[some, :, o], crossed_CHY[..., o] = _effects_first(chosen, gram_CHPP, folds_C, adjusts)
+        anchored, adjusts = (np.flatnonzero(np.isin(some, places)) for places in (anchors, adjusting))
+        if len(anchored):
+            total_P = np.einsum("chpp->p", gram_CHPP)
+            anchor_PH = np.zeros_like(chosen[1])
+            anchor_PH[anchored[total_P[anchored].argmin()]] = 1
+            squares_CH = _squares(anchor_PH, gram_CHPP)
+            if not _beats(chosen[2], squares_CH):
+                chosen = SINGLE, anchor_PH, squares_CH
+        if len(adjusts) and chosen[1][np.setdiff1d(np.arange(len(some)), adjusts)].any():
+            rule, own_PH, squares_CH = _best_rule(gram_CHPP[..., adjusts, :][..., adjusts], folds_C, None)
+            if not _beats(chosen[2], squares_CH):
+                weight_PH = np.zeros_like(chosen[1])
+                weight_PH[adjusts] = own_PH
+                chosen = f"{rule}{THAT_ADJUST}", weight_PH, squares_CH
+        rule, weight_PHY[some, :, o], crossed_CHY[..., o] = chosen
         rules.append(rule)
     return Weighing(weight_PHY, tuple(rules), crossed_CHY)
 
@@ -155,40 +167,22 @@ def weigh(
 def _best_rule(gram_CHPP: Floats, folds_C: NDArray[np.int64], prior_PH: Floats | None) -> tuple[str, Floats, Floats]:
     """Return the rule of an outcome's weights, these `[P,H]`, and squares `[C,H]`, a mixture's cross-fitted."""
     gram_HPP = gram_CHPP.sum(axis=0)
-    fixed = {SINGLE: _single(gram_HPP)} | ({} if prior_PH is None else {PRIOR: prior_PH})
+    single_PH = np.zeros((gram_HPP.shape[-1], len(gram_HPP)))
+    single_PH[int(np.einsum("hpp->p", gram_HPP).argmin())] = 1
+    fixed = {SINGLE: single_PH} | ({} if prior_PH is None else {PRIOR: prior_PH})
     found = [(name, weight_PH, _squares(weight_PH, gram_CHPP)) for name, weight_PH in fixed.items()]
     best = min(found, key=_total)  # the first, and simplest, of equals
-    mixed = [(name, rule(gram_HPP), _crossed(rule, gram_CHPP, folds_C)) for name, rule in MIXTURES.items()]
+    mixed = []
+    for name, rule in MIXTURES.items():
+        crossed_CH = np.full(gram_CHPP.shape[:2], np.inf)  # errors of each cluster under weights of the other folds
+        for fold in np.unique(folds_C):
+            own_C = folds_C == fold
+            if own_C.all():
+                break  # one cluster says nothing of others
+            crossed_CH[own_C] = _squares(rule(gram_CHPP[~own_C].sum(axis=0)), gram_CHPP[own_C])
+        mixed.append((name, rule(gram_HPP), crossed_CH))
     mixture = min(mixed, key=_total)
     return mixture if _beats(mixture[2], best[2]) else best
-
-
-def _guarded(
-    chosen: tuple[str, Floats, Floats], gram_CHPP: Floats, anchors: NDArray[np.intp]
-) -> tuple[str, Floats, Floats]:
-    """Return what was chosen, or the best anchor where that is not beaten."""
-    if not len(anchors):
-        return chosen
-    total_P = np.einsum("chpp->p", gram_CHPP)
-    anchor_PH = np.zeros_like(chosen[1])
-    anchor_PH[anchors[total_P[anchors].argmin()]] = 1
-    squares_CH = _squares(anchor_PH, gram_CHPP)
-    return chosen if _beats(chosen[2], squares_CH) else (SINGLE, anchor_PH, squares_CH)
-
-
-def _effects_first(
-    chosen: tuple[str, Floats, Floats], gram_CHPP: Floats, folds_C: NDArray[np.int64], adjusting: NDArray[np.intp]
-) -> tuple[str, Floats, Floats]:
-    """Return what was chosen, or the best of the parts that adjust for reactions where that errs as little."""
-    others = np.setdiff1d(np.arange(gram_CHPP.shape[-1]), adjusting)
-    if not len(adjusting) or not chosen[1][others].any():
-        return chosen
-    rule, own_PH, squares_CH = _best_rule(gram_CHPP[..., adjusting, :][..., adjusting], folds_C, None)
-    if _beats(chosen[2], squares_CH):
-        return chosen
-    weight_PH = np.zeros_like(chosen[1])
-    weight_PH[adjusting] = own_PH
-    return f"{rule}{THAT_ADJUST}", weight_PH, squares_CH
 
 
 def _total(candidate: tuple[str, Floats, Floats]) -> float:
@@ -206,31 +200,8 @@ def _beats(squares_CH: Floats, others_CH: Floats) -> bool:
     return float(gain_C.sum()) > spread
 
 
-def _crossed(rule: Rule, gram_CHPP: Floats, folds_C: NDArray[np.int64]) -> Floats:
-    """Return the squared errors `[C,H]` of each cluster under weights that the other folds gave."""
-    squares_CH = np.full(gram_CHPP.shape[:2], np.inf)
-    for fold in np.unique(folds_C):
-        own_C = folds_C == fold
-        if own_C.all():
-            return squares_CH  # one cluster says nothing of others
-        weight_PH = rule(gram_CHPP[~own_C].sum(axis=0))
-        squares_CH[own_C] = _squares(weight_PH, gram_CHPP[own_C])
-    return squares_CH
-
-
 def _squares(weight_PH: Floats, gram_CHPP: Floats) -> Floats:
     return np.asarray(np.einsum("ph,chpq,qh->ch", weight_PH, gram_CHPP, weight_PH, optimize=True))
-
-
-def _single(gram_HPP: Floats) -> Floats:
-    """Give all weight to the part with the smallest error over all steps."""
-    weight_PH = np.zeros((gram_HPP.shape[-1], len(gram_HPP)))
-    weight_PH[int(np.einsum("hpp->p", gram_HPP).argmin())] = 1
-    return weight_PH
-
-
-def _same_for_all_steps(gram_HPP: Floats) -> Floats:
-    return np.repeat(convex(gram_HPP.sum(axis=0))[:, None], len(gram_HPP), axis=1)
 
 
 def _by_step(gram_HPP: Floats) -> Floats:
@@ -260,4 +231,7 @@ def convex(gram_PP: Floats) -> Floats:
 
 SINGLE: Final = "one part"
 PRIOR: Final = "the source's weights"
-MIXTURES: Final[dict[str, Rule]] = {"one mixture": _same_for_all_steps, "a mixture per step": _by_step}
+MIXTURES: Final[dict[str, Rule]] = {
+    "one mixture": lambda gram_HPP: np.repeat(convex(gram_HPP.sum(axis=0))[:, None], len(gram_HPP), axis=1),
+    "a mixture per step": _by_step,
+}

@@ -86,9 +86,8 @@ class Span:
         """
         of_level_MY = lasting(self.gap_M[..., None], left_MY, torch.ones_like(left_MY))
         of_levels = of_level_MY[..., None].expand(*of_level_MY.shape, 1 + left_MY.shape[-1])
-        fading = (self._over(rate[..., None, :], left_MY) for rate in (self.rates.decay_1J, self.rates.fading_1F))
+        fading = (
+            lasting(self.gap_M[..., None, None], left_MY[..., None], rate[..., None, :])
+            for rate in (self.rates.decay_1J, self.rates.fading_1F)
+        )
         return of_level_MY, torch.cat([of_levels, *fading], dim=-1)
-
-    def _over(self, rate_11J: Tensor, left_MY: Tensor) -> Tensor:
-        """Return by how much what fades at some rates acts until the step ends, `[M,Y,J]`."""
-        return lasting(self.gap_M[..., None, None], left_MY[..., None], rate_11J)

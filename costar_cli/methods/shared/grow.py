@@ -134,7 +134,18 @@ class Bins(NamedTuple):
         """Cut columns between distinct values where there are few, otherwise at quantiles."""
         edges_PB = np.full((columns_MP.shape[1], MISSING), LARGEST)
         for row_B, column_M in zip(edges_PB, columns_MP.T, strict=True):
-            edges = _edges(column_M, weight_M)
+            seen_M = ~np.isnan(column_M) & (weight_M > 0)
+            order = np.argsort(column_M[seen_M], kind="stable")
+            sorted_M, upto_M = column_M[seen_M][order], np.cumsum(weight_M[seen_M][order])
+            distinct = np.unique(sorted_M)
+            if len(distinct) < MISSING:
+                edges = (distinct[:-1] + distinct[1:]) / 2
+            else:
+                wanted = np.linspace(0, 100, MISSING)[1:-1] / 100 * upto_M[-1]
+                at = np.searchsorted(upto_M, wanted)
+                after = np.minimum(at + 1, len(upto_M) - 1)
+                between = upto_M[at] - wanted <= np.finfo(np.float64).eps  # two rows
+                edges = np.unique(np.where(between, (sorted_M[at] + sorted_M[after]) / 2, sorted_M[at]))
             row_B[: len(edges)] = edges
         missing_MP = np.isnan(columns_MP)
         can_split_P = (edges_PB[:, 0] < LARGEST) | (missing_MP.any(axis=0) & ~missing_MP.all(axis=0))
@@ -150,21 +161,6 @@ class Bins(NamedTuple):
     def thresholds(self, feature: NDArray[np.int64], code: Floats) -> Floats:
         """Return the thresholds of used columns that stand for those of their codes, of which some are infinite."""
         return np.asarray(self.edges_UB[feature, np.minimum(code, MISSING - 1).astype(np.int64)])
-
-
-def _edges(column_M: Floats, weight_M: Floats) -> Floats:
-    """Return the thresholds between the bins of one column."""
-    seen_M = ~np.isnan(column_M) & (weight_M > 0)
-    order = np.argsort(column_M[seen_M], kind="stable")
-    sorted_M, upto_M = column_M[seen_M][order], np.cumsum(weight_M[seen_M][order])
-    distinct = np.unique(sorted_M)
-    if len(distinct) < MISSING:
-        return np.asarray((distinct[:-1] + distinct[1:]) / 2)
-    wanted = np.linspace(0, 100, MISSING)[1:-1] / 100 * upto_M[-1]
-    at = np.searchsorted(upto_M, wanted)
-    after = np.minimum(at + 1, len(upto_M) - 1)
-    between = upto_M[at] - wanted <= np.finfo(np.float64).eps  # two rows
-    return np.unique(np.where(between, (sorted_M[at] + sorted_M[after]) / 2, sorted_M[at]))
 
 
 def _by_scikit_learn(train: Rows, validation: Rows, config: TreeSettings, seed: int, *, logistic: bool) -> _Grown:

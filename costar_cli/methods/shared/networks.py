@@ -154,7 +154,14 @@ class NetworkModel(SeriesModel[StatesT]):
             UsageError: the settings give its networks a different shape.
         """
         start = model_to_start_from(task, NetworkModel, method)  # type: ignore[type-abstract]
-        differing = _other_shapes(start.settings, settings) if start else []
+        theirs, mine = start.settings.model_dump() if start else {}, settings.model_dump()
+        differing = [
+            f"{network}.{key}: the source model has {value}, the settings say {mine[network][key]}"
+            for network, values in theirs.items()
+            if isinstance(values, dict)
+            for key, value in values.items()
+            if key in SHAPE and mine[network][key] != value
+        ]
         if differing:
             raise UsageError(
                 "the networks of the source model differ in shape from the settings",
@@ -167,15 +174,3 @@ class NetworkModel(SeriesModel[StatesT]):
     def params_of(self, network: str) -> Params:
         """Return the parameters of one network, without its name."""
         return submodule(self.params, f"{network}.")
-
-
-def _other_shapes(source: Config, asked: Config) -> list[str]:
-    """Return in words which settings of the networks' shapes differ."""
-    theirs, mine = source.model_dump(), asked.model_dump()
-    return [
-        f"{network}.{key}: the source model has {value}, the settings say {mine[network][key]}"
-        for network, values in theirs.items()
-        if isinstance(values, dict)
-        for key, value in values.items()
-        if key in SHAPE and mine[network][key] != value
-    ]

@@ -110,16 +110,14 @@ def choose_forms(
     for outcome, variable in enumerate(schema.outcomes):
         y_NT, seen_NT = panel.outcomes[..., outcome].astype(np.float64), seen_NTY[..., outcome]
         seen_M = y_NT[seen_NT] if seen_NT.any() else np.zeros(1)
-        kind: FormName = _automatic(y_NT, seen_NT, is_count=variable.kind == "count") if asked == "auto" else asked
+        if asked == "auto":
+            relative, returns = may_be_relative(y_NT, seen_NT)
+            grows = relative and variable.kind != "count"
+            kind: FormName = "relative" if grows else "local" if relative or returns else "additive"
+        else:
+            kind = asked
         forms.append(OutcomeForm.of(kind, seen_M, scaler.outcomes[:, outcome]))
     return tuple(forms)
-
-
-def _automatic(y_NT: NDArray[np.float64], seen_NT: NDArray[np.bool_], *, is_count: bool) -> FormName:
-    relative, returns = may_be_relative(y_NT, seen_NT)
-    if relative and not is_count:
-        return "relative"
-    return "local" if relative or returns else "additive"
 
 
 def usual_size(y_NTY: NDArray[np.float64], steps: NDArray[np.int64], sd_Y: NDArray[np.floating]) -> NDArray[np.float64]:

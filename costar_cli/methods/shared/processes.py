@@ -123,18 +123,16 @@ def gathered(own: Sequence[tuple[Tensor, ...]], like: Tensor) -> list[tuple[Tens
     received = [torch.empty_like(sent) for _ in shapes]
     with _meeting():
         distributed.all_gather(received, sent)
-    return [values for flat, process in zip(received, shapes, strict=True) for values in _cut(flat, process)]
-
-
-def _cut(flat: Tensor, shapes: Sequence[Sequence[torch.Size]]) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the tensors of each microbatch of a process, which lie one behind the other."""
-    first = 0
-    for of in shapes:
-        values = []
-        for shape in of:
-            values.append(flat[first : first + shape.numel()].view(shape))
-            first += shape.numel()
-        yield tuple(values)
+    found = []
+    for flat, process in zip(received, shapes, strict=True):
+        first = 0  # the tensors of a process's microbatches lie one behind the other
+        for of in process:
+            values = []
+            for shape in of:
+                values.append(flat[first : first + shape.numel()].view(shape))
+                first += shape.numel()
+            found.append(tuple(values))
+    return found
 
 
 def summed(values: Sequence[Tensor]) -> list[Tensor]:

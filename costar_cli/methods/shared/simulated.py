@@ -171,17 +171,17 @@ class SimulatedModel(EncodingModel[Histories]):
 
     def jobs(self, states: Histories, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
         """Yield jobs of as many queries as are simulated at once."""
-        size = SIMULATED if self.affine else max(1, SIMULATED // self.samples)
-        yield from self.jobs_of_all_members(lambda some: self._predict(states, some), queries, min(batch_size, size))
 
-    def _predict(self, states: Histories, queries: Queries) -> Floats:
-        """Return the scaled means `[1,Q,H,Y]` of courses, or the course without chance where that is the same."""
-        chance = self._chance(states, queries)
-        if self.affine:  # one draw, whose residuals are centred
-            chance = chance._replace(row_HSQ=chance.row_HSQ[:, :1])
-        plan = self._planned(queries, chance.row_HSQ.shape[1])
-        mean_QHY = self._simulate(states.at(queries), plan, chance, queries.horizon).predicted.mean(axis=0)
-        return np.asarray((mean_QHY - self.scaler.outcomes[0]) / self.scaler.outcomes[1])[None]
+        def predict(some: Queries) -> Floats:
+            chance = self._chance(states, some)
+            if self.affine:  # the mean of courses is the one without chance: one draw, whose residuals are centred
+                chance = chance._replace(row_HSQ=chance.row_HSQ[:, :1])
+            plan = self._planned(some, chance.row_HSQ.shape[1])
+            mean_QHY = self._simulate(states.at(some), plan, chance, some.horizon).predicted.mean(axis=0)
+            return np.asarray((mean_QHY - self.scaler.outcomes[0]) / self.scaler.outcomes[1])[None]
+
+        size = SIMULATED if self.affine else max(1, SIMULATED // self.samples)
+        yield from self.jobs_of_all_members(predict, queries, min(batch_size, size))
 
     def predict_distribution(
         self, panel: Panel, queries: Queries, summed_Y: NDArray[np.bool_] | None = None

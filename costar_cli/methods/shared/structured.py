@@ -217,7 +217,11 @@ class StructuredDecoder(nn.Module):
         rates, dose_QHJ, members = rates or self.rates(), self._doses(plan_QHA), theta_UYP.shape[:-3]
         u, unit = (values.expand(*members, *values.shape[-2:]) for values in (self.scale.in_sd(y_UY), unit_UY))
         known, left, gap_QH = [unit, *self.scale.bounds(u)], self._left(rates, exposure_UJ), self._gaps(plan_QHA)
-        theta, course = theta_UYP, self._course(rates, x_UX, drift_UX)
+        theta, course = theta_UYP, None
+        if self.covariates is not None:
+            if x_UX is None or drift_UX is None:
+                raise TypeError("a decoder that forecasts covariates knows where they are and drift")
+            course = CovariateCourse(self.covariates, rates, x_UX.expand_as(drift_UX), drift_UX)
         parts = None if history_Q is None else forks(history_Q, plan_QHA)
         reached = []
         for step, dose in enumerate(dose_QHJ.unbind(1)):
@@ -250,14 +254,6 @@ class StructuredDecoder(nn.Module):
         fading = none if self.fading is None else torch.sigmoid(self.fading)
         weights = (none, none) if law is None else (law.links.weight.T, law.change.weight.T)
         return Rates(self._decay_J()[None], fading[None], *weights)
-
-    def _course(self, rates: Rates, x_MX: Tensor | None, drift_MX: Tensor | None) -> CovariateCourse | None:
-        """Return the course of covariates, where they are forecast."""
-        if self.covariates is None:
-            return None
-        if x_MX is None or drift_MX is None:
-            raise TypeError("a decoder that forecasts covariates knows where they are and drift")
-        return CovariateCourse(self.covariates, rates, x_MX.expand_as(drift_MX), drift_MX)
 
     def _step(
         self,

@@ -43,15 +43,19 @@ class TreatmentModels:
         n_levels = factor_ML.shape[1] - sum(widths)
         first_D = n_levels + np.cumsum([0, *widths[:-1]])[: len(widths)]
         given = fit_logistic(features_MP, _given(factor_ML, n_levels, first_D), iterations=iterations)
-        normal = [_normal(features_MP[rows_M], dose_M[rows_M]) for dose_M in factor_ML[:, first_D].T
-                  for rows_M in [dose_M != 0]]  # fmt: skip
-        width = features_MP.shape[1]
-        return cls(
-            given, n_levels, first_D,
-            np.array([intercept for intercept, _, _ in normal]),
-            np.array([coef_P for _, coef_P, _ in normal]).reshape(len(normal), width),
-            np.array([sd for _, _, sd in normal]),
-        )  # fmt: skip
+        intercept_D, sd_D = np.zeros(len(first_D)), np.ones(len(first_D))
+        coef_DP = np.zeros((len(first_D), features_MP.shape[1]))
+        for d, factor_M in enumerate(factor_ML[:, first_D].T):
+            seen_MP, dose_M = features_MP[factor_M != 0], factor_M[factor_M != 0]
+            if not len(dose_M):
+                continue
+            with one_thread("blas"):
+                mean_P, axes_PK = whitening(seen_MP)
+                weight_K = ((seen_MP - mean_P) @ axes_PK).T @ (dose_M - dose_M.mean()) / len(dose_M)
+                coef_P = coef_DP[d] = axes_PK @ weight_K
+                intercept = intercept_D[d] = float(dose_M.mean() - mean_P @ coef_P)
+                sd_D[d] = max(float(np.std(dose_M - seen_MP @ coef_P - intercept)), LEAST_SD)
+        return cls(given, n_levels, first_D, intercept_D, coef_DP, sd_D)
 
     @property
     def converged(self) -> bool:
@@ -71,16 +75,3 @@ class TreatmentModels:
 
 def _given(factor_ML: Floats, n_levels: int, first_D: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.concatenate([factor_ML[:, :n_levels] > 0, factor_ML[:, first_D] != 0], axis=1)
-
-
-def _normal(features_MP: Floats, dose_M: Floats) -> tuple[float, Floats, float]:
-    """Return intercept, weights and residual sd of a regression of doses that were given."""
-    if not len(dose_M):
-        return 0.0, np.zeros(features_MP.shape[1]), 1.0
-    with one_thread("blas"):
-        mean_P, axes_PK = whitening(features_MP)
-        weight_K = ((features_MP - mean_P) @ axes_PK).T @ (dose_M - dose_M.mean()) / len(dose_M)
-        coef_P = axes_PK @ weight_K
-        intercept = float(dose_M.mean() - mean_P @ coef_P)
-        sd = float(np.std(dose_M - features_MP @ coef_P - intercept))
-    return intercept, coef_P, max(sd, LEAST_SD)

@@ -153,20 +153,17 @@ class Forest:
     def reach(self, columns_MP: Floats, start: int = 0) -> Reached:
         """Return the leaves that some columns leave possible: those of the trees from `start` on."""
         mask_KM = np.full((self.n_trees, len(columns_MP)), EVERY, dtype=np.uint32)
-        codes = {
-            column: self._codes(column, columns_MP[:, column - start])
-            for column in self.thresholds
-            if 0 <= column - start < columns_MP.shape[1]
-        }
+        codes = {}
+        for column, thresholds in self.thresholds.items():
+            if 0 <= column - start < columns_MP.shape[1]:
+                values_M = columns_MP[:, column - start]
+                code_M = np.searchsorted(thresholds, values_M, side="left")
+                codes[column] = np.where(np.isnan(values_M), MISSING, code_M)
         for k, splits in enumerate(self.splits):
             for column, leaves_B in splits:
                 if column in codes:
                     mask_KM[k] &= leaves_B.take(codes[column])
         return Reached(mask_KM)
-
-    def _codes(self, column: int, values_M: Floats) -> NDArray[np.intp]:
-        code_M = np.searchsorted(self.thresholds[column], values_M, side="left")
-        return np.asarray(np.where(np.isnan(values_M), MISSING, code_M))
 
     def sums(self, parts: Sequence[tuple[Reached, NDArray[np.intp]]]) -> Floats:
         """Return the prediction of rows `[M]` whose columns come in parts, each with the row of it that they have."""
