@@ -137,7 +137,11 @@ class Checkpoint:
         if path is not None and path.exists():
             self._load(path, reporter)
         if making is not None and making not in self.makings:
-            self._tell_making(reporter, making)
+            if self.makings and (self._waiting or self._finished):
+                lines = "; ".join(making_differences(self.makings, making))
+                reporter.note(
+                    f"the run was started in a different environment ({lines}): rounding, and so the digest, may differ"
+                )
             self.makings.append(making)
 
     def finished_groups(self) -> list[FinishedGroup]:
@@ -246,7 +250,14 @@ class Checkpoint:
             return
         meta = artifact.meta
         self.makings = makings_of(meta)
-        longer = meta["fingerprint"] != self._identity.fingerprint and self._is_longer(meta)
+        longer = False
+        if meta["fingerprint"] != self._identity.fingerprint:
+            before = RunIdentity.from_json(meta)
+            if before is None or not self._identity.only_trains_longer(before):
+                self._refuse(meta)
+            longer = meta["epochs"] != self._epochs  # otherwise another network's epochs are more
+            if longer and (reason := self._why_no_longer()):
+                self._refuse(meta, reason)
         for index, group in enumerate(meta["finished"]):
             end = group.get("end")
             saved = SavedGroup(end, _within(artifact, f"end/{index}")) if end else None
@@ -265,22 +276,12 @@ class Checkpoint:
             SavedGroup(position, _within(artifact, f"waiting/{index}"))
             for index, position in enumerate(meta.get("waiting", []))
         ]
-        self._tell(reporter, f" with {self._epochs} epochs instead of {meta['epochs']}" if longer else "")
-
-    def _is_longer(self, meta: Mapping[str, Any]) -> bool:
-        """Return whether this stage has more epochs than in the interrupted run.
-
-        Raises:
-            MismatchError: the run differs in something else, or its steps depend on the number of epochs.
-        """
-        before = RunIdentity.from_json(meta)
-        if before is None or not self._identity.only_trains_longer(before):
-            self._refuse(meta)
-        if meta["epochs"] == self._epochs:
-            return False  # another network's epochs are more
-        if reason := self._why_no_longer():
-            self._refuse(meta, reason)
-        return True
+        if self._waiting:
+            position = self._waiting[0].position
+            how = f" with {self._epochs} epochs instead of {meta['epochs']}" if longer else ""
+            reporter.note(f"continuing at epoch {position['epoch'] + 1}, step {position['step'] + 1}{how}")
+        elif self._finished:
+            reporter.note(f"continuing after {sum(len(group.members) for group in self._finished)} finished members")
 
     def _refuse(self, meta: Mapping[str, Any], *reasons: str) -> NoReturn:
         before = RunIdentity.from_json(meta)
@@ -296,21 +297,6 @@ class Checkpoint:
             fix=f"to continue it, use {had}; or add {START_OVER} to start over",
             details=[*(lines or [unknown]), *reasons],
         )
-
-    def _tell_making(self, reporter: Reporter, making: Making) -> None:
-        """Note that what goes on here was begun with another number of threads or other versions."""
-        if self.makings and (self._waiting or self._finished):
-            lines = "; ".join(making_differences(self.makings, making))
-            reporter.note(
-                f"the run was started in a different environment ({lines}): rounding, and so the digest, may differ"
-            )
-
-    def _tell(self, reporter: Reporter, how: str) -> None:
-        if self._waiting:
-            position = self._waiting[0].position
-            reporter.note(f"continuing at epoch {position['epoch'] + 1}, step {position['step'] + 1}{how}")
-        elif self._finished:
-            reporter.note(f"continuing after {sum(len(group.members) for group in self._finished)} finished members")
 
 
 def stage_checkpoint(path: Path, index: int) -> Path:

@@ -115,8 +115,19 @@ class FitRun:
                 step = stages.send({name: v.to(self.runtime.device) for name, v in trained.params.items()})
         except StopIteration as end:
             fitted: Fitted = end.value
-            _check_params(fitted.params, self.task.members, self.method.name)
-            return fitted
+        # Models are stored and read as arrays of all members.
+        if not fitted.params:
+            fix = "return at least one array that leads with the member axis"
+            raise UsageError(f"the fit of {self.method.name} returned no parameters", where="Fitted.params", fix=fix)
+        members = self.task.members
+        for name, value in fitted.params.items():
+            shape = list(value.shape) if isinstance(value, Tensor | np.ndarray) else None
+            if shape is None or shape[:1] != [members]:
+                what = f"a parameter of type {type(value).__name__}" if shape is None else f"an array of shape {shape}"
+                said = f"the fit of {self.method.name} returned {what}"
+                fix = f"return an array [{members},...] that leads with the member axis"
+                raise UsageError(said, where=f"Fitted.params[{name!r}]", fix=fix)
+        return fitted
 
     @cached_property
     def _learned(self) -> tuple[FitTask, OutcomeTransforms | None]:
@@ -158,7 +169,12 @@ class FitRun:
         if fitted.moved is not None:
             of_source = () if fitted.moved else tuple(range(1, members + 1))
             return Selected(fitted, validation, of_source, is_source=not fitted.moved)
-        kept_R = self._never_moved() if self.compares_own_loss else self._keeps_source(model, start)
+        if self.compares_own_loss:
+            kept_R = self._never_moved()
+        else:
+            windows = self._judging()
+            assert windows is not None  # noqa: S101 - there are windows
+            kept_R = ~(windows.score(model) < windows.score(start)[:members])
         learns = any(math.prod(value.shape) for value in fitted.params.values())
         if not kept_R.any() or not learns:
             return Selected(fitted, validation)
@@ -245,30 +261,10 @@ class FitRun:
             return self.windows
         return replace(self.windows, forms=choose_forms(task.panels[task.train], task.schema, task.scaler))
 
-    def _keeps_source(self, model: FittedModel, start: FittedModel) -> NDArray[np.bool_]:
-        """Return which members do no better on validation than the source's, `[R]`."""
-        windows = self._judging()
-        assert windows is not None  # noqa: S101 - asked where there are windows
-        worse_R: NDArray[np.bool_] = ~(windows.score(model) < windows.score(start)[: self.task.members])
-        return worse_R
-
     def _never_moved(self) -> NDArray[np.bool_]:
         """Return which members kept the weights that they started from in the only stage, `[R]`."""
         (stage,) = self.stages
         return np.array(stage.history["best_epoch"]) < 0
-
-
-def _check_params(params_R: Parameters, members: int, method: str) -> None:
-    """Check that parameters are arrays or tensors of all members, as models are stored and read."""
-    if not params_R:
-        fix = "return at least one array that leads with the member axis"
-        raise UsageError(f"the fit of {method} returned no parameters", where="Fitted.params", fix=fix)
-    for name, value in params_R.items():
-        shape = list(value.shape) if isinstance(value, Tensor | np.ndarray) else None
-        if shape is None or shape[:1] != [members]:
-            what = f"a parameter of type {type(value).__name__}" if shape is None else f"an array of shape {shape}"
-            fix = f"return an array [{members},...] that leads with the member axis"
-            raise UsageError(f"the fit of {method} returned {what}", where=f"Fitted.params[{name!r}]", fix=fix)
 
 
 def _mixed(params_R: Parameters, source_R: Parameters, kept_R: NDArray[np.bool_]) -> Params:

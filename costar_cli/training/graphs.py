@@ -101,40 +101,29 @@ class ReplayedSteps:
             self._streams = [ReplayedStream(stream) for stream in step_streams(self._stage, self._state)]
             self._fill_rates()
             return self._taken(self._recorder.warm_up(self._step))
-        self._fill(rows_RB)
+        self._rows_RB.copy_(rows_RB)
+        for own, stream in zip(self._streams, step_streams(self._stage, self._state), strict=True):
+            own.refill(stream)
+        self._fill_rates()
         if self._recorded is None:
-            self._recorded = self._try_to_record()
+            try:
+                self._recorded = self._recorder.record(self._step)
+            except RuntimeError as error:
+                # No step is taken here: the traceback holds what the recording had computed until it failed.
+                self._gave_up, self._streams = True, []
+                reason = str(error).partition("\n")[0]
+                self._reporter.note(f"stage `{self._stage.name}` is trained without CUDA graphs: {reason}")
         if self._recorded is None:
             return self(rows_RB)
         found, replay = self._recorded
         replay()
         return self._taken(found)
 
-    def _try_to_record(self) -> tuple[Gradients, Callable[[], None]] | None:
-        """Record a step; where it cannot be, say why, and take this step and all later ones as ever.
-
-        No step is taken here: the traceback holds what the recording had computed until it failed.
-        """
-        try:
-            return self._recorder.record(self._step)
-        except RuntimeError as error:
-            self._gave_up, self._streams = True, []
-            reason = str(error).partition("\n")[0]
-            self._reporter.note(f"stage `{self._stage.name}` is trained without CUDA graphs: {reason}")
-            return None
-
     def _step(self) -> Gradients:
         """Compute what is recorded."""
         found = gradients(self._stage, self._state, self._rows_RB, self._streams, self._runtime)
         update(self._stage, self._state, found, Rates(*self._rates))
         return found
-
-    def _fill(self, rows_RB: Tensor) -> None:
-        """Put what the next step depends on where it is read."""
-        self._rows_RB.copy_(rows_RB)
-        for own, stream in zip(self._streams, step_streams(self._stage, self._state), strict=True):
-            own.refill(stream)
-        self._fill_rates()
 
     def _fill_rates(self) -> None:
         for memory, value in zip(self._rates, Rates.of(self._stage, self._state), strict=True):

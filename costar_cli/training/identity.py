@@ -72,7 +72,11 @@ class RunIdentity:
         changed = _changed(before.settings, self.settings)
         if not changed or (dict(before.inputs), before.costar) != (dict(self.inputs), self.costar):
             return False
-        return all(_grew(name, before.settings.get(name), self.settings.get(name)) for name in changed)
+        values = [(name, before.settings.get(name), self.settings.get(name)) for name in changed]
+        return all(
+            name.rpartition(".")[2] == "epochs" and isinstance(was, int) and isinstance(now, int) and now > was
+            for name, was, now in values
+        )
 
 
 def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
@@ -82,8 +86,3 @@ def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> list[st
 def _shown(settings: Mapping[str, object], name: str) -> object:
     value = settings.get(name)
     return UNSET if value is None else value
-
-
-def _grew(name: str, before: object, now: object) -> bool:
-    is_epochs = name.rpartition(".")[2] == "epochs"
-    return is_epochs and isinstance(before, int) and isinstance(now, int) and now > before

@@ -125,10 +125,21 @@ class TrainingLog:
             if self._folder is not None:
                 self._folder.mkdir(exist_ok=True)
             if overwrite:
-                self._start_over()
+                self._file.unlink(missing_ok=True)
+                for events in self._folder.glob("member-*/events.out.tfevents.*") if self._folder else ():
+                    events.unlink()
             rows = _rows(self._file) if self._file.exists() else []
             self._known = {key for row in rows if (key := _key(row))}
-            self._open()
+            if self._file.exists():  # without what a killed process wrote of its last line
+                os.truncate(self._file, self._file.read_bytes().rfind(b"\n") + 1)
+            self._out = self._file.open("a", encoding="utf-8", newline="")
+            if self._file.suffix == ".csv" and self._file.stat().st_size == 0:
+                try:
+                    self._line(",".join(COLUMNS))
+                except OSError:
+                    with suppress(OSError):  # the same
+                        self._out.close()
+                    raise
 
     def __enter__(self) -> Self:
         return self
@@ -144,23 +155,6 @@ class TrainingLog:
     def of_part(self, part: str = "") -> EpochLog:
         """Return what logs the stages of a fit, or of a part of it, whose name then stands before theirs."""
         return partial(self._add, f"{part}: " if part else "")
-
-    def _start_over(self) -> None:
-        self._file.unlink(missing_ok=True)
-        for events in self._folder.glob("member-*/events.out.tfevents.*") if self._folder else ():
-            events.unlink()
-
-    def _open(self) -> None:
-        if self._file.exists():  # without what a killed process wrote of its last line
-            os.truncate(self._file, self._file.read_bytes().rfind(b"\n") + 1)
-        self._out = self._file.open("a", encoding="utf-8", newline="")
-        if self._file.suffix == ".csv" and self._file.stat().st_size == 0:
-            try:
-                self._line(",".join(COLUMNS))
-            except OSError:
-                with suppress(OSError):  # the same
-                    self._out.close()
-                raise
 
     def _line(self, text: str) -> None:
         self._out.write(f"{text}\n")
@@ -181,7 +175,7 @@ class TrainingLog:
                 step = pace.before(epoch + 1)
                 rate = learning_rate(stage.config, pace, step - 1)
                 losses = [record.train_loss, record.validation_loss, record.selection_score]
-                values = [_finite(series[epoch]) if epoch < len(series) else None for series in losses]
+                values = [s[epoch] if epoch < len(s) and math.isfinite(s[epoch]) else None for s in losses]
                 took_s = round(seconds, 3) if seconds is not None and epoch + 1 == latest else None
                 self._write(dict(zip(COLUMNS, (self._run, *key, step, *values, rate, took_s), strict=True)))
 
@@ -196,22 +190,16 @@ class TrainingLog:
                 self._line(out.getvalue())
             else:
                 self._line(json.dumps(row, ensure_ascii=False))
-            if self._folder is not None:
-                self._draw(row["member"], row)
+            if self._folder is None:
+                return
+            from torch.utils import tensorboard  # noqa: PLC0415 - an extra
 
-    def _draw(self, member: int, row: dict[str, Any]) -> None:
-        """Add the curves of a row to the event file of its member."""
-        from torch.utils import tensorboard  # noqa: PLC0415 - an extra
-
-        if member not in self._writers:
-            make: Any = tensorboard.SummaryWriter
-            self._writers[member] = make(str(self._folder / f"member-{member}"))  # type: ignore[operator]
-        writer = self._writers[member]
-        for curve in CURVES:
-            if row[curve] is not None:
-                writer.add_scalar(f"{row['stage']}/{curve}", row[curve], row["step"])
-        writer.flush()
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+            member = row["member"]
+            if member not in self._writers:
+                make: Any = tensorboard.SummaryWriter
+                self._writers[member] = make(str(self._folder / f"member-{member}"))
+            writer = self._writers[member]
+            for curve in CURVES:
+                if row[curve] is not None:
+                    writer.add_scalar(f"{row['stage']}/{curve}", row[curve], row["step"])
+            writer.flush()

@@ -83,13 +83,19 @@ def train_members(
         KeyboardInterrupt: the run was interrupted; its state is saved.
     """
     processes.wait()  # the state of an interrupted run is read by all before the first one replaces it
-    finished = checkpoint.finished_groups()
-    groups = _groups(members, runtime.group_size(members), finished, checkpoint.pending_groups())
+    finished, pending = checkpoint.finished_groups(), checkpoint.pending_groups()
+    done = {member for group in (*(ended.members for ended in finished), *pending) for member in group}
+    # Groups left unfinished come first. The size of others may differ from that of the interrupted run: results do not
+    # depend on it. Where it can be, there is a group for each process.
+    rest = [member for member in range(members) if member not in done]
+    wanted = processes.count() - len(pending)
+    count = max(wanted if wanted <= len(rest) else 0, -(-len(rest) // runtime.group_size(members)))
+    groups = [*pending, *(rest[k * len(rest) // count : (k + 1) * len(rest) // count] for k in range(count))]
     divided = own_groups(groups)
     own = groups if divided is None else divided
     pace = pace_of(stage)
-    for done in finished:
-        log(stage, done.members, done.records, None)
+    for ended in finished:
+        log(stage, ended.members, ended.records, None)
     n_rounds = len(finished) + len(own)
     with (
         Interrupt() as interrupt,
@@ -119,19 +125,6 @@ def tell_of_epochs(stage: Stage, set_aside: int | None, reporter: Reporter) -> N
         steps = f"{pace.steps:,} update{'s' * (pace.steps != 1)} at most"
         said = f"the preset's {set_aside:,} do not apply where `epochs` are chosen"
         reporter.note(f"{stage.name}: {pace.epochs:,} epoch{'s' * (pace.epochs != 1)}, {steps}; {said}")
-
-
-def _groups(members: int, size: int, finished: list[FinishedGroup], pending: list[list[int]]) -> list[list[int]]:
-    """Return the groups still to train: those left unfinished first, then the rest, at most `size` at a time.
-
-    The size may differ from that of the interrupted run: results do not depend on it. Where it can be, there is a
-    group for each process.
-    """
-    done = {member for members in (*(group.members for group in finished), *pending) for member in members}
-    rest = [member for member in range(members) if member not in done]
-    wanted = processes.count() - len(pending)
-    count = max(wanted if wanted <= len(rest) else 0, -(-len(rest) // size))
-    return [*pending, *(rest[k * len(rest) // count : (k + 1) * len(rest) // count] for k in range(count))]
 
 
 def _assembled(finished: list[FinishedGroup], pace: EpochSchedule) -> TrainedMembers:
@@ -173,11 +166,17 @@ def train_group(
             rows_RB = passes.rows(begun + state.step).to(runtime.device)
             state.loss_sum_R += steps(rows_RB)
             state.step += 1
-            task.advance(1, **_metrics_so_far(stage, state))
+            so_far = float(state.loss_sum_R.mean()) / state.step
+            task.advance(1, **_who(state), epoch=state.epoch + 1, training_loss_so_far=so_far, **_guessing(stage))
             keeper.save_if_due(state, interrupted=interrupt.agreed)
         finish_epoch(stage, state, runtime, selection.scorer)
         log(stage, state.members, state.records, time.monotonic() - begun_s)
-        task.advance(0, **_metrics_of_epoch(stage, state))
+        trained = [record for record in state.records if len(record.validation_loss) == state.epoch]
+        losses = {
+            "training_loss": sum(record.train_loss[-1] for record in trained) / len(trained),
+            "validation_loss": sum(record.validation_loss[-1] for record in trained) / len(trained),
+        }
+        task.advance(0, **_who(state), epoch=state.epoch, **losses, **_guessing(stage))
         keeper.save_if_due(state, interrupted=interrupt.agreed)
     task.advance(pace.steps - pace.before(state.epoch))
 
@@ -270,28 +269,6 @@ def _require_finite_scores(stage: Stage, state: GroupState, score_R: Sequence[fl
                 where=f"{stage.name}, member {member}, epoch {state.epoch + 1}",
                 fix="correct the extreme values of validation subjects, if there are any, or lower `--learning-rate`",
             )
-
-
-def _metrics_so_far(stage: Stage, state: GroupState) -> dict[str, float]:
-    """Return what an unfinished epoch can show: the mean loss of the batches that it has had."""
-    return {
-        **_who(state),
-        "epoch": state.epoch + 1,
-        "training_loss_so_far": float(state.loss_sum_R.mean()) / state.step,
-        **_guessing(stage),
-    }
-
-
-def _metrics_of_epoch(stage: Stage, state: GroupState) -> dict[str, float]:
-    """Return the mean losses of the epoch that has just ended, over the members that were trained in it."""
-    trained = [record for record in state.records if len(record.validation_loss) == state.epoch]
-    return {
-        **_who(state),
-        "epoch": state.epoch,
-        "training_loss": sum(record.train_loss[-1] for record in trained) / len(trained),
-        "validation_loss": sum(record.validation_loss[-1] for record in trained) / len(trained),
-        **_guessing(stage),
-    }
 
 
 def _who(state: GroupState) -> dict[str, float]:

@@ -53,22 +53,18 @@ class ValidationWindows(FactualWindows):
         scores = []
         for predicted_QHY in model.rollout(self.panel, self.asked):
             with np.errstate(over="ignore", invalid="ignore"):
-                error_QHY = np.where(self.observed_QHY, self._squares(predicted_QHY, truth_QHY), 0.0)
+                if self.forms:  # of large relative errors what Huber's function makes of them
+                    scale, unit_QY = self._scale_and_units
+                    true, predicted = self._scaled(truth_QHY), self._scaled(predicted_QHY)
+                    square_QHY = scale.penalty(predicted, true, unit_QY[:, None]).numpy()
+                else:
+                    in_sds_QHY = (predicted_QHY - truth_QHY) / self.scaler.outcomes[1]
+                    square_QHY = np.square(in_sds_QHY, dtype=np.float64)
+                error_QHY = np.where(self.observed_QHY, square_QHY, 0.0)
                 mean_Y = error_QHY.sum(axis=(0, 1))[known_Y] / count_Y[known_Y]
             scores.append(np.sqrt(mean_Y.mean()))
         score_R: NDArray[np.float64] = np.nan_to_num(scores, nan=NOT_FINITE, posinf=NOT_FINITE).clip(max=NOT_FINITE)
         return score_R
-
-    def _squares(self, predicted_QHY: NDArray[np.floating], truth_QHY: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Return squared errors, of large relative ones what Huber's function makes of them."""
-        if not self.forms:
-            in_sds: NDArray[np.float64] = np.square(
-                (predicted_QHY - truth_QHY) / self.scaler.outcomes[1], dtype=np.float64
-            )
-            return in_sds
-        scale, unit_QY = self._scale_and_units
-        squares = scale.penalty(self._scaled(predicted_QHY), self._scaled(truth_QHY), unit_QY[:, None])
-        return np.asarray(squares.numpy())
 
     @cached_property
     def _scale_and_units(self) -> tuple[OutcomeScale, Tensor]:

@@ -105,17 +105,12 @@ def update(stage: Stage, state: GroupState, found: Gradients, rates: Rates) -> N
     optimiser = stage.config.optimiser
     largest = optimiser.max_grad_norm if stage.max_grad_norm is None else stage.max_grad_norm
     if largest is not None:
-        _clip(state, found.squared_R.sqrt(), largest)
+        factor_R = (largest / (found.squared_R.sqrt() + 1e-6)).clamp(max=1)
+        for value in state.params.values():
+            if value.grad is not None:
+                # not in place: two parameters that are added up have one gradient in memory
+                value.grad = value.grad * factor_R.to(value.grad.dtype).view(-1, *[1] * (value.grad.ndim - 1))
     state.optimizer.rate = rates.learning
     decay(state.params, optimiser, rates.learning)
     state.optimizer.step()
     update_averages(state.average, state.params, rates.averaging)
-
-
-def _clip(state: GroupState, norm_R: Tensor, largest: float) -> None:
-    """Scale down the gradients of the members whose gradient is longer than that."""
-    factor_R = (largest / (norm_R + 1e-6)).clamp(max=1)
-    for value in state.params.values():
-        if value.grad is not None:
-            # not in place: two parameters that are added up have one gradient in memory
-            value.grad = value.grad * factor_R.to(value.grad.dtype).view(-1, *[1] * (value.grad.ndim - 1))

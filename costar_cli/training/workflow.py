@@ -102,7 +102,13 @@ def pretrain(
     scaler = Scaler.fit(learnt, learned.schema)
     counts = {"source/train": learnt.n_subjects}
     if config.unlabelled_target:
-        target = _target_histories(learned)
+        target = learned.panels.get(Part("target", "train"))
+        if target is None:
+            raise MismatchError(
+                "the data set has no target subjects to learn histories from",
+                where="pretrain.unlabelled_target",
+                fix="leave it out, or use a data set with the split target/train",
+            )
         counts["target/train"] = target.n_subjects
         learnt = join_panels([learnt, target])
     panels = [learnt, learned.panel("source", "val")]
@@ -296,16 +302,21 @@ def _record(dataset: Dataset, run: FitRun, selected: Selected, config: FinetuneC
     # counts of another data set say nothing of this one's
     before = start.record if start is not None and same_data(start.parents, dataset) is not False else ModelRecord()
     n_train, n_validation = (task.panels[part].n_subjects for part in (task.train, task.validation))
+    init = "scratch" if start is None else start.record.init or "pretrained"
+    if selected.is_source and start is not None:  # the source's model was kept as it is
+        settings = dict(start.record.settings or {})
+    else:
+        settings = task.settings.model_dump(mode="json") if task.settings else {}
     return ModelRecord.of_fit(
         fitted.meta,
         method=run.method.name,
-        init=_init(run.method, start),
+        init=init if run.method.pretrained else "none",
         domain=task.domain,
         horizon=task.horizon,
         stages=tuple(run.stages),
         made_with=tuple(run.makings or [run.runtime.making()]),
         stopped_by_budget=tuple(stage.name for stage in run.stages if stage.ended_by_budget),
-        settings=_settings(task.settings, start, is_source=selected.is_source),
+        settings=settings,
         trained_on={**(before.trained_on or {}), f"{task.domain}/train": n_train},
         selected_on={**(before.selected_on or {}), f"{task.domain}/val": n_validation},
         unlabelled_target_subjects=start.record.unlabelled_target_subjects if start else None,
@@ -334,29 +345,6 @@ def _warn(
         reporter.say(warning)
     other = other_data("what it started from", start.parents, dataset) if start else None
     return [str(warning) for warning in (*warnings, *([other] if other else []))]
-
-
-def _settings(settings: Config | None, start: FittedModel | None, *, is_source: bool) -> dict[str, Any]:
-    """Return the method's own settings, those of the source's model where it was kept as it is."""
-    if is_source and start is not None:
-        return dict(start.record.settings or {})
-    return settings.model_dump(mode="json") if settings else {}
-
-
-def _target_histories(dataset: Dataset) -> Panel:
-    """Return the target's training subjects.
-
-    Raises:
-        MismatchError: there are none.
-    """
-    part = Part("target", "train")
-    if part not in dataset.panels:
-        raise MismatchError(
-            "the data set has no target subjects to learn histories from",
-            where="pretrain.unlabelled_target",
-            fix="leave it out, or use a data set with the split target/train",
-        )
-    return dataset.panels[part]
 
 
 def _check_start(dataset: Dataset, start: FittedModel | None) -> None:
@@ -391,13 +379,6 @@ def _warn_of_unseen(support: Support, dataset: Dataset, reporter: Reporter) -> N
         reporter.say(Diagnostic.of("always-together", names=shown(group)))
     if alone:
         reporter.say(Diagnostic.of("never-alone", names=shown(alone)))
-
-
-def _init(method: Method, start: FittedModel | None) -> str:
-    """Return where the weights started; `none` for methods that have no pretraining."""
-    if not method.pretrained:
-        return "none"
-    return "scratch" if start is None else start.record.init or "pretrained"
 
 
 def _facts_of_run(
