@@ -35,10 +35,12 @@ class BoostingModel(EncodingModel[Histories]):
         """
         model = super().from_artifact(artifact, "cpu", **own)
         model._require_whole()
+        n_factors = dose_table(model.schema.treatments).shape[1]
         for h, row in enumerate(model.forests):
+            width = model.width + plan_columns(np.zeros((1, h + 1, n_factors))).shape[1]
             for forest in row:
                 most = max(forest.thresholds, default=-1)
-                if most >= model.width + model.plan_width(h + 1):
+                if most >= width:
                     raise ValueError(f"a tree asks about column {most}, which there is not")
         return model
 
@@ -79,11 +81,6 @@ class BoostingModel(EncodingModel[Histories]):
     def width(self) -> int:
         """Return how many columns a history has."""
         return int(self.record.facts["width"])
-
-    def plan_width(self, steps: int) -> int:
-        """Return how many columns a plan of some steps has."""
-        n_factors = dose_table(self.schema.treatments).shape[1]
-        return int(plan_columns(np.zeros((1, steps, n_factors))).shape[1])
 
     def encode(self, panel: Panel) -> Histories:
         """Return the columns of every history of a panel."""

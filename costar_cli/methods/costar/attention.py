@@ -90,11 +90,6 @@ def dots_of_rows(a_PMD: Tensor, b_PKD: Tensor) -> Tensor:
     return result
 
 
-def softmax_of_short_rows(score: Tensor) -> Tensor:
-    """Return softmax over the last axis, computed with that axis second: kernels are slow on rows of a few entries."""
-    return torch.softmax(score.movedim(-1, 1).contiguous(), dim=1).movedim(1, -1)
-
-
 WIDE = 64  # keys of a step, features and statics: from here on heads are split, and rows of scores are long (measured)
 
 
@@ -240,7 +235,9 @@ class FeatureBlock(nn.Module):
         kv = torch.cat([kv, kv_V[:, None].expand(-1, n_steps, -1, -1)], dim=2).flatten(0, 1)
         k, v = torch.split(kv, width, dim=-1)
         q_PMD = (q[:, :, None] * self.head_mask).flatten(2, 3).flatten(0, 1)  # P = B * T, M = h * F
-        p = softmax_of_short_rows(dots_of_rows(q_PMD, k).view(batch, n_steps, q_PMD.shape[1], -1))
+        score = dots_of_rows(q_PMD, k).view(batch, n_steps, q_PMD.shape[1], -1)
+        # Over the last axis, but with that axis second: kernels are slow on rows of a few entries
+        p = torch.softmax(score.movedim(-1, 1).contiguous(), dim=1).movedim(1, -1)
         if drawn is not None:
             p = p * self.unit.dropout.factors(drawn, p.dtype)
         o_BThFD = torch.bmm(p.flatten(0, 1), v).view(batch, n_steps, -1, n_temporal, width)

@@ -4,7 +4,7 @@ Each history and each plan goes through the head's first layer once.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -31,23 +31,6 @@ from costar_cli.methods.shared.networks import SeriesModel, to_device
 from costar_cli.methods.shared.trained import AnswerJob, read_fields
 
 CPU_ELEMENTS = 2**19  # hidden units computed at once on a CPU: fewer cost calls, more overflow the caches (measured)
-
-
-def answer_queries(decoder: Decoder, heads: Sequence[nn.Module], states: CostarStates, queries: Queries) -> Tensor:
-    """Return the scaled outcomes `[R,Q,tau,dy]` of queries.
-
-    Test sets ask many plans of one history and few plans in all, so both are looked up: queries of one history that
-    follow one another share it, and equal plans are found wherever they are.
-    """
-    z_RNTD = states.z_RNTD
-    first_U, history_Q = runs(queries.subject, queries.origin)
-    first_P, plan_Q = distinct_plans(queries.plan)
-    subject_U, origin_U = (_tensor(a[first_U], z_RNTD.device) for a in (queries.subject, queries.origin))
-    plan_PHA = torch.from_numpy(queries.plan[first_P]).to(z_RNTD)
-    at = _tensor(history_Q, z_RNTD.device), _tensor(plan_Q, z_RNTD.device)
-    asked = DecoderInput(subject_U, origin_U, plan_PHA, *at)
-    elements = CPU_ELEMENTS if z_RNTD.device.type == "cpu" else sys.maxsize
-    return decoder.answers(heads, states, asked, elements)
 
 
 def _tensor(indices: NDArray[np.generic], device: torch.device) -> Tensor:
@@ -122,8 +105,20 @@ class CostarModel(SeriesModel[CostarStates]):
 
     def jobs(self, states: CostarStates, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
         """Yield jobs of `batch_size` queries each."""
-        decoder, heads = self._decoder, self._heads
-        return self.jobs_of_all_members(lambda some: answer_queries(decoder, heads, states, some), queries, batch_size)
+        decoder, heads, z_RNTD = self._decoder, self._heads, states.z_RNTD
+        elements = CPU_ELEMENTS if z_RNTD.device.type == "cpu" else sys.maxsize
+
+        def predict(some: Queries) -> Tensor:
+            # Test sets ask many plans of one history and few plans in all, so both are looked up: queries of one
+            # history that follow one another share it, and equal plans are found wherever they are.
+            first_U, history_Q = runs(some.subject, some.origin)
+            first_P, plan_Q = distinct_plans(some.plan)
+            subject_U, origin_U = (_tensor(a[first_U], z_RNTD.device) for a in (some.subject, some.origin))
+            plan_PHA = torch.from_numpy(some.plan[first_P]).to(z_RNTD)
+            at = _tensor(history_Q, z_RNTD.device), _tensor(plan_Q, z_RNTD.device)
+            return decoder.answers(heads, states, DecoderInput(subject_U, origin_U, plan_PHA, *at), elements)
+
+        return self.jobs_of_all_members(predict, queries, batch_size)
 
     def _represent(self, tensors: PanelTensors, step_N: Tensor | None = None) -> Tensor:
         return encode_panel(self._encoders, self._inputs.history(tensors), tensors.v_NV, step_N)

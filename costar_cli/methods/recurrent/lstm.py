@@ -46,11 +46,6 @@ class LstmPass(NamedTuple):
         return LstmState(*(torch.stack([layer[:, -1] for layer in part], dim=1) for part in (self.hidden, self.cell)))
 
 
-def n_layers(params_R: Params) -> int:
-    """Return l of the parameters of an LSTM."""
-    return sum(name.startswith("weight_hh_l") for name in params_R)
-
-
 def draw_masks(lstm: nn.LSTM, rate: float, streams: Sequence[Stream], batch: int, like: Tensor) -> Masks:
     """Return masks `[R,B,D]` for a batch, scaled by 1/keep: of the output, hidden state and cell of every layer."""
     width = (lstm.hidden_size,)
@@ -77,7 +72,7 @@ def variational_lstm(
     """
     rows, width = inputs_RTBI.shape[2], params_R["weight_hh_l0"].shape[-1]
     outputs_RTDB, hiddens, cells = inputs_RTBI.transpose(2, 3), [], []
-    for k in range(n_layers(params_R)):
+    for k in range(sum(name.startswith("weight_hh_l") for name in params_R)):
         bias_RG = params_R[f"bias_ih_l{k}"] + params_R[f"bias_hh_l{k}"]
         zeros = bias_RG.new_zeros(len(bias_RG), width, rows)
         state = (zeros, zeros) if start is None else tuple(part[:, k].to(zeros).transpose(1, 2) for part in start)

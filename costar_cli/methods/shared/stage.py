@@ -14,7 +14,6 @@ from costar_cli.data.tensors import PanelTensors
 from costar_cli.methods.base import FinalStage, Fit, FitTask, Fitted, Stage
 from costar_cli.methods.shared.members import Params, named_params, of_members, with_prefix
 from costar_cli.methods.shared.networks import NetworkModel
-from costar_cli.methods.shared.settings import NetworkConfig
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import OriginRows, Rows, SubjectRows
 
@@ -170,7 +169,9 @@ def encoder_then_decoder(
         return (yield from one_stage(task, encoder, partial(complete, "encoder")))
     trained["encoder"] = yield encoder
     windows = [OriginRows(panel, task.horizon - 1, encode(panel, trained["encoder"])) for panel in panels]
-    decoder = make_stage("decoder", decoder_training(settings.decoder, shared[1]), windows)
+    training = settings.decoder.training(shared[1])
+    many = max(4096, training.validation_batch_size)  # its rows are short, so that many are validated at once
+    decoder = make_stage("decoder", training.model_copy(update={"validation_batch_size": many}), windows)
     return (yield from one_stage(task, decoder, partial(complete, "decoder")))
 
 
@@ -185,12 +186,6 @@ def stage_shares(shared: FinetuneConfig, horizon: int) -> tuple[FinetuneConfig, 
     updates = first, max(1, shared.updates - first)
     encoder, decoder = (shared.model_copy(update={"updates": count}) for count in updates)
     return encoder, decoder
-
-
-def decoder_training(network: NetworkConfig, shared: FinetuneConfig) -> TrainingConfig:
-    """Return the settings of a decoder's stage; its rows are short, so that many are validated at once."""
-    training = network.training(shared)
-    return training.model_copy(update={"validation_batch_size": max(4096, training.validation_batch_size)})
 
 
 @dataclass(frozen=True, slots=True)

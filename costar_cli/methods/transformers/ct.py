@@ -64,25 +64,6 @@ class CtStates:
         return begin
 
 
-def encode_ct(network: CtNetwork, history_NTS: Tensor, statics_NV: Tensor) -> CtStates:
-    """Return what a member knows of every history; the network holds its parameters.
-
-    Covariates are visible throughout: a history ends before they are hidden, and attention is causal.
-    """
-
-    def encode(history_BTS: Tensor, statics_BV: Tensor) -> tuple[Tensor, ...]:
-        entrances, representation = network.trace(history_BTS, statics_BV, torch.zeros_like(history_BTS[..., 0]))
-        return representation, *(entrance_SBTD.transpose(0, 1) for entrance_SBTD in entrances)
-
-    representation_NTr, *entrances = encode_series(network, encode, history_NTS, statics_NV)
-    return CtStates(
-        network,
-        tuple(entrance_NSTD.transpose(0, 1) for entrance_NSTD in entrances),
-        representation_NTr,
-        network.static_vector(statics_NV),
-    )
-
-
 class BlockKeys(NamedTuple):
     """Keys and values of a block's prefix: of each stream for itself, of the other stream, of the covariates."""
 
@@ -176,9 +157,23 @@ class CtModel(TransformerModel):
         return {"": partial(CtNetwork, self.schema.dims, self.settings.network)}
 
     def encode_history(self, member: int, panel: PanelTensors) -> CtStates:
-        """Return what a member knows of every history of a scaled panel."""
-        network = self.networks()[""]()
-        return encode_ct(member_module(network, self.params, member), panel.history_NTS, panel.v_NV)
+        """Return what a member knows of every history of a scaled panel.
+
+        Covariates are visible throughout: a history ends before they are hidden, and attention is causal.
+        """
+        network = member_module(self.networks()[""](), self.params, member)
+
+        def encode(history_BTS: Tensor, statics_BV: Tensor) -> tuple[Tensor, ...]:
+            entrances, representation = network.trace(history_BTS, statics_BV, torch.zeros_like(history_BTS[..., 0]))
+            return representation, *(entrance_SBTD.transpose(0, 1) for entrance_SBTD in entrances)
+
+        representation_NTr, *entrances = encode_series(network, encode, panel.history_NTS, panel.v_NV)
+        return CtStates(
+            network,
+            tuple(entrance_NSTD.transpose(0, 1) for entrance_NSTD in entrances),
+            representation_NTr,
+            network.static_vector(panel.v_NV),
+        )
 
 
 @dataclass(frozen=True)
