@@ -6,6 +6,7 @@ import stat
 import time
 import tomllib
 from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -109,23 +110,14 @@ def read_toml(
         raise refused(str(error)) from None
     try:
         text = content.decode("utf-8")
-        if _too_deep(text):
+        plain = STRING_OR_COMMENT.sub("x", text)
+        # the parser takes time squared for dotted keys
+        keys_too_deep = any(words.count(".") >= DEEPEST for words in _NO_KEY.split(plain))
+        depths = accumulate(1 if bracket[0] in "[{" else -1 for bracket in _BRACKETS.finditer(plain))
+        if keys_too_deep or any(depth > DEEPEST for depth in depths):
             raise refused(f"is nested more than {DEEPEST} levels deep")
         return text, tomllib.loads(text)
     except UnicodeDecodeError:
         raise refused("is not UTF-8 text") from None
     except (ValueError, RecursionError) as error:  # also of a number of thousands of digits
         raise refused(f"is not TOML: {said_of(error)}") from None
-
-
-def _too_deep(text: str) -> bool:
-    """Return whether dotted keys or brackets go too deep; the parser takes time squared for the former."""
-    plain = STRING_OR_COMMENT.sub("x", text)
-    if any(words.count(".") >= DEEPEST for words in _NO_KEY.split(plain)):
-        return True
-    depth = 0
-    for bracket in _BRACKETS.finditer(plain):
-        depth += 1 if bracket[0] in "[{" else -1
-        if depth > DEEPEST:
-            return True
-    return False

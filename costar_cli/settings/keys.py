@@ -1,6 +1,6 @@
 """The settings as a flat list of keys: `pretrain.encoder.width` and what it accepts."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
@@ -22,6 +22,7 @@ from costar_cli.data.registry import all_sources
 from costar_cli.methods.registry import METHODS
 
 _WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
+_BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +55,23 @@ class Key:
     def expected(self) -> str:
         """Say what the key accepts, for messages and the reference: `an integer, at least 1`."""
         kinds, optional = kinds_of(self.field.annotation)
-        words = [_accepted(kind, self.field.metadata) for kind in kinds]
-        return ", or ".join([*words, "nothing"] if optional else words)
+        accepted = []
+        for kind in kinds:
+            if get_origin(kind) is Literal:
+                choices = [f"`{choice}`" for choice in get_args(kind)]
+                accepted.append(choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}")
+                continue
+            plain, bounds = kind, self.field.metadata
+            if get_origin(kind) is Annotated:
+                plain, *fields = get_args(kind)
+                bounds = [item for field in fields for item in getattr(field, "metadata", [field])]
+            texts = [_WORDS.get(plain, str(plain))]
+            for item in bounds:
+                named = [(words, getattr(item, name, None)) for name, words in _BOUNDS.items()]
+                texts += [f"{words} {bound}" for words, bound in named if bound is not None]
+                texts += ["not empty"] * bool(getattr(item, "min_length", None))
+            accepted.append(", ".join(texts))
+        return ", or ".join([*accepted, "nothing"] if optional else accepted)
 
     def check(self, value: object, *, text: bool) -> object:
         """Return the value as its type, or raise pydantic's ValidationError.
@@ -132,23 +148,6 @@ def kinds_of(annotation: Any) -> tuple[list[Any], bool]:  # noqa: ANN401 - annot
         return [annotation], False
     kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
     return kinds, len(kinds) < len(get_args(annotation))
-
-
-def _accepted(kind: Any, metadata: Iterable[object]) -> str:  # noqa: ANN401
-    """Say what one kind of value is: its type with bounds, or its words."""
-    if get_origin(kind) is Literal:
-        choices = [f"`{choice}`" for choice in get_args(kind)]
-        return choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
-    if get_origin(kind) is Annotated:
-        kind, *fields = get_args(kind)
-        metadata = [item for field in fields for item in getattr(field, "metadata", [field])]
-    texts = [_WORDS.get(kind, str(kind))]
-    for item in metadata:
-        for name, words in (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below")):
-            if (bound := getattr(item, name, None)) is not None:
-                texts.append(f"{words} {bound}")
-        texts += ["not empty"] * bool(getattr(item, "min_length", None))
-    return ", ".join(texts)
 
 
 @cache

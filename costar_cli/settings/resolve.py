@@ -277,7 +277,13 @@ def resolve(
                 origins[full_name] = origin
             except ValidationError:
                 problems.append(f"{full_name} = {value!r} ({origin}): expected {key.expected}")
-    set_aside = _let_epochs_count(values, origins)
+    set_aside: dict[str, int] = {}
+    for section in ("pretrain", "finetune"):  # with a preset's `updates`, chosen epochs would say nothing of the length
+        epochs, updates = (origins.get(f"{section}.{key}", "default") for key in ("epochs", "updates"))
+        if updates.startswith("preset ") and epochs != "default" and not epochs.startswith("preset "):
+            if isinstance(updates_of_preset := values.pop(f"{section}.updates"), int):
+                set_aside[section] = updates_of_preset
+            origins[f"{section}.updates"] = epochs
     built = _build(values, origins, problems)
     if problems:
         fix = "`costar settings` lists every setting with what it accepts"
@@ -327,21 +333,6 @@ def unused_settings(chosen: Settings, name: str) -> list[str]:
             elif not origin.startswith("COSTAR_"):
                 found.append(f"`{full}` ({origin})")
     return list(dict.fromkeys(found))  # chosen epochs are the origin of `updates`, too
-
-
-def _let_epochs_count(values: dict[str, object], origins: dict[str, str]) -> dict[str, int]:
-    """Drop a preset's `updates` where somebody chose `epochs`: with both, epochs would say nothing of the length.
-
-    What is dropped is returned by section.
-    """
-    dropped: dict[str, int] = {}
-    for section in ("pretrain", "finetune"):
-        epochs, updates = (origins.get(f"{section}.{name}", "default") for name in ("epochs", "updates"))
-        if updates.startswith("preset ") and epochs != "default" and not epochs.startswith("preset "):
-            if isinstance(updates_of_preset := values.pop(f"{section}.updates"), int):
-                dropped[section] = updates_of_preset
-            origins[f"{section}.updates"] = epochs
-    return dropped
 
 
 def _build(values: Mapping[str, object], origins: Mapping[str, str], problems: list[str]) -> dict[str, Config]:
