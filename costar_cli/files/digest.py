@@ -60,14 +60,9 @@ def file_sha256(path: Path, *, start: int = 0) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def flat_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return a C-contiguous array's memory as flat bytes, without a copy."""
-    return array.reshape(-1).view(np.uint8)
-
-
 def array_sha256(array: NDArray[Any]) -> str:
     """Return the SHA-256 of a C-contiguous array's bytes, without a copy."""
-    return hashlib.sha256(flat_bytes(array).data).hexdigest()
+    return hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest()
 
 
 def canonical_json(value: object) -> bytes:

@@ -43,9 +43,17 @@ def make_frame(columns: Mapping[str, Any], name: FrameName) -> "Frame":
     Integers of which some are missing are a masked array.
     """
     if name == "polars":
+        import numpy as np  # noqa: PLC0415
         import polars as pl  # noqa: PLC0415 - only where it is asked for
 
-        return pl.DataFrame({column: _for_polars(values) for column, values in columns.items()}, nan_to_null=True)
+        made = dict(columns)
+        for column, values in columns.items():  # a column's type does not depend on how much of it is missing
+            if isinstance(values, np.ma.MaskedArray):
+                made[column] = pl.Series(values.tolist(), dtype=pl.Int64)
+            elif getattr(getattr(values, "dtype", None), "kind", "") == "O":
+                cells = values.tolist()
+                made[column] = pl.Series(cells, dtype=pl.String if all(cell is None for cell in cells) else None)
+        return pl.DataFrame(made, nan_to_null=True)
     import pandas as pd  # noqa: PLC0415
 
     return pd.DataFrame(dict(columns))
@@ -57,28 +65,14 @@ def frame_of_rows(rows: Rows, name: FrameName) -> "Frame":
     Raises:
         UsageError: frames of another library.
     """
-    columns: dict[str, list[Any]] = {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
-    return make_frame({key: _with_nan(values) for key, values in columns.items()}, frame_name(None, name))
-
-
-def _with_nan(values: list[Any]) -> Any:  # noqa: ANN401 - a column
     import numpy as np  # noqa: PLC0415 - as the libraries of frames
 
-    known = {type(value) for value in values if value is not None}
-    return np.array(values, dtype=np.float64) if None in values and known and known <= {int, float} else values
-
-
-def _for_polars(values: Any) -> Any:  # noqa: ANN401 - a column
-    """Return a column whose type does not depend on how much of it is missing."""
-    import numpy as np  # noqa: PLC0415
-    import polars as pl  # noqa: PLC0415
-
-    if isinstance(values, np.ma.MaskedArray):
-        return pl.Series(values.tolist(), dtype=pl.Int64)
-    if getattr(getattr(values, "dtype", None), "kind", "") != "O":
-        return values
-    cells = values.tolist()
-    return pl.Series(cells, dtype=pl.String if all(cell is None for cell in cells) else None)
+    columns: dict[str, Any] = {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
+    for key, values in columns.items():
+        known = {type(value) for value in values if value is not None}
+        if None in values and known and known <= {int, float}:
+            columns[key] = np.array(values, dtype=np.float64)
+    return make_frame(columns, frame_name(None, name))
 
 
 def columns_of(frame: Any) -> dict[str, list[Any]]:  # noqa: ANN401 - what both libraries have in common
@@ -124,22 +118,15 @@ def as_polars(frame: Any) -> "pl.DataFrame":  # noqa: ANN401 - a frame of either
 
     if _library(frame) == "polars":
         return frame  # type: ignore[no-any-return]
-    columns = columns_of(frame)
-    kinds = [getattr(dtype, "kind", "O") for dtype in frame.dtypes]
-    return pl.DataFrame(
-        [_series(name, cells, kind) for (name, cells), kind in zip(columns.items(), kinds, strict=True)]
-    )
-
-
-def _series(name: str, cells: list[Any], kind: str) -> "pl.Series":
-    import polars as pl  # noqa: PLC0415
-
-    if kind in "biufM":  # booleans, numbers, dates
-        return pl.Series(name, cells, strict=False)
-    if all(isinstance(cell, bool | int | float | None) for cell in cells):  # numbers that pandas keeps as objects
-        return pl.Series(name, cells, strict=False)
-    texts = [None if cell is None else cell if isinstance(cell, str) else str(cell) for cell in cells]
-    return pl.Series(name, texts, dtype=pl.String)
+    series = []
+    for (name, cells), dtype in zip(columns_of(frame).items(), frame.dtypes, strict=True):
+        plain = getattr(dtype, "kind", "O") in "biufM"  # booleans, numbers, dates
+        if plain or all(isinstance(cell, bool | int | float | None) for cell in cells):  # numbers kept as objects
+            series.append(pl.Series(name, cells, strict=False))
+        else:
+            texts = [None if cell is None else cell if isinstance(cell, str) else str(cell) for cell in cells]
+            series.append(pl.Series(name, texts, dtype=pl.String))
+    return pl.DataFrame(series)
 
 
 def _library(value: object) -> str:

@@ -61,30 +61,24 @@ def reading(path: Path, name: str = "", *, kind: str | None = None) -> Iterator[
         yield
     except CostarError:
         raise
+    except (FileNotFoundError, NotADirectoryError) as error:
+        what = a_kind(kind).removeprefix("a ").removeprefix("an ") if kind else "artifact"
+        fix = f"`{KINDS[kind].made_by}` creates it" if kind else "check the path"
+        raise ArtifactError(f"there is no {what} here", where=str(path), fix=fix) from error
+    except IsADirectoryError as error:
+        fix = "give the path of the file in it"
+        raise ArtifactError("a folder, not a file", where=str(path), fix=fix) from error
+    except PermissionError as error:
+        raise ArtifactError("no permission to read the file", where=str(path), fix=f"`chmod u+r {path}`") from error
     except OSError as error:
-        if known := _file_error(error, path, kind):
-            raise known from error
+        if error.filename is not None:  # from the system, not from HDF5
+            problem = f"the file cannot be read: {error.strerror}"
+            raise ArtifactError(problem, where=str(path), fix="check the path") from error
         raise damaged("the file is damaged", path, name, kind=kind, details=[_brief(error)]) from error
     except MemoryError as error:
         raise ArtifactError("not enough memory to read the artifact", where=place(path, name)) from error
     except (RuntimeError, LookupError, ValueError, TypeError, OverflowError) as error:
         raise damaged("the file is damaged", path, name, kind=kind, details=[_brief(error)]) from error
-
-
-def _file_error(error: OSError, path: Path, kind: str | None) -> ArtifactError | None:
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
-        what = a_kind(kind) if kind else "artifact"
-        fix = f"`{KINDS[kind].made_by}` creates it" if kind else "check the path"
-        return ArtifactError(
-            f"there is no {what.removeprefix('a ').removeprefix('an ')} here", where=str(path), fix=fix
-        )
-    if isinstance(error, IsADirectoryError):
-        return ArtifactError("a folder, not a file", where=str(path), fix="give the path of the file in it")
-    if isinstance(error, PermissionError):
-        return ArtifactError("no permission to read the file", where=str(path), fix=f"`chmod u+r {path}`")
-    if error.filename is not None:  # from the system, not from HDF5
-        return ArtifactError(f"the file cannot be read: {error.strerror}", where=str(path), fix="check the path")
-    return None
 
 
 def _brief(error: BaseException) -> str:
@@ -130,45 +124,30 @@ def read_file_header(path: Path) -> Header:
     with path.open("rb") as file:
         block = file.read(HEADER_BYTES + len(HDF5_MAGIC) + 1)
         total_bytes = file.seek(0, 2)
-    header = _parse(block[:HEADER_BYTES], path)
-    if total_bytes < header.total_bytes:
-        raise damaged(f"the file is truncated: {total_bytes:,} of {header.total_bytes:,} bytes", path, kind=header.kind)
+    text = block[:HEADER_BYTES]
+    if not text.startswith(MAGIC):
+        other = "an HDF5 file, but not a costar artifact" if HDF5_MAGIC in text[:520] else "not a costar artifact"
+        raise foreign(other if text else "the file is empty", path)
+    if (schema := SCHEMA.match(text)) and (order := version_order(schema[1].decode())):
+        has = f"the artifact has schema version {schema[1].decode()}, which"
+        if order < 0:
+            raise foreign(f"{has} this version of costar no longer reads", path)
+        problem = f"{has} is newer than this version of costar reads"
+        raise ArtifactError(problem, where=str(path), fix="install a newer costar")
+    lines = LINES.fullmatch(text.decode("latin-1"))
+    if not lines or len(text) < HEADER_BYTES or sha256(lines["checked"].encode()) != lines["check"]:
+        raise damaged("the header is damaged", path)
+    kind, whole_bytes = lines["kind"], int(lines["bytes"])
+    if kind not in KINDS:
+        raise foreign(f"unknown kind of artifact, {kind[:40]!r}", path)
+    if total_bytes < whole_bytes:
+        raise damaged(f"the file is truncated: {total_bytes:,} of {whole_bytes:,} bytes", path, kind=kind)
     if block[HEADER_BYTES:-1] != HDF5_MAGIC or block[-1] not in (2, 3):
-        raise damaged("the header is not followed by HDF5 of the expected version", path, kind=header.kind)
-    return header
+        raise damaged("the header is not followed by HDF5 of the expected version", path, kind=kind)
+    versions = dict(pair.split("=", 1) for pair in lines["versions"].split(" ") if "=" in pair)
+    return Header(kind, lines["schema"], lines["digest"], versions, whole_bytes, lines["sha256"])
 
 
 def body_sha256(path: Path) -> str:
     """Return the SHA-256 of the file behind its header."""
     return file_sha256(path, start=HEADER_BYTES)
-
-
-def _parse(block: bytes, path: Path) -> Header:
-    if not block.startswith(MAGIC):
-        other = "an HDF5 file, but not a costar artifact" if HDF5_MAGIC in block[:520] else "not a costar artifact"
-        raise foreign(other if block else "the file is empty", path)
-    if (schema := SCHEMA.match(block)) and version_order(version := schema[1].decode()):
-        raise _other_schema(version, path)
-    lines = LINES.fullmatch(block.decode("latin-1"))
-    if not lines or len(block) < HEADER_BYTES or sha256(lines["checked"].encode()) != lines["check"]:
-        raise damaged("the header is damaged", path)
-    if lines["kind"] not in KINDS:
-        raise foreign(f"unknown kind of artifact, {lines['kind'][:40]!r}", path)
-    return Header(
-        kind=lines["kind"],
-        schema_version=lines["schema"],
-        digest=lines["digest"],
-        versions=dict(pair.split("=", 1) for pair in lines["versions"].split(" ") if "=" in pair),
-        total_bytes=int(lines["bytes"]),
-        body_sha256=lines["sha256"],
-    )
-
-
-def _other_schema(version: str, path: Path) -> ArtifactError:
-    if version_order(version) > 0:
-        return ArtifactError(
-            f"the artifact has schema version {version}, which is newer than this version of costar reads",
-            where=str(path),
-            fix="install a newer costar",
-        )
-    return foreign(f"the artifact has schema version {version}, which this version of costar no longer reads", path)

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import ArtifactError
-from costar_cli.files.digest import array_from_bytes, sha256, stored_tag
+from costar_cli.files.digest import array_from_bytes, stored_tag
 from costar_cli.files.header import Header, body_sha256, damaged, read_file_header, reading, wrong_kind
 from costar_cli.files.sandbox import check_safe
 from costar_cli.files.spec import MAX_MANIFEST_BYTES, Manifest
@@ -75,7 +75,24 @@ def open_artifact(path: Path, *, kind: str | None = None) -> Iterator[OpenArtifa
         check_safe(path, header.kind)
     with reading(path, kind=header.kind), h5py.File(path, "r", locking=False) as file:
         found = survey(file["/"].id, path, header.kind)
-        manifest = _read_manifest(found.pop("manifest", None), header, path)
+        if (member := found.pop("manifest", None)) is None:
+            raise damaged("the manifest is missing", path, kind=header.kind)
+        if member.tag != "uint8" or len(member.shape) != 1 or member.raw_bytes > MAX_MANIFEST_BYTES:
+            raise damaged(f"the manifest is not text of at most {MAX_MANIFEST_BYTES:,} bytes", path, kind=header.kind)
+        data = np.empty(member.raw_bytes, np.uint8)
+        if unpack(member, data) != header.digest:
+            problem = "the manifest is damaged: its digest differs from the header"
+            raise damaged(problem, path, "manifest", kind=header.kind)
+        try:
+            manifest = Manifest.from_bytes(data.tobytes())
+        except ValueError as error:
+            raise damaged(f"the manifest is unusable: {error}", path, "manifest", kind=header.kind) from None
+        if problems := manifest.problems():
+            problem, *details = problems
+            problem = f"the content does not match its kind: {problem}"
+            raise damaged(problem, path, kind=header.kind, details=details[:20])
+        if (manifest.kind, manifest.schema_version) != (header.kind, header.schema_version):
+            raise damaged("header and manifest disagree", path, "manifest", kind=header.kind)
         members = {name.removeprefix("arrays/"): member for name, member in found.items()}
         expected = {f"arrays/{name}" for name in manifest.arrays}
         details = [f"/{name}: missing" for name in sorted(expected - set(found))]
@@ -91,28 +108,6 @@ def open_artifact(path: Path, *, kind: str | None = None) -> Iterator[OpenArtifa
         yield OpenArtifact(header, manifest, members)
 
 
-def _read_manifest(member: Member | None, header: Header, path: Path) -> Manifest:
-    if member is None:
-        raise damaged("the manifest is missing", path, kind=header.kind)
-    if member.tag != "uint8" or len(member.shape) != 1 or member.raw_bytes > MAX_MANIFEST_BYTES:
-        raise damaged(f"the manifest is not text of at most {MAX_MANIFEST_BYTES:,} bytes", path, kind=header.kind)
-    data = np.empty(member.raw_bytes, np.uint8)
-    unpack(member, data)
-    text = data.tobytes()
-    if sha256(text) != header.digest:
-        raise damaged("the manifest is damaged: its digest differs from the header", path, "manifest", kind=header.kind)
-    try:
-        manifest = Manifest.from_bytes(text)
-    except ValueError as error:
-        raise damaged(f"the manifest is unusable: {error}", path, "manifest", kind=header.kind) from None
-    if problems := manifest.problems():
-        problem, *details = problems
-        raise damaged(f"the content does not match its kind: {problem}", path, kind=header.kind, details=details[:20])
-    if (manifest.kind, manifest.schema_version) != (header.kind, header.schema_version):
-        raise damaged("header and manifest disagree", path, "manifest", kind=header.kind)
-    return manifest
-
-
 def read_artifact(path: PathLike, *, kind: str | None = None, only: Sequence[str] | None = None) -> Artifact:
     """Read an artifact and check the digest of every array read.
 
@@ -126,12 +121,14 @@ def read_artifact(path: PathLike, *, kind: str | None = None, only: Sequence[str
     """
     path = Path(path)
     with open_artifact(path, kind=kind) as opened:
-        names = [
-            name
-            for name in opened.manifest.arrays
-            if only is None or any(name == prefix or name.startswith(f"{prefix.rstrip('/')}/") for prefix in only)
-        ]
-        return _artifact(opened, path, {name: _load(opened, path, name) for name in names})
+        arrays = {}
+        for name, entry in opened.manifest.arrays.items():
+            if only is None or any(name == prefix or name.startswith(f"{prefix.rstrip('/')}/") for prefix in only):
+                with reading(path, f"arrays/{name}", kind=opened.header.kind):
+                    data = np.empty(opened.members[name].raw_bytes, np.uint8)
+                    _unpack(opened, path, name, data)
+                    arrays[name] = array_from_bytes(data, entry.dtype, tuple(entry.shape))
+        return _artifact(opened, path, arrays)
 
 
 @contextmanager
@@ -164,7 +161,13 @@ def read_header(path: PathLike) -> Artifact:
         ArtifactError: as `read_artifact`.
     """
     path = Path(path)
-    version = _version(path)
+    # A verb asks for the header of each file several times, and its structure takes 10 to 30 ms to check. Nothing is
+    # kept of a file that changed just now: a clock's tick may hide a further change.
+    version: tuple[int, ...] | None = None
+    with suppress(OSError):
+        found = path.stat()
+        if time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) >= SETTLED_NS:
+            version = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
     if (kept := _HEADERS.get(version)) is None:
         with open_artifact(path) as opened:
             artifact = _artifact(opened, path, {})
@@ -175,20 +178,6 @@ def read_header(path: PathLike) -> Artifact:
         return artifact
     artifact, meta = kept
     return replace(artifact, path=path, meta=json.loads(meta), parents=dict(artifact.parents))
-
-
-def _version(path: Path) -> tuple[int, ...] | None:
-    """Return what changes when a file does; None where it changed so lately that a clock's tick may hide a change.
-
-    A verb asks for the header of each file several times, and its structure takes 10 to 30 ms to check.
-    """
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    if time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) < SETTLED_NS:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def verify_artifact(path: PathLike) -> Artifact:
@@ -207,14 +196,6 @@ def verify_artifact(path: PathLike) -> Artifact:
         if not intact:
             raise damaged("the content is intact, but other bytes of the file were changed", path, kind=header.kind)
         return _artifact(opened, path, {})
-
-
-def _load(opened: OpenArtifact, path: Path, name: str) -> NDArray[Any]:
-    entry = opened.manifest.arrays[name]
-    with reading(path, f"arrays/{name}", kind=opened.header.kind):
-        data = np.empty(opened.members[name].raw_bytes, np.uint8)
-        _unpack(opened, path, name, data)
-        return array_from_bytes(data, entry.dtype, tuple(entry.shape))
 
 
 def _unpack(opened: OpenArtifact, path: Path, name: str, out: NDArray[np.uint8] | None) -> None:

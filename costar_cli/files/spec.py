@@ -154,28 +154,25 @@ TYPES_OF: Final = {key: kinds for kinds, keys in META_TYPES.items() for key in k
 TYPE_WORDS: Final = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
 
 
-def wrong_types(meta: Mapping[str, object]) -> list[str]:
-    """Return in words which keys of meta are not of their type; `null` is no value of any."""
-    wrong = [key for key, value in meta.items() if key in TYPES_OF and type(value) not in TYPES_OF[key]]
-    words = {key: " or ".join(TYPE_WORDS[kind] for kind in TYPES_OF[key]) for key in wrong}
-    wrong_counts = [key for key in COUNTS if not _are_counts(meta.get(key))]
-    return [f"`{key}` in meta is not {words[key]}" for key in wrong if meta[key] is not None] + [
-        f"`{key}` in meta is no count of subjects by part" for key in wrong_counts if key not in wrong
-    ]
-
-
-def _are_counts(found: object) -> bool:
-    counts = found.values() if isinstance(found, dict) else [] if found is None else [found]
-    return all(type(count) is int and count >= 0 for count in counts)
-
-
 def content_problems(kind: str, names: Iterable[str], meta: Mapping[str, object]) -> list[str]:
-    """Return in words what a kind MUST have and these names and meta lack, or hold beyond what it MAY have."""
+    """Return in words what a kind MUST have and these names and meta lack, or hold beyond what it MAY have.
+
+    Also which keys of meta are not of their type; `null` is no value of any.
+    """
     spec, names = KINDS[kind], list(names)
     patterns = {pattern: _regex(pattern) for pattern in (*spec.must, *spec.may)}
-    lacking = [f"no array `{p}`" for p in spec.must if not any(patterns[p].fullmatch(name) for name in names)]
-    extra = [f"unknown array `{n}`" for n in names if not any(p.fullmatch(n) for p in patterns.values())]
-    return lacking + extra + [f"no `{key}` in meta" for key in spec.meta if key not in meta] + wrong_types(meta)
+    problems = [f"no array `{p}`" for p in spec.must if not any(patterns[p].fullmatch(name) for name in names)]
+    problems += [f"unknown array `{n}`" for n in names if not any(p.fullmatch(n) for p in patterns.values())]
+    problems += [f"no `{key}` in meta" for key in spec.meta if key not in meta]
+    wrong = [key for key, value in meta.items() if key in TYPES_OF and type(value) not in TYPES_OF[key]]
+    words = {key: " or ".join(TYPE_WORDS[of] for of in TYPES_OF[key]) for key in wrong}
+    problems += [f"`{key}` in meta is not {words[key]}" for key in wrong if meta[key] is not None]
+    for key in COUNTS:
+        found = meta.get(key)
+        counts = found.values() if isinstance(found, dict) else [] if found is None else [found]
+        if key not in wrong and not all(type(count) is int and count >= 0 for count in counts):
+            problems.append(f"`{key}` in meta is no count of subjects by part")
+    return problems
 
 
 @cache

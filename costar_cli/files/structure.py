@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 from h5py import h5d, h5g, h5l, h5o, h5s, h5z
@@ -149,28 +149,24 @@ def _walk(root: Any, path: Path, kind: str) -> Iterator[tuple[str, Member]]:  # 
         for link in names:
             name = f"{prefix}/{link.decode('utf-8', 'backslashreplace')}".removeprefix("/")
             with reading(path, name, kind=kind):
-                child = _open_child(group, link, name, seen)
+                if not NAME.fullmatch(name):
+                    raise ValueError("not a name for a group or array")
+                link_type = group.links.get_info(link).type
+                if link_type != h5l.TYPE_HARD:
+                    raise ValueError("an external link" if link_type == h5l.TYPE_EXTERNAL else "a soft link")
+                info = h5o.get_info(group, link)
+                if info.type not in (h5o.TYPE_GROUP, h5o.TYPE_DATASET):
+                    raise ValueError("neither a group nor an array")
+                if info.rc != 1 or info.addr in seen:
+                    raise ValueError("a second hard link to the same object")
+                if info.num_attrs:
+                    raise ValueError("it has HDF5 attributes")
+                seen.add(info.addr)
+                child = h5o.open(group, link)
                 if isinstance(child, h5g.GroupID):
                     pending.append((name, child))
                 else:
                     yield name, _member(child)
-
-
-def _open_child(group: Any, link: bytes, name: str, seen: set[int]) -> Any:  # noqa: ANN401 - h5py has no types
-    if not NAME.fullmatch(name):
-        raise ValueError("not a name for a group or array")
-    link_type = group.links.get_info(link).type
-    if link_type != h5l.TYPE_HARD:
-        raise ValueError("an external link" if link_type == h5l.TYPE_EXTERNAL else "a soft link")
-    info = h5o.get_info(group, link)
-    if info.type not in (h5o.TYPE_GROUP, h5o.TYPE_DATASET):
-        raise ValueError("neither a group nor an array")
-    if info.rc != 1 or info.addr in seen:
-        raise ValueError("a second hard link to the same object")
-    if info.num_attrs:
-        raise ValueError("it has HDF5 attributes")
-    seen.add(info.addr)
-    return h5o.open(group, link)
 
 
 def _member(dataset: Any) -> Member:  # noqa: ANN401 - h5py has no types
@@ -181,45 +177,30 @@ def _member(dataset: Any) -> Member:  # noqa: ANN401 - h5py has no types
     if plist.get_external_count():
         raise ValueError("an array stored in other files")
     chunk = plist.get_chunk() if layout == h5d.CHUNKED else None
-    member = Member(
-        dataset=dataset,
-        tag=hdf5_tag(dataset.get_type()),
-        shape=_shape(dataset.get_space()),
-        chunk=chunk,
-        filters=tuple(FILTERS.get(plist.get_filter(i)[0], "unknown") for i in range(plist.get_nfilters())),
-        stored_bytes=dataset.get_storage_size(),
-    )
-    _check_layout(member)
-    return member
-
-
-def _shape(space: Any) -> tuple[int, ...]:  # noqa: ANN401 - h5py has no types
+    tag, space = hdf5_tag(dataset.get_type()), dataset.get_space()
     if space.get_simple_extent_type() not in (h5s.SCALAR, h5s.SIMPLE):
         raise ValueError("an array without a shape")
-    shape = space.get_simple_extent_dims()
-    if space.get_simple_extent_dims(True) != shape:
+    shape = tuple(space.get_simple_extent_dims())
+    if tuple(space.get_simple_extent_dims(True)) != shape:
         raise ValueError("an array of extendable shape")
-    return cast("tuple[int, ...]", tuple(shape))
-
-
-def _check_layout(member: Member) -> None:
-    if member.filters not in FILTER_CHAINS:
+    filters = tuple(FILTERS.get(plist.get_filter(i)[0], "unknown") for i in range(plist.get_nfilters()))
+    member = Member(dataset, tag, shape, chunk, filters, stored_bytes=dataset.get_storage_size())
+    if filters not in FILTER_CHAINS:
         raise ValueError("a filter other than shuffle and deflate")
-    if member.chunk is None:
+    if chunk is None:
         if member.raw_bytes > MAX_BLOCK_BYTES:
             raise ValueError(f"an array of {member.raw_bytes:,} bytes in one piece")
         if member.stored_bytes != member.raw_bytes:
-            raise ValueError(f"shape {member.shape} with {member.stored_bytes:,} bytes stored")
-        return
-    axis = next((i for i, n in enumerate(member.chunk) if n != 1), len(member.chunk))
-    if member.chunk[axis + 1 :] != member.shape[axis + 1 :] or any(
-        c > n for c, n in zip(member.chunk, member.shape, strict=True)
-    ):
-        raise ValueError(f"chunks {member.chunk} are not runs of shape {member.shape}")
+            raise ValueError(f"shape {shape} with {member.stored_bytes:,} bytes stored")
+        return member
+    axis = next((i for i, n in enumerate(chunk) if n != 1), len(chunk))
+    if chunk[axis + 1 :] != shape[axis + 1 :] or any(c > n for c, n in zip(chunk, shape, strict=True)):
+        raise ValueError(f"chunks {chunk} are not runs of shape {shape}")
     if member.chunk_bytes > MAX_BLOCK_BYTES or member.n_chunks > 1 + member.raw_bytes // MIN_CHUNK_BYTES:
         raise ValueError(f"chunks of {member.chunk_bytes:,} bytes")
     if not member.stored_bytes:
-        raise ValueError(f"shape {member.shape} with nothing stored")
+        raise ValueError(f"shape {shape} with nothing stored")
+    return member
 
 
 def unpack(member: Member, out: Bytes | None = None) -> str:
@@ -241,15 +222,24 @@ def unpack(member: Member, out: Bytes | None = None) -> str:
 
 def _blocks(member: Member) -> Iterator[Bytes]:
     """Yield the array's bytes in C order, piece by piece."""
+    width = stored_width(member.tag)
     if member.chunk is None:
         block = np.empty(member.raw_bytes, np.uint8)
         if block.size:
-            texts = f"S{stored_width(member.tag)}" if member.tag.startswith("utf8") else ""
+            texts = f"S{width}" if member.tag.startswith("utf8") else ""
             shaped = block.view(texts or np.dtype(member.tag).newbyteorder("<")).reshape(member.shape)
             member.dataset.read(h5s.ALL, h5s.ALL, shaped, member.dataset.get_type())
         yield block
         return
-    chunks = _chunk_table(member)
+    chunks: dict[tuple[int, ...], tuple[int, int]] = {}  # stored size and filter mask by offset
+
+    def note(info: Any) -> bool | None:  # noqa: ANN401 - h5py has no types
+        chunks[tuple(info.chunk_offset)] = (info.size, info.filter_mask)
+        return True if len(chunks) > member.n_chunks else None
+
+    member.dataset.chunk_iter(note)
+    if len(chunks) != member.n_chunks:
+        raise ValueError(f"not stored in the {member.n_chunks:,} chunks that its shape requires")
     for offset in product(*(range(0, n, c) for n, c in zip(member.shape, member.chunk, strict=True))):
         size, filter_mask = chunks.pop(offset, (0, 0))
         if not 0 < size <= member.chunk_bytes + member.chunk_bytes // 64 + 1024:
@@ -257,45 +247,20 @@ def _blocks(member: Member) -> Iterator[Bytes]:
         stored_mask, stored = member.dataset.read_direct_chunk(offset)
         if stored_mask != filter_mask or len(stored) != size:
             raise ValueError(f"chunk {offset} does not match the index")
-        yield _unfilter(stored, filter_mask, member)[: _valid_bytes(member, offset)]
-
-
-def _chunk_table(member: Member) -> dict[tuple[int, ...], tuple[int, int]]:
-    """Return stored size and filter mask by offset; a chunk more than expected is an error."""
-    table: dict[tuple[int, ...], tuple[int, int]] = {}
-
-    def note(info: Any) -> bool | None:  # noqa: ANN401 - h5py has no types
-        table[tuple(info.chunk_offset)] = (info.size, info.filter_mask)
-        return True if len(table) > member.n_chunks else None
-
-    member.dataset.chunk_iter(note)
-    if len(table) != member.n_chunks:
-        raise ValueError(f"not stored in the {member.n_chunks:,} chunks that its shape requires")
-    return table
-
-
-def _valid_bytes(member: Member, offset: tuple[int, ...]) -> int:
-    """Return how much of a chunk lies inside the array: all, or a prefix at the end of an axis."""
-    elements = 1
-    for start, chunk, length in zip(offset, member.chunk or (), member.shape, strict=True):
-        elements *= min(chunk, length - start)
-    return elements * stored_width(member.tag)
-
-
-def _unfilter(stored: bytes, filter_mask: int, member: Member) -> Bytes:
-    data, width = stored, stored_width(member.tag)
-    applied = [name for i, name in enumerate(member.filters) if not filter_mask >> i & 1]
-    if "deflate" in applied:
-        inflate = zlib.decompressobj()
-        try:
-            data = inflate.decompress(stored, member.chunk_bytes + 1)
-        except zlib.error as error:
-            raise ValueError(f"compressed bytes are damaged: {error}") from None
-        if not inflate.eof:
-            raise ValueError("a chunk is truncated, or unpacks to more than it declares")
-    if len(data) != member.chunk_bytes:
-        raise ValueError(f"a chunk holds {len(data):,} bytes, not {member.chunk_bytes:,}")
-    block = np.frombuffer(data, np.uint8)
-    if "shuffle" in applied and width > 1:
-        block = np.ascontiguousarray(block.reshape(width, -1).T).reshape(-1)
-    return block
+        data, applied = stored, [name for i, name in enumerate(member.filters) if not filter_mask >> i & 1]
+        if "deflate" in applied:
+            inflate = zlib.decompressobj()
+            try:
+                data = inflate.decompress(stored, member.chunk_bytes + 1)
+            except zlib.error as error:
+                raise ValueError(f"compressed bytes are damaged: {error}") from None
+            if not inflate.eof:
+                raise ValueError("a chunk is truncated, or unpacks to more than it declares")
+        if len(data) != member.chunk_bytes:
+            raise ValueError(f"a chunk holds {len(data):,} bytes, not {member.chunk_bytes:,}")
+        block = np.frombuffer(data, np.uint8)
+        if "shuffle" in applied and width > 1:
+            block = np.ascontiguousarray(block.reshape(width, -1).T).reshape(-1)
+        # all of a chunk lies inside the array, or a prefix at the end of an axis
+        inside = math.prod(min(c, n - at) for at, c, n in zip(offset, member.chunk, member.shape, strict=True))
+        yield block[: inside * width]

@@ -6,7 +6,6 @@ import io
 import os
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ from h5py import h5f, h5fd, h5g, h5o, h5p, h5s
 from numpy.typing import NDArray
 
 from costar_cli.errors import MismatchError, storage_error
-from costar_cli.files.atomic import Sink, TempFile, interrupts_deferred, replacing, write_all
+from costar_cli.files.atomic import Sink, interrupts_deferred, replacing, write_all
 from costar_cli.files.digest import array_sha256, dtype_tag, sha256, software_versions, stored_array
 from costar_cli.files.header import HEADER_BYTES, Header, body_sha256
 from costar_cli.files.read import Artifact, verify_artifact
@@ -32,14 +31,6 @@ COMPACT_GROUP: Final = (
     b"c-rgqaB<`1lHy|K;9!7(|4?AX2;mz*#kWk%`RecC62!z%!6byN5C*uI7=T*X"
     b"co={bWBO*8c^(W@1B-;#nLwOSgTo1IAiEhr4vAo(8MqLhZ36(oG&Nx"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Content:
-    kind: str
-    stored: Mapping[str, NDArray[Any]]
-    manifest: bytes
-    digest: str
 
 
 def write_artifact(
@@ -74,11 +65,28 @@ def write_artifact(
     target = Path(os.path.realpath(path))
     try:
         _refuse_existing(target, overwrite=overwrite)
-        content = _content(kind, arrays, meta, parents or {})
-        check_total(sum(array.nbytes for array in content.stored.values()), target)
+        stored, manifest = _content(kind, arrays, meta, parents or {})
+        check_total(sum(array.nbytes for array in stored.values()), target)
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as temp:
-            _write(temp, content)
+            every = {f"arrays/{name}": array for name, array in stored.items()}
+            every["manifest"] = np.frombuffer(manifest, np.uint8)
+            write_hdf5(temp.fd, every, compress=True)
+            if not are_small(stored.values()):
+                with h5py.File(temp.path, "r", locking=False) as file:
+                    refused = looks_like_bomb(file["/"].id, temp.path, kind)
+                if refused:  # honest, but no reader could tell
+                    os.ftruncate(temp.fd, 0)
+                    write_hdf5(temp.fd, every, compress=False)
+            header = Header(
+                kind=kind,
+                schema_version=SCHEMA_VERSION,
+                digest=sha256(manifest),
+                versions=software_versions(),
+                total_bytes=os.fstat(temp.fd).st_size,
+                body_sha256=body_sha256(temp.path),
+            )
+            write_all(temp.fd, header.render(), 0)
             written = verify_artifact(temp.path)
             _refuse_existing(target, overwrite=overwrite)
     except OSError as error:
@@ -99,7 +107,7 @@ def content_digest(
     kind: str, *, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any], parents: Mapping[str, str] | None = None
 ) -> str:
     """Return the digest that `write_artifact` gives to this content; nothing is written."""
-    return _content(kind, arrays, meta, parents or {}).digest
+    return sha256(_content(kind, arrays, meta, parents or {})[1])
 
 
 def _refuse_existing(target: Path, *, overwrite: bool) -> None:
@@ -111,7 +119,8 @@ def _refuse_existing(target: Path, *, overwrite: bool) -> None:
 
 def _content(
     kind: str, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any], parents: Mapping[str, str]
-) -> _Content:
+) -> tuple[dict[str, NDArray[Any]], bytes]:
+    """Return arrays as they are stored, and the manifest, whose SHA-256 is the digest."""
     stored, entries = {}, {}
     for name, array in arrays.items():
         try:
@@ -128,33 +137,7 @@ def _content(
     text = manifest.to_bytes()
     if len(text) > MAX_MANIFEST_BYTES:
         raise ValueError(f"meta of {len(text):,} bytes: store large things as arrays")
-    return _Content(kind, stored, text, sha256(text))
-
-
-def _write(temp: TempFile, content: _Content) -> None:
-    """Write a complete artifact into the temporary file."""
-    arrays = {f"arrays/{name}": array for name, array in content.stored.items()}
-    arrays["manifest"] = np.frombuffer(content.manifest, np.uint8)
-    write_hdf5(temp.fd, arrays, compress=True)
-    if _looks_like_bomb(temp.path, content):  # honest, but no reader could tell
-        os.ftruncate(temp.fd, 0)
-        write_hdf5(temp.fd, arrays, compress=False)
-    header = Header(
-        kind=content.kind,
-        schema_version=SCHEMA_VERSION,
-        digest=content.digest,
-        versions=software_versions(),
-        total_bytes=os.fstat(temp.fd).st_size,
-        body_sha256=body_sha256(temp.path),
-    )
-    write_all(temp.fd, header.render(), 0)
-
-
-def _looks_like_bomb(path: Path, content: _Content) -> bool:
-    if are_small(content.stored.values()):
-        return False
-    with h5py.File(path, "r", locking=False) as file:
-        return looks_like_bomb(file["/"].id, path, content.kind)
+    return stored, text
 
 
 def write_hdf5(fd: int, arrays: Mapping[str, NDArray[Any]], *, compress: bool) -> None:
