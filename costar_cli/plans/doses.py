@@ -49,30 +49,26 @@ def named_doses(
     if name not in known:
         near = did_you_mean(name, known, lead="; ", quoted=True)
         raise UsageError(f"there is no dose {name!r}{near}", where=where, fix=f"{SHAPE}; of {', '.join(known)}")
-    dose, values = next(dose for dose in encoding.doses if dose.name == name), _numbers(said, where, fewest)
+    dose = next(dose for dose in encoding.doses if dose.name == name)
+    parts = [as_number(part.strip()) for part in re.split("[:,]", said)]
+    values = [float(part) for part in parts if part is not None]
+    if len(values) < len(parts) or (":" in said and ("," in said or len(values) != 3)):
+        raise UsageError(f"{said!r} are no doses", where=where, fix=SHAPE)
+    many = UsageError(f"{said!r} are not {fewest} to {MOST} doses", where=where, fix=SHAPE)
+    if ":" in said:
+        first, last, by = values
+        count = (last - first) / by if by else 0.0
+        if not 0 < count < MOST:
+            raise many
+        values = [round(first + i * by, 9) for i in range(int(count + 1e-9) + 1)]
+    values = sorted(set(values))
+    if not fewest <= len(values) <= MOST:
+        raise many
     for value in values:
         if problem := dose.problem(value):
             fix = f"{dose.range} were given"
             raise UsageError(f"{dose.name} cannot be {value:g}: {problem}", where=where, fix=fix)
     return dose, values
-
-
-def _numbers(said: str, where: str, fewest: int) -> list[float]:
-    parts = [as_number(part.strip()) for part in re.split("[:,]", said)]
-    numbers = [float(part) for part in parts if part is not None]
-    if len(numbers) < len(parts) or (":" in said and ("," in said or len(numbers) != 3)):
-        raise UsageError(f"{said!r} are no doses", where=where, fix=SHAPE)
-    many = UsageError(f"{said!r} are not {fewest} to {MOST} doses", where=where, fix=SHAPE)
-    if ":" in said:
-        first, last, by = numbers
-        count = (last - first) / by if by else 0.0
-        if not 0 < count < MOST:
-            raise many
-        numbers = [round(first + i * by, 9) for i in range(int(count + 1e-9) + 1)]
-    numbers = sorted(set(numbers))
-    if not fewest <= len(numbers) <= MOST:
-        raise many
-    return numbers
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -93,7 +93,21 @@ def parse_plans(
     if not isinstance(document, JsonObject):
         raise UsageError(f"a plan file holds an object or a list, not {shown(document)}", where=where, fix=SHAPE)
     problems = Problems()
-    said = _origin(document, problems)
+    for key in document.repeated:
+        problems.add(f"{shown(key)} is written more than once")
+    unknown = sorted(set(document) - set(TOP))
+    for key in unknown if "plans" in document else unknown[:MAX_SHOWN]:
+        hint = "" if problems.full else did_you_mean(key, TOP, lead="; ", quoted=True)
+        if hint or "plans" in document:  # otherwise it is a plan in the wrong place
+            problems.add(f"unknown key {shown(key)}{hint}")
+    written = document.get("origin")
+    said: int | Date | None = None
+    if isinstance(written, int) and not isinstance(written, bool):
+        said = written
+    elif written is not None and not (said := Date.parse(written)):
+        fix = "count the subject's steps from 0 up to the last one that is known, give its date, or leave `origin` out"
+        problem = f"`origin` must be a whole number, the index of a step, or a date, not {shown(written)}"
+        problems.add(problem, fix=fix)
     plans = _Checker(schema, horizon, problems, _start(said if origin is None else origin, begin)).plans(document)
     misshapen = not isinstance(document.get("plans"), JsonObject) or set(document) - set(TOP)
     fix = SHAPE if misshapen or problems.fix is None else problems.fix
@@ -115,24 +129,6 @@ def _start(origin: Origin | None, begin: Begin | None) -> int | IndexTimes | Non
     moments = begin("last" if origin is None else origin)
     inside = moments.take(~moments.outside_Q)
     return inside if len(inside) else step
-
-
-def _origin(document: JsonObject, problems: Problems) -> int | Date | None:
-    for key in document.repeated:
-        problems.add(f"{shown(key)} is written more than once")
-    unknown = sorted(set(document) - set(TOP))
-    for key in unknown if "plans" in document else unknown[:MAX_SHOWN]:
-        hint = "" if problems.full else did_you_mean(key, TOP, lead="; ", quoted=True)
-        if hint or "plans" in document:  # otherwise it is a plan in the wrong place
-            problems.add(f"unknown key {shown(key)}{hint}")
-    origin = document.get("origin")
-    if origin is None or (isinstance(origin, int) and not isinstance(origin, bool)):
-        return origin
-    if date := Date.parse(origin):
-        return date
-    fix = "count the subject's steps from 0 up to the last one that is known, give its date, or leave `origin` out"
-    problems.add(f"`origin` must be a whole number, the index of a step, or a date, not {shown(origin)}", fix=fix)
-    return None
 
 
 class _Checker(PolicyReader):

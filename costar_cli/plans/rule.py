@@ -51,22 +51,18 @@ class Course:
         """Return what a side of a comparison stands for: a number or a text, or one per course."""
         if not isinstance(value, Column):
             return value if use == "text" else float(value)
-        if value.natural:
-            return self._natural(value.name, use)
+        if value.natural:  # what a treatment would be anyway: a dose, or what its level is called
+            place = self.encoding.all_names.index(value.name)
+            usual_M = self.usual_MA[:, place]
+            if place >= len(self.encoding.names):
+                return usual_M
+            levels = self.encoding.levels[place]
+            return np.array(levels if use == "text" else level_numbers(levels))[usual_M.astype(np.int64)]
         if value.last is None:
             return self.columns[value.name]
         place = self.encoding.all_names.index(value.name)
         window_MT = self.given_MTA[:, -value.last :, place]
         return ((window_MT != 0) if place < len(self.encoding.names) else window_MT).sum(axis=1)
-
-    def _natural(self, name: str, use: Use) -> NDArray[Any]:
-        """Return what a treatment would be anyway: a dose, or what its level is called."""
-        place = self.encoding.all_names.index(name)
-        usual_M = self.usual_MA[:, place]
-        if place >= len(self.encoding.names):
-            return usual_M
-        levels = self.encoding.levels[place]
-        return np.array(levels if use == "text" else level_numbers(levels))[usual_M.astype(np.int64)]
 
 
 @dataclass(frozen=True, slots=True)

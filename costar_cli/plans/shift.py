@@ -38,7 +38,20 @@ def level_spans(levels: Sequence[str]) -> tuple[list[Span | None], bool]:
     A level is called by a number (`5`, `+5 %`), two (`-5 % to 5 %`), or one that it is `below` or `above`. The
     reference, if it is called otherwise, stands for 0.
     """
-    spans = [_span(level) for level in levels]
+    spans: list[Span | None] = []
+    for level in levels:
+        if (found := _SPAN.fullmatch(level.strip())) is None:
+            spans.append(None)
+            continue
+        low = number = high = float(found["first"])
+        if found["second"]:
+            high = float(found["second"])
+            number = (low + high) / 2
+        elif found["side"] and found["side"].lower() in BELOW:
+            low = -math.inf
+        elif found["side"]:
+            high = math.inf
+        spans.append(Span(low, number, high))
     if any(spans):
         reference = known_reference(levels) or levels[0]
         zero = Span(0.0, 0.0, 0.0)
@@ -55,19 +68,6 @@ def level_numbers(levels: Sequence[str]) -> list[float] | None:
     if any(spans):
         return [span.number if span else math.nan for span in spans]
     return [0.0, 1.0] if is_switch(levels) else None
-
-
-def _span(level: str) -> Span | None:
-    found = _SPAN.fullmatch(level.strip())
-    if found is None:
-        return None
-    number = float(found["first"])
-    if found["second"]:
-        return Span(number, (number + float(found["second"])) / 2, float(found["second"]))
-    if found["side"]:
-        below = found["side"].lower() in BELOW
-        return Span(-math.inf if below else number, number, number if below else math.inf)
-    return Span(number, number, number)
 
 
 def moved_by(amount: object) -> tuple[float, bool]:

@@ -46,26 +46,7 @@ def parse_table(
         frame = pl.read_csv(io.StringIO(text), infer_schema=False)
     except (pl.exceptions.PolarsError, ValueError, UnicodeError) as error:
         raise UsageError(f"not a CSV table: {str(error).splitlines()[0]}", where=where, fix=SHAPE) from error
-    problems = Problems()
-    _check_columns(frame, encoding, problems)
-    problems.raise_any("the table does not match the data set", where=where, fix=SHAPE)
-    trimmed = frame.with_columns(pl.all().str.strip_chars()).with_row_index("row")
-    numbered = trimmed.with_columns(_numbers(trimmed, moments, problems).alias("number"))
-    problems.raise_any("steps of the table cannot be dates", where=where, fix=problems.fix or KEEPS_DATES)
-    # the rows of each plan together, in the order of the first of each, by step; `first` is that row
-    first = pl.col("row").min().over(_keys(numbered)).alias("first")
-    ordered = numbered.with_columns(first).sort("first", "number", "row", nulls_last=True)
-    table = _Table(ordered, encoding, problems)
-    values_MA = table.values()
-    table.check_steps(horizon)
-    if table.n_plans > MOST_PAIRS:
-        problems.add(f"{table.n_plans:,} plans of a subject; at most {MOST_PAIRS:,} at once")
-    problems.raise_any("the plans do not match the data set", where=where, fix=problems.fix or SHAPE)
-    return table.request(values_MA)
-
-
-def _check_columns(frame: pl.DataFrame, encoding: TreatmentEncoding, problems: Problems) -> None:
-    known = ("subject", "plan", "step", *encoding.all_names)
+    problems, known = Problems(), ("subject", "plan", "step", *encoding.all_names)
     lacking = [name for name in OFTEN if name not in frame.columns]
     for name in frame.columns:
         if name not in known:
@@ -83,6 +64,20 @@ def _check_columns(frame: pl.DataFrame, encoding: TreatmentEncoding, problems: P
             problems.add(f"there is no column of the dose {shown(dose.name)}: give one, with 0 where none is given")
     if not frame.height:
         problems.add("the table has no rows")
+    problems.raise_any("the table does not match the data set", where=where, fix=SHAPE)
+    trimmed = frame.with_columns(pl.all().str.strip_chars()).with_row_index("row")
+    numbered = trimmed.with_columns(_numbers(trimmed, moments, problems).alias("number"))
+    problems.raise_any("steps of the table cannot be dates", where=where, fix=problems.fix or KEEPS_DATES)
+    # the rows of each plan together, in the order of the first of each, by step; `first` is that row
+    first = pl.col("row").min().over(_keys(numbered)).alias("first")
+    ordered = numbered.with_columns(first).sort("first", "number", "row", nulls_last=True)
+    table = _Table(ordered, encoding, problems)
+    values_MA = table.values()
+    table.check_steps(horizon)
+    if table.n_plans > MOST_PAIRS:
+        problems.add(f"{table.n_plans:,} plans of a subject; at most {MOST_PAIRS:,} at once")
+    problems.raise_any("the plans do not match the data set", where=where, fix=problems.fix or SHAPE)
+    return table.request(values_MA)
 
 
 def _keys(frame: pl.DataFrame) -> list[str]:
