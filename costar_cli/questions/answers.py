@@ -343,27 +343,22 @@ def chunks_of(
     cohort: Cohort, request: PlanRequest, shard: Shard = WHOLE, *, compared: bool = False
 ) -> Iterator[tuple[slice, list[Sequence[AnyPlan]]]]:
     """Yield a shard's moments that are answered together, with the plans of each; `compared` ones stay together."""
-    plans_M = plans_of(cohort, request)
-    every = list(_bounds(plans_M, compared=compared))
-    for place in shard.own(len(every)):
-        moments, some = every[place]
-        yield moments, [plans[some] for plans in plans_M[moments]]
-
-
-def _bounds(plans_M: Sequence[Sequence[AnyPlan]], *, compared: bool) -> Iterator[tuple[slice, slice]]:
-    """Yield which moments, and which of their plans, are answered together; of very many plans, some at a time."""
-    first = 0
+    plans_M, first = plans_of(cohort, request), 0
+    every: list[tuple[slice, slice]] = []  # moments, and which of their plans: of very many, some at a time
     while first < len(plans_M):
         stop, count = first + 1, len(plans_M[first])
         if compared:  # draws depend on who is drawn together: each moment alone, with all its plans
-            yield slice(first, stop), slice(None)
+            every.append((slice(first, stop), slice(None)))
             first = stop
             continue
         while stop < min(len(plans_M), first + MOST_MOMENTS) and count + len(plans_M[stop]) <= MOST_QUERIES:
             count, stop = count + len(plans_M[stop]), stop + 1
-        for begin in range(0, max(map(len, plans_M[first:stop])), MOST_QUERIES):
-            yield slice(first, stop), slice(begin, begin + MOST_QUERIES)
+        begins = range(0, max(map(len, plans_M[first:stop])), MOST_QUERIES)
+        every += [(slice(first, stop), slice(begin, begin + MOST_QUERIES)) for begin in begins]
         first = stop
+    for place in shard.own(len(every)):
+        moments, some = every[place]
+        yield moments, [plans[some] for plans in plans_M[moments]]
 
 
 def plans_of(cohort: Cohort, request: PlanRequest) -> list[Sequence[AnyPlan]]:

@@ -285,11 +285,17 @@ class Averager:
 
             plans_M = plans_of(self.cohort, self.request)
             correction = Correction(label, model, self.cohort, plans_M, self.in_GM, mean_MPHY)
+        binary_Y = np.array([outcome.kind == "binary" for outcome in model.schema.outcomes])
+        low_Y, high_Y = np.where(binary_Y, 0.0, -np.inf), np.where(binary_Y, 1.0, np.inf)
+        # between what outcomes and their differences can be, infinite where nothing says
+        bounds: list[tuple[Floats, Floats]] = [(low_Y, high_Y), (np.where(binary_Y, -1.0, -np.inf), high_Y)]
+        if facts := facts_of(model):
+            bounds[0] = facts.clip(low_Y), facts.clip(high_Y)
         for i, minus in enumerate((None, apart)):
             values = mean_MPHY if minus is None else mean_MPHY - mean_MPHY[minus]
             true = truth_MPHY if minus is None or truth_MPHY is None else truth_MPHY - truth_MPHY[minus]
             mean, half, truth = self._averages(values, true, unit_M, training and training[i], levels)
-            averages = Averages(mean, half, *_bounds(model, apart=minus is not None), truth)
+            averages = Averages(mean, half, *bounds[i], truth)
             if correction:
                 averages = correction.replacing(averages, kind_of(model), levels, self._reference if i else None)
             found.append(averages)
@@ -322,17 +328,6 @@ class Averager:
                 half[:, g] = half_widths(values_MPHY[in_M], unit_M[in_M], sd_PHY, levels)
         truth = None if true_MPHY is None else np.stack([true_MPHY[in_M].mean(axis=0) for in_M in self.in_GM])
         return mean_GPHY, half, truth
-
-
-def _bounds(model: FittedModel, *, apart: bool) -> tuple[Floats, Floats]:
-    """Return between what each outcome can be `[Y]`, or how far `apart` two of them; infinite where nothing says."""
-    binary_Y = np.array([outcome.kind == "binary" for outcome in model.schema.outcomes])
-    if apart:
-        return np.where(binary_Y, -1.0, -np.inf), np.where(binary_Y, 1.0, np.inf)
-    low_Y, high_Y = np.where(binary_Y, 0.0, -np.inf), np.where(binary_Y, 1.0, np.inf)
-    if facts := facts_of(model):
-        return facts.clip(low_Y), facts.clip(high_Y)
-    return low_Y, high_Y
 
 
 def same_plans(cohort: Cohort, request: PlanRequest) -> tuple[AnyPlan, ...]:
@@ -404,24 +399,19 @@ def training_variance(
         variance_2PHY = np.zeros(shape)
         others, at_once = [p for p in range(plans) if p != reference], max(1, MOST_DRAWN // len(some) - 1)
         for first in range(0, max(len(others), 1), at_once):  # once, with the reference alone, where there are none
-            chunk = others[first : first + at_once]
-            drawn_SMPHY = _drawn(model, some_, request, [reference, *chunk])
+            places = [reference, *others[first : first + at_once]]
+            every = [own[p] for own in plans_of(some_, request) for p in places]
+            moments = some_.moments(np.repeat(np.arange(len(some_)), len(places)))
+            asked = resolve(model.method, model, moments, every, given=some_.panel, n=DRAWS, seed=SEED)
+            queries = ask_plans(model, moments, asked.plans_Q)
+            drawn_SQHY = asked.drawn(draws(model, moments.panel, queries, n=DRAWS, seed=SEED), seed=SEED)
+            drawn_SMPHY = drawn_SQHY.reshape(DRAWS, len(some_), len(places), *drawn_SQHY.shape[2:])
             apart = drawn_SMPHY - drawn_SMPHY[:, :, :1]
             for of, values in zip(variance_2PHY, (drawn_SMPHY, apart), strict=True):
-                of[[reference, *chunk], : values.shape[3]] = _of_mean(values, unit_M[some], units)
+                of[places, : values.shape[3]] = _of_mean(values, unit_M[some], units)
         found.append(variance_2PHY)
     outcomes, differences = zip(*found, strict=True)
     return np.stack(outcomes), np.stack(differences)
-
-
-def _drawn(model: FittedModel, some: Cohort, request: PlanRequest, places: Sequence[int]) -> Floats:
-    plans_M = [[plans[p] for p in places] for plans in plans_of(some, request)]
-    moment_Q = np.repeat(np.arange(len(some)), len(places))
-    moments, plans_Q = some.moments(moment_Q), [plan for plans in plans_M for plan in plans]
-    asked = resolve(model.method, model, moments, plans_Q, given=some.panel, n=DRAWS, seed=SEED)
-    queries = ask_plans(model, moments, asked.plans_Q)
-    drawn_SQHY = asked.drawn(draws(model, moments.panel, queries, n=DRAWS, seed=SEED), seed=SEED)
-    return drawn_SQHY.reshape(DRAWS, len(some), len(places), *drawn_SQHY.shape[2:])
 
 
 def _of_mean(drawn_SMPHY: Floats, unit_M: NDArray[np.integer], units: int) -> Floats:

@@ -193,7 +193,10 @@ class Correction:
             self.why[p] = OUTLASTED if not steps else thin(int(count_K[0]), int(count_K[0]), share_GH[0, :1])
             return
         regime = _regime(plans, followed)
-        practice, kept_MK, measured_MHQ = self._practice = self._practice or self._learn()
+        if self._practice is None:  # how treatments were decided, who was followed further, who has outcomes
+            practice = Practice(trials, trials.folds(FOLDS, SEED), known={}, boosting=True)
+            self._practice = practice, practice.kept(self.target), practice.measured(self.target)
+        practice, kept_MK, measured_MHQ = self._practice
         weights = practice.of(regime)
         follow = Follow.of(trials, self.target, weights, kept_MK, measured_MHQ)
         share_GH[:, :followed] = np.stack([(follow.raw_MK[in_M] > 0).mean(axis=0) for in_M in self.in_GM])
@@ -212,11 +215,6 @@ class Correction:
     def converged(self) -> bool:
         """Return whether the regressions of treatments that weights come of are at their best."""
         return self._practice is None or self._practice[0].converged
-
-    def _learn(self) -> tuple[Practice, Floats, Floats]:
-        """Return how treatments were decided, who was followed further, and in whom outcomes were measured."""
-        practice = Practice(self.trials, self.trials.folds(FOLDS, SEED), known={}, boosting=True)
-        return practice, practice.kept(self.target), practice.measured(self.target)
 
     def replacing(
         self, averages: "Averages", why: str, levels: Sequence[float], reference: int | None = None

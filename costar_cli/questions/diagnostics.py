@@ -197,7 +197,7 @@ def _stopped(
 def notes_on(
     report: WhatIfReport, dataset: Dataset, models: Mapping[str, FittedModel], location: Location
 ) -> Iterator[Diagnostic]:
-    """Yield notes on training subjects, what was not observed, what the limits mean, impossible values."""
+    """Yield notes on training subjects, what was not observed, what limits and lights mean, impossible values."""
     yield from _on_training(report, dataset, models, location)
     yield from _on_values(report)
     for label, model in models.items():
@@ -206,7 +206,16 @@ def notes_on(
             yield Diagnostic.of("combinations-unchecked", f"training subjects of model `{label}`", most=MOST_KEPT)
     yield from notes_on_transforms(models)
     yield from _on_bands(report)
-    yield from _on_support(report)
+    lit = [ratings for answer in report.models for ratings in answer.plan_ratings or ()]
+    if any(rating != "green" for ratings in lit for rating in ratings.worst):
+        yield Diagnostic.of("lights-mean")
+    for answer in report.models:
+        if answer.plan_ratings and not any(ratings.judges_precision for ratings in answer.plan_ratings):
+            yield Diagnostic.of("precision-not-judged", answer.label)
+    if report.abstain and any(ratings.red_HY.any() for ratings in lit):
+        yield Diagnostic.of("red-left-out")
+    if dark := [f"`{answer.label}`" for answer in report.models if answer.plan_ratings is None]:
+        yield Diagnostic.of("support-unknown", ", ".join(dark))
     # Only models of version 0.3.0 without a calibration predict values that cannot occur: all others know which.
     estimates = [
         np.where(report.hidden_of(answer, i), np.nan, answer.estimates.mean_QHY[i, : len(plan)])
@@ -323,20 +332,6 @@ def on_widened(label: str, effective: Sequence[float], calibration: Calibration,
     """Say what wider bands rest on, and for which plans they are."""
     left = ", ".join(f"{subjects:.0f}" for subjects in effective)
     return Diagnostic.of("bands-widened", label, left=left, unit=calibration.unit, step=step_word(step))
-
-
-def _on_support(report: WhatIfReport) -> Iterator[Diagnostic]:
-    """Say what lights mean where there are any but green ones, and which models have none."""
-    lit = [ratings for answer in report.models for ratings in answer.plan_ratings or ()]
-    if any(rating != "green" for ratings in lit for rating in ratings.worst):
-        yield Diagnostic.of("lights-mean")
-    for answer in report.models:
-        if answer.plan_ratings and not any(ratings.judges_precision for ratings in answer.plan_ratings):
-            yield Diagnostic.of("precision-not-judged", answer.label)
-    if report.abstain and any(ratings.red_HY.any() for ratings in lit):
-        yield Diagnostic.of("red-left-out")
-    if dark := [f"`{answer.label}`" for answer in report.models if answer.plan_ratings is None]:
-        yield Diagnostic.of("support-unknown", ", ".join(dark))
 
 
 def notes_on_rules(

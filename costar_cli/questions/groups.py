@@ -51,7 +51,13 @@ def groups_of(cohort: Cohort, schema: PanelSchema, by: str | None) -> tuple[tupl
             names = [f"{name} = {value:g}{unit}" for value in distinct]
             in_GM = values_M == distinct[:, None]
         else:
-            names, in_GM = _quantiles(name, unit, values_M, count or QUANTILES)
+            edges = np.unique(np.quantile(values_M, np.linspace(0, 1, (count or QUANTILES) + 1)[1:-1]))
+            edges = edges[edges < values_M.max()]
+            shown = [f"{edge:.3g}" for edge in edges]
+            names = [f"{name} up to {shown[0]}{unit}"] if shown else []
+            names += [f"{name} {low} to {high}{unit}" for low, high in pairwise(shown)]
+            names += [f"{name} above {shown[-1]}{unit}"] if shown else []
+            in_GM = np.searchsorted(edges, values_M) == np.arange(len(names))[:, None]
     if len(names) < 2:
         raise UsageError(f"{name} has one value only: there is nothing to group by", where="--by", fix="leave it out")
     return (EVERYBODY, *names), np.concatenate([everybody, in_GM])
@@ -78,14 +84,3 @@ def _values(cohort: Cohort, schema: PanelSchema, name: str) -> tuple[Floats, str
         fix = did_you_mean(name, known, quoted=True) or f"it has {', '.join(known)}"
         raise UsageError(f"there is no static, outcome or covariate {name!r} to group by", where="--by", fix=fix)
     return values_M.astype(np.float64), f" {of[i].unit}".rstrip()
-
-
-def _quantiles(name: str, unit: str, values_M: Floats, count: int) -> tuple[list[str], NDArray[np.bool_]]:
-    edges = np.unique(np.quantile(values_M, np.linspace(0, 1, count + 1)[1:-1]))
-    edges = edges[edges < values_M.max()]
-    bin_M = np.searchsorted(edges, values_M)
-    shown = [f"{edge:.3g}" for edge in edges]
-    names = [f"{name} up to {shown[0]}{unit}"] if shown else []
-    names += [f"{name} {low} to {high}{unit}" for low, high in pairwise(shown)]
-    names += [f"{name} above {shown[-1]}{unit}"] if shown else []
-    return names, bin_M == np.arange(len(names))[:, None]

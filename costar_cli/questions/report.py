@@ -197,9 +197,19 @@ class WhatIfReport(Diagnosed, Displayed):
 
     def to_json(self) -> dict[str, object]:
         """Return the whole report as plain JSON data without NaN."""
-        document = self.summary()
-        document["plans"] = {plan.name: self._treatments(plan.values) for plan in self.plans}
-        document["history"] = self._history()
+        history, encoding, document = self.history, self.schema.treatments, self.summary()
+        document["plans"] = {plan.name: steps_by_name(encoding, plan.values) for plan in self.plans}
+        given: list[Mapping[str, str] | None] = [*steps_by_name(encoding, history.treatments), None]
+        names = [outcome.name for outcome in self.schema.outcomes]
+        document["history"] = [
+            {
+                "time": t,
+                **({"date": history.dates[t]} if history.dates else {}),
+                "outcomes": {name: y if math.isfinite(y) else None for name, y in zip(names, row, strict=True)},
+                "treatments": a,
+            }
+            for t, (row, a) in enumerate(zip(history.outcomes.tolist(), given, strict=True))
+        ]
         document["estimates"] = self.to_rows()
         document["differences"] = self.difference_rows()
         return document
@@ -242,8 +252,16 @@ class WhatIfReport(Diagnosed, Displayed):
 
     def model_facts(self) -> dict[str, dict[str, object]]:
         """Return what each model is, by label."""
-        return {
-            model.label: {
+        facts: dict[str, dict[str, object]] = {}
+        for model in self.models:
+            survival: dict[str, object] = {}
+            if model.survival_forecast:
+                columns = model.survival_forecast.columns
+                survival["survival"] = {
+                    plan.name: {name: values_QH[i, : len(plan)].tolist() for name, values_QH in columns.items()}
+                    for i, plan in enumerate(self.plans)
+                }
+            facts[model.label] = {
                 "method": model.method,
                 "members": model.members,
                 "trained_on_subject": model.trained_on_subject,
@@ -264,7 +282,7 @@ class WhatIfReport(Diagnosed, Displayed):
                     plan.name: ratings.like_practice
                     for plan, ratings in zip(self.plans, model.plan_ratings, strict=True)
                 },
-                **({"survival": self._survival(model.survival_forecast.columns)} if model.survival_forecast else {}),
+                **survival,
                 "rules": {
                     simulated.rule.name: {
                         "played_on": simulated.how,
@@ -276,32 +294,7 @@ class WhatIfReport(Diagnosed, Displayed):
                     if simulated
                 },
             }
-            for model in self.models
-        }
-
-    def _survival(self, columns: Mapping[str, Floats]) -> dict[str, dict[str, list[float]]]:
-        """Return, by plan, how likely the series is to go on through each step, and each of several ends."""
-        return {
-            plan.name: {name: values_QH[i, : len(plan)].tolist() for name, values_QH in columns.items()}
-            for i, plan in enumerate(self.plans)
-        }
-
-    def _treatments(self, values: Values) -> list[dict[str, str]]:
-        return steps_by_name(self.schema.treatments, values)
-
-    def _history(self) -> list[dict[str, object]]:
-        history = self.history
-        given: list[Mapping[str, str] | None] = [*self._treatments(history.treatments), None]
-        names = [outcome.name for outcome in self.schema.outcomes]
-        return [
-            {
-                "time": t,
-                **({"date": history.dates[t]} if history.dates else {}),
-                "outcomes": {name: y if math.isfinite(y) else None for name, y in zip(names, row, strict=True)},
-                "treatments": a,
-            }
-            for t, (row, a) in enumerate(zip(history.outcomes.tolist(), given, strict=True))
-        ]
+        return facts
 
 
 def stacked(values: Sequence[Floats], horizon: int) -> Floats:

@@ -47,12 +47,21 @@ class Sensitivity:
             plan: [float(p) for p in self.confounded.likely_SQH[:, i, : self.steps_P[i]].mean(axis=0)]
             for i, plan in enumerate(self.plans)
         }
+        bounds: list[dict[str, Any]] = []
+        for gamma in self.gammas:
+            lower_PHY, upper_PHY = self.confounded.bounds(gamma)
+            for plan, steps in enumerate(self.steps_P):
+                for step, o in np.ndindex(steps, len(self.outcomes)):
+                    named = self._named(plan, step, self.outcomes[o])
+                    del named["reference"]
+                    limits = _limits(gamma, float(lower_PHY[plan, step, o]), float(upper_PHY[plan, step, o]))
+                    bounds.append(named | (_limits(gamma) if self._hides(step, o, plan) else limits))
         return {
             "model": self.model,
             "reference": self.plans[self.reference],
             "gammas": list(self.gammas),
             "probabilities": likely,
-            "bounds": list(self._rows()),
+            "bounds": bounds,
             "differences": list(self.differences()),
             "flips": list(self.flips()),
             "assumptions": list(ASSUMPTIONS),
@@ -83,16 +92,6 @@ class Sensitivity:
                     named = self._named(plan, step, self.outcomes[o])
                     limits = _limits(gamma, float(lower_HY[step, o]), float(upper_HY[step, o]))
                     yield named | (_limits(gamma) if self._hides(step, o, plan, self.reference) else limits)
-
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        for gamma in self.gammas:
-            lower_PHY, upper_PHY = self.confounded.bounds(gamma)
-            for plan, steps in enumerate(self.steps_P):
-                for step, o in np.ndindex(steps, len(self.outcomes)):
-                    named = self._named(plan, step, self.outcomes[o])
-                    del named["reference"]
-                    limits = _limits(gamma, float(lower_PHY[plan, step, o]), float(upper_PHY[plan, step, o]))
-                    yield named | (_limits(gamma) if self._hides(step, o, plan) else limits)
 
     def _hides(self, step: int, outcome: int, *plans: int) -> bool:
         return any((plan, step, outcome) in self.left_out for plan in plans)

@@ -86,12 +86,6 @@ def write_estimates(
         "differences": report.difference_rows(),
         "fingerprint": fingerprint,
     }
-    return write_artifact(
-        path, kind="estimates", arrays=_arrays(report), meta=meta, parents=parents, overwrite=overwrite
-    )
-
-
-def _arrays(report: WhatIfReport) -> dict[str, NDArray[np.generic]]:
     horizon = max(len(plan) for plan in report.plans)
     arrays: dict[str, NDArray[np.generic]] = {
         "history/outcomes": report.history.outcomes,
@@ -107,7 +101,7 @@ def _arrays(report: WhatIfReport) -> dict[str, NDArray[np.generic]]:
     for i, model in enumerate(report.models):
         hidden_QHY = ~model.own_QHY | model.hidden_QHY(abstain=report.abstain)
         arrays[f"model/{i}/predictions"] = np.where(hidden_QHY, np.nan, model.estimates.members_RQHY.astype(np.float64))
-    return arrays
+    return write_artifact(path, kind="estimates", arrays=arrays, meta=meta, parents=parents, overwrite=overwrite)
 
 
 def write_answers(path: Path, question: Question, tables: Sequence[Columns], *, overwrite: bool = False) -> Artifact:

@@ -152,7 +152,12 @@ def choose_subjects(
         problem, named = f"{len(unknown):,} subjects are not in the data set", [shown(name) for name in unknown]
         if len(unknown) == 1:
             problem, named = f"no subject {unknown[0]} in the data set", []
-        _refuse_or_skip(problem, named, skip=skip, where=where, reporter=reporter, fix=_hint(dataset, unknown[0]))
+        hint = None
+        try:
+            dataset.find_subject(unknown[0])
+        except UsageError as error:
+            hint = error.fix  # names that are near, or those that there are
+        _refuse_or_skip(problem, named, skip=skip, where=where, reporter=reporter, fix=hint)
     found = dict.fromkeys(place for place in places if place is not None)
     order = {part: i for i, part in enumerate(dataset.panels)}
     return _some(sorted(found, key=lambda place: order[place.part]), where)
@@ -286,15 +291,6 @@ def _some(places: list[Location], where: str) -> list[Location]:
     if not places:
         raise UsageError("there is no subject to ask about", where=where)
     return places
-
-
-def _hint(dataset: Dataset, unknown: str) -> str | None:
-    """Return what to do about an unknown subject: names that are near, or those that there are."""
-    try:
-        dataset.find_subject(unknown)
-    except UsageError as error:
-        return error.fix
-    return None
 
 
 def _refuse_or_skip(

@@ -23,7 +23,6 @@ SUPPORTED: Final = "well supported"
 _MARKS: Final = ("", "?", "!")  # of amber and red
 _RARE: Final = ("", "rare", "hardly ever given")
 _IMPRECISE: Final = ("", "imprecise", "too imprecise")
-NEVER: Final = "practically never"
 MOST_ODDS: Final = 1e6  # beyond 1 in so many the regressions of practice tell nothing more
 
 
@@ -102,8 +101,25 @@ class _Reasons:
 
     def plan(self, number: int, plan: TreatmentPlan) -> PlanRatings:
         """Return the lights of a plan, by its number among the questions."""
-        steps, outcomes = len(plan), len(self.schema.outcomes)
-        ratings = self.ratings
+        steps, outcomes, ratings, verdict = len(plan), len(self.schema.outcomes), self.ratings, SUPPORTED
+        worst_H = ratings.rating_QHY[number, :steps].max(axis=1)
+        if worst := int(worst_H.max()):
+            first, last = (int(h) for h in np.flatnonzero(worst_H == worst)[[0, -1]])
+            unit, k = step_word(self.schema.step), int(ratings.rating_QHY[number, last].argmax())
+            since = f"from {unit} {self.origin + first}"
+            if self.given and (lacks := self.given.unseen_in(plan.values[: last + 1], self.schema.treatments)):
+                words = {"apart": "never together"} | dict.fromkeys(WITH_OTHERS, "never alone")
+                text = words.get(lacks[0].kind, "never given")
+            elif ratings.practice_QH[number, last] == worst and ratings.rarest_QH[number, last] == worst:
+                share = _share(ratings.probability_QH[number, : last + 1].min())
+                text = f"{share} of such {steps_axis(self.schema.step)}"
+            elif ratings.practice_QH[number, last] == worst:
+                text = f"{_RARE[worst]} {since}"
+            elif self.unmeasured_QHY is not None and self.unmeasured_QHY[number, last, k]:
+                text = f"never observed {since}"
+            else:
+                text = f"{_IMPRECISE[worst]} {since}"
+            verdict = f"{_MARKS[worst]} {text}"  # `? rare from day 31`, `! 1.6 % of such days`
         return PlanRatings(
             precision=tuple(
                 tuple(None if mark == NOT_JUDGED else SUPPORT_LEVELS[mark] for mark in row)
@@ -115,32 +131,8 @@ class _Reasons:
                 tuple("; ".join(self._reasons(number, plan, h, k)) for k in range(outcomes)) for h in range(steps)
             ),
             like_practice=float(ratings.probability_QH[number, :steps].mean()),
-            verdict=self._verdict(number, plan),
+            verdict=verdict,
         )
-
-    def _verdict(self, number: int, plan: TreatmentPlan) -> str:
-        """Return the worst light of a plan in a few words: `? rare from day 31`, `! 1.6 % of such days`."""
-        ratings, steps = self.ratings, len(plan)
-        worst_H = ratings.rating_QHY[number, :steps].max(axis=1)
-        worst = int(worst_H.max())
-        if not worst:
-            return SUPPORTED
-        first, last = (int(h) for h in np.flatnonzero(worst_H == worst)[[0, -1]])
-        unit, k = step_word(self.schema.step), int(ratings.rating_QHY[number, last].argmax())
-        since = f"from {unit} {self.origin + first}"
-        if self.given and (lacks := self.given.unseen_in(plan.values[: last + 1], self.schema.treatments)):
-            words = {"apart": "never together"} | dict.fromkeys(WITH_OTHERS, "never alone")
-            text = words.get(lacks[0].kind, "never given")
-        elif ratings.practice_QH[number, last] == worst and ratings.rarest_QH[number, last] == worst:
-            share = _share(ratings.probability_QH[number, : last + 1].min())
-            text = f"{share} of such {steps_axis(self.schema.step)}"
-        elif ratings.practice_QH[number, last] == worst:
-            text = f"{_RARE[worst]} {since}"
-        elif self.unmeasured_QHY is not None and self.unmeasured_QHY[number, last, k]:
-            text = f"never observed {since}"
-        else:
-            text = f"{_IMPRECISE[worst]} {since}"
-        return f"{_MARKS[worst]} {text}"
 
     def _reasons(self, number: int, plan: TreatmentPlan, h: int, k: int) -> Iterator[str]:
         at, ratings = (number, h), self.ratings
@@ -155,9 +147,24 @@ class _Reasons:
                 lack, ways = lacks[0], {"apart": " together"} | dict.fromkeys(WITH_OTHERS, " without other treatments")
                 yield f"no training subject received {lack.what}{ways.get(lack.kind, '')}"
             elif worst and ratings.rarest_QH[at] == worst:
-                yield self._rarest(number, plan, h)
+                rarest = int(ratings.probability_QH[number, : h + 1].argmin())
+                what = self.schema.treatments.describe(plan.values[rarest])
+                what = "no treatment" if what == "none" else what
+                share = f"{_share(ratings.probability_QH[number, rarest])} of {steps_axis(self.schema.step)}"
+                whose = f" ({self.domain} subjects)" * bool(self.domain)
+                yield f"in states like this {what} was given in {share}{whose}"
             elif worst:
-                yield self._course(number, h)
+                with np.errstate(divide="ignore"):  # a step that cannot happen has minus infinity
+                    log_chance = float(np.log(ratings.probability_QH[number, : h + 1]).sum())
+                steps = steps_of(h + 1, self.schema.step)
+                courses = f"comparable {f'{self.domain} ' if self.domain else ''}courses of {steps}"
+                if log_chance >= math.log(RARE):
+                    yield f"only {_share(math.exp(log_chance))} of {courses} looked like this"
+                elif log_chance < -math.log(MOST_ODDS):
+                    yield f"{courses} practically never look like this"
+                else:
+                    odds = f"1 in {float(f'{math.exp(-log_chance):.2g}'):,.0f}"
+                    yield f"only {odds} of {courses} looked like this"
 
     def _precision(self, number: int, plan: TreatmentPlan, h: int, k: int, rating: str) -> str:
         new = (plan.values[: h + 1] != 0).any(axis=0) & ~self.before & (self.schema.treatments.idle == 0)
@@ -169,31 +176,6 @@ class _Reasons:
             return f"subject {self.subject} never received {names} before, and {respond}"
         sd = f"{self.found.sd_QHY[number, h, k]:.3g} {self.schema.outcomes[k].unit}".strip()
         return f"the prediction's sd, {sd}, is larger for its level than in {BEYOND[rating]} of held-out windows"
-
-    def _rarest(self, number: int, plan: TreatmentPlan, h: int) -> str:
-        probability_H = self.ratings.probability_QH[number, : h + 1]
-        step = int(probability_H.argmin())
-        what = self.schema.treatments.describe(plan.values[step])
-        what = "no treatment" if what == "none" else what
-        share = f"{_share(probability_H[step])} of {steps_axis(self.schema.step)}"
-        return f"in states like this {what} was given in {share}" + f" ({self.domain} subjects)" * bool(self.domain)
-
-    def _course(self, number: int, h: int) -> str:
-        with np.errstate(divide="ignore"):  # a step that cannot happen has minus infinity
-            chance = _odds(float(np.log(self.ratings.probability_QH[number, : h + 1]).sum()))
-        courses = f"comparable {f'{self.domain} ' if self.domain else ''}courses of {steps_of(h + 1, self.schema.step)}"
-        return (
-            f"{courses} {chance} look like this" if chance == NEVER else f"only {chance} of {courses} looked like this"
-        )
-
-
-def _odds(log_probability: float) -> str:
-    """Return how likely a course is, in words; whole plans have probabilities too small for a float."""
-    if log_probability >= math.log(RARE):
-        return _share(math.exp(log_probability))
-    if log_probability < -math.log(MOST_ODDS):
-        return NEVER
-    return f"1 in {float(f'{math.exp(-log_probability):.2g}'):,.0f}"
 
 
 def _share(probability: float) -> str:

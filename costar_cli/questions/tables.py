@@ -75,7 +75,8 @@ def end_table(
             line += [report.history.when(report.history.origin + len(of))] * uneven
             for rows, places in list(zip(found, decimals, strict=True))[: 1 + compared]:
                 row = rows.get(key)
-                line += [row and _unmarked(row, places), *[row and number_text(row["truth"], places)] * truth]
+                line.append(row and estimate_text({**row, "support": None}, places))  # its sign has a column
+                line += [row and number_text(row["truth"], places)] * truth
             if names:
                 forecast = forecasts[model.label]
                 line.append(f"{100 * forecast.survival_QH[i, len(of) - 1]:.1f} %" if forecast else None)
@@ -83,11 +84,6 @@ def end_table(
                 line.append(model.plan_ratings[i].verdict if model.plan_ratings else None)
             lines.append(line)
     return headers, lines
-
-
-def _unmarked(row: Mapping[str, object], decimals: int) -> str | None:
-    """Return an estimate without the sign of its support, which has a column of its own; nothing where it is hidden."""
-    return estimate_text({**row, "support": None}, decimals)
 
 
 def rows_of(report: WhatIfReport, outcome: str, *, differences: bool) -> list[Row]:
