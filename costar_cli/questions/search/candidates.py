@@ -72,8 +72,18 @@ class Candidates:
         Raises:
             UsageError: no plan meets the constraints, or there are too many treatments to choose from.
         """
+        encoding = model.schema.treatments
         if constraints.only is not None:
-            return cls._of_list(model.schema.treatments, constraints, width or WIDTH)
+            plans = constraints.only
+            values_KA, place = np.unique(np.concatenate([plan.values for plan in plans]), axis=0, return_inverse=True)
+            every_PH = np.unique(place.reshape(len(plans), len(plans[0])).astype(np.uint16), axis=0)
+            marks_KM, allowed_K = constraints.marks(values_KA), constraints.allowed(values_KA)
+            open_P = constraints.fits(every_PH, marks_KM, len(plans[0])) & allowed_K[every_PH].all(axis=1)
+            if not open_P.any():
+                problem = f"none of the {len(plans):,} plans of the list meets the constraints"
+                raise UsageError(problem, where="--only-from", fix="give fewer constraints, or other plans")
+            open_PH = every_PH[open_P]
+            return cls(encoding, values_KA, len(plans[0]), constraints, open_PH, len(plans), width or WIDTH)
         values_KA = treatments_of_step(model, unsupported=unsupported, amounts=amounts)
         open_KA = values_KA[constraints.allowed(values_KA)]
         count = constraints.count(open_KA, steps, np.ones(len(open_KA), dtype=bool))
@@ -81,23 +91,7 @@ class Candidates:
             raise contradiction(constraints, values_KA, steps, None)
         plans_PH = constraints.plans(open_KA, steps) if count <= MOST_EXHAUSTIVE and width is None else None
         possible = len(values_KA) ** steps
-        return cls(model.schema.treatments, open_KA, steps, constraints, plans_PH, possible, width or WIDTH)
-
-    @classmethod
-    def _of_list(cls, encoding: TreatmentEncoding, constraints: Constraints, width: int) -> Self:
-        plans = constraints.only or ()
-        steps = len(plans[0])
-        values_KA, place = np.unique(np.concatenate([plan.values for plan in plans]), axis=0, return_inverse=True)
-        every_PH = np.unique(place.reshape(len(plans), steps).astype(np.uint16), axis=0)
-        marks_KM, allowed_K = constraints.marks(values_KA), constraints.allowed(values_KA)
-        open_P = constraints.fits(every_PH, marks_KM, steps) & allowed_K[every_PH].all(axis=1)
-        if not open_P.any():
-            raise UsageError(
-                f"none of the {len(plans):,} plans of the list meets the constraints",
-                where="--only-from",
-                fix="give fewer constraints, or other plans",
-            )
-        return cls(encoding, values_KA, steps, constraints, every_PH[open_P], len(plans), width)
+        return cls(encoding, open_KA, steps, constraints, plans_PH, possible, width or WIDTH)
 
     @property
     def exhaustive(self) -> bool:
@@ -120,6 +114,8 @@ class Candidates:
     def after(self, before_A: Values | None, score: Score) -> Places:
         """Return the plans `[P,H]` to choose from for a subject, which `score` makes small where there are too many.
 
+        There, they are those that a beam reaches, what its best become by changes of single steps, and constant plans.
+
         Args:
             before_A: what the subject was given at the step before the plan; None where there is no such step.
             score: the loss of whole plans.
@@ -127,34 +123,28 @@ class Candidates:
         Raises:
             UsageError: none is left.
         """
-        first_K = self.constraints.open_first(self.values_KA, before_A)
-        # The beam keeps constant plans whatever it prefers: without them 22 of 104 products had no supported plan.
-        plans_PH = self._beam(score, first_K) if self.plans_PH is None else self.plans_PH
+        first_K, plans_PH = self.constraints.open_first(self.values_KA, before_A), self.plans_PH
+        if plans_PH is None:
+            marks_KM = self.constraints.marks(self.values_KA)
+            plans_PH = np.zeros((1, 0), dtype=np.uint16)
+            for step in range(self.steps):
+                plans_PH = self.constraints.extended(plans_PH, marks_KM, self.steps)
+                plans_PH = plans_PH if step else plans_PH[first_K[plans_PH[:, 0]]]
+                if step < self.steps - 1 and len(plans_PH) > self.width:
+                    plans_PH = plans_PH[np.argsort(self._promise(plans_PH, score), kind="stable")[: self.width]]
+            if len(plans_PH):
+                loss_P = score(plans_PH)
+                best = np.argsort(loss_P, kind="stable")[:POLISHED]
+                better = [self._polished(plans_PH[i], float(loss_P[i]), marks_KM, first_K, score) for i in best]
+                # The data may support none of the plans that a beam prefers: without constant ones 22 of 104 products
+                # had no supported plan.
+                same_KH = np.repeat(np.arange(len(self.values_KA), dtype=np.uint16)[:, None], self.steps, axis=1)
+                same_KH = same_KH[self.constraints.fits(same_KH, marks_KM, self.steps) & first_K]
+                plans_PH = np.unique(np.concatenate([plans_PH, *better, same_KH]), axis=0)
         open_PH = plans_PH if first_K.all() else plans_PH[first_K[plans_PH[:, 0]]]
         if not len(open_PH):
             raise contradiction(self.constraints, self.values_KA, self.steps, before_A)
         return open_PH
-
-    def _beam(self, score: Score, first_K: NDArray[np.bool_]) -> Places:
-        """Return the plans that a beam reaches, those that its best become by changes of a step, and constant ones.
-
-        The data may support none of those that a beam prefers: constant plans are what is left then.
-        """
-        marks_KM = self.constraints.marks(self.values_KA)
-        plans_PH = np.zeros((1, 0), dtype=np.uint16)
-        for step in range(self.steps):
-            plans_PH = self.constraints.extended(plans_PH, marks_KM, self.steps)
-            plans_PH = plans_PH if step else plans_PH[first_K[plans_PH[:, 0]]]
-            if step < self.steps - 1 and len(plans_PH) > self.width:
-                plans_PH = plans_PH[np.argsort(self._promise(plans_PH, score), kind="stable")[: self.width]]
-        if not len(plans_PH):
-            return plans_PH
-        loss_P = score(plans_PH)
-        best = np.argsort(loss_P, kind="stable")[:POLISHED]
-        better = [self._polished(plans_PH[i], float(loss_P[i]), marks_KM, first_K, score) for i in best]
-        same_KH = np.repeat(np.arange(len(self.values_KA), dtype=np.uint16)[:, None], self.steps, axis=1)
-        same_KH = same_KH[self.constraints.fits(same_KH, marks_KM, self.steps) & first_K]
-        return np.unique(np.concatenate([plans_PH, *better, same_KH]), axis=0)
 
     def _promise(self, plans_PH: Places, score: Score) -> Floats:
         """Return what beginnings come to if nothing is given after them, or the last treatments go on: the better."""
@@ -189,8 +179,18 @@ def treatments_of_step(
     Raises:
         UsageError: that is too much to choose from.
     """
-    encoding, named = model.schema.treatments, amounts or {}
-    levels_KA = _levels_of_step(model, unsupported=unsupported)
+    encoding, support, named = model.schema.treatments, model.record.support, amounts or {}
+    if support is not None and support.seen is not None and not unsupported:
+        every = sorted(support.seen)
+    elif encoding.classes:
+        every = list(encoding.classes)
+    else:
+        if prod(map(len, encoding.levels)) > MOST_TREATMENTS:
+            problem = f"{len(encoding.names)} treatments have more than {MOST_TREATMENTS:,} combinations at each step"
+            fix = "list the plans to choose from with --only-from"
+            raise UsageError(problem, where="`costar search`", fix=fix)
+        every = list(product(*(range(len(levels)) for levels in encoding.levels)))
+    levels_KA = np.array(every, dtype=np.int64).reshape(len(every), len(encoding.names))
     of_doses = [named.get(dose.name) or usual_amounts(dose) for dose in encoding.doses]
     if len(levels_KA) * prod(map(len, of_doses)) > MOST_TREATMENTS:
         counts = ", ".join(f"{len(of)} of {dose.name}" for dose, of in zip(encoding.doses, of_doses, strict=True))
@@ -217,26 +217,6 @@ def usual_amounts(dose: Dose) -> tuple[float, ...]:
     amounts = [float(f"{value:.{DIGITS}g}") for value in (np.expm1(even) if curved else even)]
     none = [0.0] if dose.low <= 0 <= dose.high else []
     return tuple(sorted({*np.clip(amounts, dose.low, dose.high).tolist(), *none}))
-
-
-def _levels_of_step(model: FittedModel, *, unsupported: bool) -> NDArray[np.int64]:
-    """Return what may be given of treatments with levels, `[K,names]`."""
-    encoding, support = model.schema.treatments, model.record.support
-    seen = None if support is None else support.seen
-    if seen is not None and not unsupported:
-        every = sorted(seen)
-    elif encoding.classes:
-        every = list(encoding.classes)
-    else:
-        if prod(map(len, encoding.levels)) > MOST_TREATMENTS:
-            names = len(encoding.names)
-            raise UsageError(
-                f"{names} treatments have more than {MOST_TREATMENTS:,} combinations at each step",
-                where="`costar search`",
-                fix="list the plans to choose from with --only-from",
-            )
-        every = list(product(*(range(len(levels)) for levels in encoding.levels)))
-    return np.array(every, dtype=np.int64).reshape(len(every), len(encoding.names))
 
 
 def contradiction(constraints: Constraints, values_KA: Values, steps: int, before_A: Values | None) -> UsageError:

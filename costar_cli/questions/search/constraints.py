@@ -104,8 +104,19 @@ class Constraints:
         times = [(text, f"--at-least {text!r}", _times(text, "--at-least", encoding, problems)) for text in at_least]
         limits += [Times(found[0], found[1], big, flag) for _, flag, found in times if found]
         apart = [given_of(text, "--not-consecutive", encoding, problems) for text in not_consecutive]
-        pairs = [_pair(text, encoding, problems) for text in not_with]
-        return cls(tuple(limits), tuple(g for g in apart if g), tuple(p for p in pairs if p), only)
+        pairs: list[tuple[Given, Given]] = []
+        for text in not_with:  # names may have spaces of their own
+            cuts = ((text[: cut.start()].strip(), text[cut.end() :].strip()) for cut in SEPARATORS.finditer(text))
+            both = ((Given.find(one, encoding), Given.find(other, encoding)) for one, other in cuts)
+            words = SEPARATORS.split(text.strip())
+            if pair := next(((one, other) for one, other in both if one and other), None):
+                pairs.append(pair)
+            elif len(words) != 2:
+                problems.add(f"--not-with: {text!r} is not two treatments", fix='write --not-with "TREATMENT OTHER"')
+            else:
+                for word in words:  # of which one or both are wrong
+                    given_of(word, "--not-with", encoding, problems)
+        return cls(tuple(limits), tuple(g for g in apart if g), tuple(pairs), only)
 
     def allowed(self, values_KA: Values) -> NDArray[np.bool_]:
         """Return which treatments of one step nothing forbids, `[K]`."""
@@ -241,17 +252,3 @@ def _times(text: str, flag: str, encoding: TreatmentEncoding, problems: Problems
         return None
     found = given_of(name, flag, encoding, problems)
     return None if found is None else (found, int(number))
-
-
-def _pair(text: str, encoding: TreatmentEncoding, problems: Problems) -> tuple[Given, Given] | None:
-    """Return the two treatments of `--not-with "A B"`; names may have spaces of their own."""
-    for cut in SEPARATORS.finditer(text):
-        one, other = (Given.find(part.strip(), encoding) for part in (text[: cut.start()], text[cut.end() :]))
-        if one is not None and other is not None:
-            return one, other
-    words = SEPARATORS.split(text.strip())
-    if len(words) != 2:
-        problems.add(f"--not-with: {text!r} is not two treatments", fix='write --not-with "TREATMENT OTHER"')
-    for word in words if len(words) == 2 else ():
-        given_of(word, "--not-with", encoding, problems)
-    return None

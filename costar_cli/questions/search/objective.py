@@ -120,17 +120,26 @@ class Objective:
         if not found:
             fix = f'such as --minimise "{schema.outcomes[0].name} at end"'
             problems.add("no objective is given: add --minimise or --maximise", fix=fix)
-        costs = tuple(c for text in cost if (c := _cost(text, schema, problems)))
         sign = 1 if minimise or not maximise else -1
         signed = [f"{'+' if side * sign > 0 else '-'} {' '.join(text.split())}" for side, text, _ in found]
         words = " ".join(signed).removeprefix("+ ")
-        words += "".join(
-            f" {'+' if sign * c.each >= 0 else '-'} {abs(c.each):g} per {_each(c.given, schema)}" for c in costs
-        )
+        costs: list[Cost] = []
+        for text in cost:
+            name, _, number = text.strip().rpartition(" ")
+            each = _number(number)
+            if not name or each is None:
+                problems.add(f"--cost: {text!r} is not a treatment and a number", fix='write --cost "TREATMENT 0.5"')
+            elif given := given_of(name, "--cost", schema.treatments, problems):
+                costs.append(Cost(given, each))
+                what = given.name  # `chemotherapy` or `dose=5`; of any amount of a dose `mg of dose`
+                if given.dose and given.level is None:
+                    unit = schema.treatments.doses[given.treatment - len(schema.treatments.names)].unit
+                    what = f"{unit or 'unit'} of {what}"
+                words += f" {'+' if sign * each >= 0 else '-'} {abs(each):g} per {what}"
         terms = tuple(term for _, _, term in found if term)
         units = {term.unit(schema) for term in terms}
         verb = "minimise" if sign > 0 else "maximise"
-        return cls(terms, costs, steps, sign, f"{verb} {words}", units.pop() if len(units) == 1 else "")
+        return cls(terms, tuple(costs), steps, sign, f"{verb} {words}", units.pop() if len(units) == 1 else "")
 
     def loss(self, y_HY: Floats, cost: Floats | float = 0.0) -> Floats:
         """Return what a search makes small, `[...]`, of courses `[...,H,Y]` and the costs of their plans."""
@@ -224,24 +233,6 @@ def _number_of(match: re.Match[str], term: Term, flag: str, steps: int, problems
             fix = f"choose a step from 1 to {steps}"
             problems.add(f"{flag}: {match[0]!r} asks for a step that plans of {steps} steps do not have", fix=fix)
     return made
-
-
-def _cost(text: str, schema: PanelSchema, problems: Problems) -> Cost | None:
-    name, _, number = text.strip().rpartition(" ")
-    each = _number(number)
-    if not name or each is None:
-        problems.add(f"--cost: {text!r} is not a treatment and a number", fix='write --cost "TREATMENT 0.5"')
-        return None
-    given = given_of(name, "--cost", schema.treatments, problems)
-    return Cost(given, each) if given else None
-
-
-def _each(given: Given, schema: PanelSchema) -> str:
-    """Return what a cost is counted by: `chemotherapy`, `dose=5`, `mg of dose`."""
-    if not given.dose or given.level is not None:
-        return given.name
-    unit = schema.treatments.doses[given.treatment - len(schema.treatments.names)].unit
-    return f"{unit or 'unit'} of {given.name}"
 
 
 def _number(text: str) -> float | None:

@@ -14,11 +14,11 @@ from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import UsageError
 from costar_cli.inference import encoded_predictor
 from costar_cli.methods.base import FittedModel
-from costar_cli.questions.search.candidates import Places, treatments_of_step
+from costar_cli.questions.search.candidates import treatments_of_step
 from costar_cli.questions.search.objective import Floats, Objective
 from costar_cli.questions.search.request import SearchRequest
 from costar_cli.questions.search.run import best_of
-from costar_cli.questions.search.scoring import CalibratedModel, SearchQuestion, SubjectPlans
+from costar_cli.questions.search.scoring import CalibratedModel, SubjectPlans
 from costar_cli.reporting import NullReporter, Reporter
 
 MOST_PLANS: Final = 10_000  # whose truth is asked for, of each subject
@@ -89,11 +89,24 @@ def regrets(
     """
     answer, parts = known_truth(dataset)
     told = reporter or NullReporter()
-    values_KA, untold = _with_truth(
-        dataset, parts[0], answer, treatments_of_step(next(iter(models.values())), unsupported=True)
-    )
-    if untold:
-        told.say(Diagnostic.of("regret-without-truth", treatments=" or ".join(untold)))
+    values_KA = treatments_of_step(next(iter(models.values())), unsupported=True)
+    row = int(dataset.panels[parts[0]].length.argmax())
+
+    def refusal(some_KA: Values) -> UsageError | None:
+        row_K, origin_K = np.full(len(some_KA), row), np.zeros(len(some_KA), dtype=np.int64)
+        try:
+            answer(dataset, parts[0], row_K, origin_K, some_KA[:, None])
+        except UsageError as error:
+            return error
+        return None
+
+    if (refused := refusal(values_KA)) is not None:
+        known_K = np.array([refusal(values_A[None]) is None for values_A in values_KA])
+        if not known_K.any():
+            raise refused
+        if untold := [dataset.schema.treatments.describe(values_A) for values_A in values_KA[~known_K]]:
+            told.say(Diagnostic.of("regret-without-truth", treatments=" or ".join(untold)))
+        values_KA = values_KA[known_K]
     with told.task("regret", total=len(models) * len(parts), unit="part") as task:
         found: list[Regret] = []
         for part in parts:
@@ -119,39 +132,6 @@ def known_truth(dataset: Dataset) -> tuple[Answer, list[Part]]:
     return answer, parts
 
 
-def _with_truth(dataset: Dataset, part: Part, answer: Answer, values_KA: Values) -> tuple[Values, list[str]]:
-    """Return the treatments of a step that the simulator has a truth of, and the others in words.
-
-    Raises:
-        UsageError: it has one of none.
-    """
-    row = int(dataset.panels[part].length.argmax())
-
-    def refusal(some_KA: Values) -> UsageError | None:
-        try:
-            answer(dataset, part, np.full(len(some_KA), row), np.zeros(len(some_KA), dtype=np.int64), some_KA[:, None])
-        except UsageError as error:
-            return error
-        return None
-
-    if (refused := refusal(values_KA)) is None:
-        return values_KA, []
-    known_K = np.array([refusal(values_A[None]) is None for values_A in values_KA])
-    if not known_K.any():
-        raise refused
-    return values_KA[known_K], [dataset.schema.treatments.describe(values_A) for values_A in values_KA[~known_K]]
-
-
-def _question(model: FittedModel, request: SearchRequest, values_KA: Values) -> SearchQuestion:
-    """Return the question about all plans of these treatments that are short enough not to be too many."""
-    steps = request.steps or model.horizon
-    while steps > 1 and len(values_KA) ** steps > MOST_PLANS:
-        steps -= 1
-    question = replace(request, steps=steps, unsupported=True).question(model, many=True)
-    plans_PH = question.candidates.constraints.plans(values_KA, steps)
-    return replace(question, candidates=replace(question.candidates, values_KA=values_KA, plans_PH=plans_PH))
-
-
 def _truth(
     label: str,
     model: FittedModel,
@@ -163,12 +143,16 @@ def _truth(
     subjects: int,
     seed: int,
 ) -> _Truth | None:
-    question = _question(model, request, values_KA)
-    calibrated, candidates, objective = CalibratedModel.of(label, model), question.candidates, question.objective
-    panel = dataset.panels[part]
+    steps = request.steps or model.horizon
+    while steps > 1 and len(values_KA) ** steps > MOST_PLANS:
+        steps -= 1
+    question = replace(request, steps=steps, unsupported=True).question(model, many=True)
+    plans_PH = question.candidates.constraints.plans(values_KA, steps)
+    candidates = replace(question.candidates, values_KA=values_KA, plans_PH=plans_PH)
+    question, objective = replace(question, candidates=candidates), question.objective
+    calibrated, panel = CalibratedModel.of(label, model), dataset.panels[part]
     row_N, origin_N = _origins(calibrated, panel, objective, subjects, seed)
-    plans_PH = candidates.plans_PH
-    if not len(row_N) or plans_PH is None:
+    if not len(row_N):
         return None
     table_KA, cost_K = as_plans(model.schema.treatments.encode(values_KA)), objective.costs_of(values_KA)
     treated_P = candidates.treatments_K[plans_PH].sum(axis=1)
@@ -184,14 +168,20 @@ def _truth(
         chosen[names[1]][n] = np.lexsort((treated_P, subject.losses(plans_PH)))[0]
         best = best_of(replace(subject, question=replace(question, unsupported=False)))
         if best.found:
-            chosen[label][n] = at = _place(best.values_MHA[0], values_KA)
+            same_HK = (best.values_MHA[0][:, None] == values_KA).all(axis=-1)
+            at = _index(same_HK.argmax(axis=1), len(values_KA)) if same_HK.any(axis=1).all() else -1
+            chosen[label][n] = at  # -1 where it gives what cannot be chosen
             low, high = np.sort(objective.shown(best.limits_M2[0]))
             has_level = np.isfinite(high - low) and (calibrated.joint or objective.single is not None)
             covered_N[n] = low <= loss_NP[n, at] <= high if has_level else np.nan
         chosen[names[2]][n] = _index(_greedy(subject), len(values_KA))
         last = _nearest(subject.before, values_KA, len(model.schema.treatments.names))
         chosen[names[3]][n] = -1 if last is None else _index(np.full(candidates.steps, last), len(values_KA))
-    return _Truth(loss_NP, {**chosen, **_fixed(values_KA, plans_PH, len(row_N))}, covered_N, candidates.steps)
+    given_K = (values_KA != 0).sum(axis=1)
+    least, most = int(given_K.argmin()), int(np.lexsort((values_KA.sum(axis=1), given_K))[-1])
+    for name, place in (("never", least), ("always", most)):  # the same to everybody at every step
+        chosen[name] = np.full(len(row_N), _index(np.full(plans_PH.shape[1], place), len(values_KA)))
+    return _Truth(loss_NP, chosen, covered_N, candidates.steps)
 
 
 def _origins(
@@ -210,25 +200,9 @@ def _origins(
     return rows, np.array([rng.choice(np.flatnonzero(open_NT[row])) for row in rows], dtype=np.int64)
 
 
-def _fixed(values_KA: Values, plans_PH: Places, count: int) -> dict[str, NDArray[np.int64]]:
-    """Return the plans that give the same to everybody at every step: as little and as much as can be given."""
-    given_K, steps = (values_KA != 0).sum(axis=1), plans_PH.shape[1]
-    least, most = int(given_K.argmin()), int(np.lexsort((values_KA.sum(axis=1), given_K))[-1])
-    return {
-        name: np.full(count, _index(np.full(steps, place), len(values_KA)))
-        for name, place in (("never", least), ("always", most))
-    }
-
-
 def _index(places_H: NDArray[np.integer], kinds: int) -> int:
     """Return the place of a plan among all plans, which are in the order of their steps."""
     return int(np.ravel_multi_index(tuple(places_H), (kinds,) * len(places_H)))
-
-
-def _place(values_HA: Values, values_KA: Values) -> int:
-    """Return the place of a plan among all plans; -1 where it gives what cannot be chosen."""
-    same_HK = (values_HA[:, None] == values_KA).all(axis=-1)
-    return _index(same_HK.argmax(axis=1), len(values_KA)) if same_HK.any(axis=1).all() else -1
 
 
 def _nearest(before_A: Values | None, values_KA: Values, levels: int) -> int | None:

@@ -214,7 +214,32 @@ class SearchReport(Diagnosed, Displayed):
 
     def to_json(self) -> dict[str, object]:
         """Return the whole report as plain JSON data without NaN."""
-        question = self.question
+        question, subjects = self.question, list[dict[str, object]]()
+        for answer in self.answers:
+            best = answer.best
+            places = [*range(min(best.found, SHOWN)), len(best.estimate_M) - 1]
+            plans = [
+                {**row, "given": steps_by_name(self.schema.treatments, best.values_MHA[i])}
+                for i, row in zip(places, self.rows(answer), strict=True)
+            ]
+            subjects.append(
+                {
+                    "subject": str(answer.name),
+                    "domain": None if answer.part is None else answer.part.domain,
+                    "split": None if answer.part is None else answer.part.split,
+                    "origin": answer.origin,
+                    **({"date": answer.date} if answer.date else {}),
+                    "considered": best.considered,
+                    "left_out": best.left_out,
+                    "reason": best.why,
+                    "alike": best.alike,
+                    "margin": _number(best.margin[0]),
+                    "margin_sd": _number(best.margin[1]),
+                    "expected_regret": _number(best.regret),
+                    "plans": plans[:-1],
+                    "reference": plans[-1],
+                }
+            )
         return {
             "dataset": self.dataset,
             "model": {
@@ -231,33 +256,9 @@ class SearchReport(Diagnosed, Displayed):
             "exhaustive": question.candidates.exhaustive,
             "possible_plans": question.candidates.possible,
             "reference": self.reference,
-            "subjects": [self._answer(answer) for answer in self.answers],
+            "subjects": subjects,
             "notes": list(self.notes),
             "warnings": list(self.warnings),
-        }
-
-    def _answer(self, answer: SubjectAnswer) -> dict[str, object]:
-        best, treatments = answer.best, self.schema.treatments
-        places = [*range(min(best.found, SHOWN)), len(best.estimate_M) - 1]
-        plans = [
-            {**row, "given": steps_by_name(treatments, best.values_MHA[i])}
-            for i, row in zip(places, self.rows(answer), strict=True)
-        ]
-        return {
-            "subject": str(answer.name),
-            "domain": None if answer.part is None else answer.part.domain,
-            "split": None if answer.part is None else answer.part.split,
-            "origin": answer.origin,
-            **({"date": answer.date} if answer.date else {}),
-            "considered": best.considered,
-            "left_out": best.left_out,
-            "reason": best.why,
-            "alike": best.alike,
-            "margin": _number(best.margin[0]),
-            "margin_sd": _number(best.margin[1]),
-            "expected_regret": _number(best.regret),
-            "plans": plans[:-1],
-            "reference": plans[-1],
         }
 
 

@@ -1,12 +1,13 @@
 """What is searched, checked against a model: objective, constraints, doses, length and reference of plans."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from costar_cli.config.requests import SearchWords
+from costar_cli.data import TreatmentEncoding
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import TreatmentPlan
@@ -39,26 +40,39 @@ class SearchRequest(SearchWords):
         Raises:
             UsageError: all that is wrong with it, or constraints that no plan meets.
         """
-        problems = Problems()
-        steps = self._steps(model, problems)
+        problems, encoding, steps = Problems(), model.schema.treatments, self.steps
+        if self.only_from is not None:
+            steps = list_of_plans(self.only_from, steps, problems) or len(self.only_from[0])
+        if steps is not None and not 1 <= steps <= model.horizon:
+            problems.add(f"plans of {steps} steps; the model answers 1 to {model.horizon}", fix="change --steps")
+        steps = steps or model.horizon
+        steps = min(max(steps, 1), model.horizon) if self.only_from is None else steps
         objective = Objective.parse(
             model.schema, steps, problems, minimise=self.minimise, maximise=self.maximise, cost=self.cost
         )
         constraints = Constraints.parse(
-            model.schema.treatments, problems, at_most=self.at_most, at_least=self.at_least,
+            encoding, problems, at_most=self.at_most, at_least=self.at_least,
             not_consecutive=self.not_consecutive, not_with=self.not_with, only=self.only_from,
         )  # fmt: skip
-        amounts = self._amounts(model, problems)
-        if len(amounts) == len(self.levels):
-            costs = ((f"--cost {cost.given.name!r}", cost.given) for cost in objective.costs)
-            self._check_amounts(model, amounts, [*constraints.given, *costs], problems)
+        costs = ((f"--cost {cost.given.name!r}", cost.given) for cost in objective.costs)
+        amounts = self._amounts(encoding, [*constraints.given, *costs], problems)
         if not 0 < self.level < 1:
             problems.add(
                 f"level {self.level:g} is not above 0 and below 1", fix="choose one between 0 and 1, such as 0.9"
             )
         if self.beam is not None and self.beam < 1:
             problems.add(f"a beam of width {self.beam}", fix="give --beam a number from 1")
-        reference = self._reference(model, steps, objective, problems)
+        idle = no_treatment(encoding, steps)
+        if idle is not None and self.only_from is not None:
+            idle = seen_like(idle, self.only_from[0], encoding)  # its outcomes are seen when those of the others are
+        if (reference := self.reference or idle) is None:
+            problems.add("this data set has no plan without treatment to compare with", fix="give --reference a plan")
+        else:
+            if len(reference) != steps:
+                problem = f"the reference plan has {len(reference)} steps, and plans have {steps}"
+                problems.add(problem, fix="give as many")
+            usual = TreatmentPlan("others", np.tile(encoding.idle, (steps, 1)))
+            check_times([*(self.only_from or (usual,)), reference], objective, encoding, problems)
         problems.raise_any("the search does not fit", where="`costar search`", fix=problems.fix)
         assert reference is not None  # noqa: S101 - it was a problem
         candidates = Candidates.of(
@@ -70,29 +84,14 @@ class SearchRequest(SearchWords):
         narrow = replace(candidates, width=self.beam or WIDTH_OF_MANY)
         return replace(asked, candidates=narrow, short=SHORT_OF_MANY, draws=DRAWS_OF_MANY, many=True)
 
-    def _reference(
-        self, model: FittedModel, steps: int, objective: Objective, problems: Problems
-    ) -> TreatmentPlan | None:
-        """Return the plan that others are compared with, which is seen when they are."""
-        encoding = model.schema.treatments
-        idle = no_treatment(encoding, steps)
-        none = idle if idle is None or self.only_from is None else seen_like(idle, self.only_from[0], encoding)
-        reference = self.reference or none
-        if reference is None:
-            problems.add("this data set has no plan without treatment to compare with", fix="give --reference a plan")
-            return None
-        if len(reference) != steps:
-            problems.add(f"the reference plan has {len(reference)} steps, and plans have {steps}", fix="give as many")
-        usual = TreatmentPlan("others", np.tile(encoding.idle, (steps, 1)))
-        check_times([*(self.only_from or (usual,)), reference], objective, encoding, problems)
-        return reference
-
-    def _amounts(self, model: FittedModel, problems: Problems) -> dict[str, list[float]]:
-        """Return the doses to choose from that are named."""
+    def _amounts(
+        self, encoding: TreatmentEncoding, asked: Sequence[tuple[str, Given]], problems: Problems
+    ) -> dict[str, list[float]]:
+        """Return the named doses to choose from; it is a problem if no plan gives an amount that is `asked` about."""
         named: dict[str, list[float]] = {}
         for text in self.levels:
             try:
-                dose, values = named_doses(text, model.schema.treatments, where="--levels", fewest=1, without=NO_DOSES)
+                dose, values = named_doses(text, encoding, where="--levels", fewest=1, without=NO_DOSES)
             except UsageError as error:
                 problems.add(f"--levels: {error.problem}", fix=error.fix or "")
                 continue
@@ -101,18 +100,7 @@ class SearchRequest(SearchWords):
             named[dose.name] = values
         if self.levels and self.only_from is not None:
             problems.add("--levels and --only-from both say what to choose from", fix="leave one of them out")
-        return named
-
-    def _check_amounts(
-        self,
-        model: FittedModel,
-        named: Mapping[str, Sequence[float]],
-        asked: Sequence[tuple[str, Given]],
-        problems: Problems,
-    ) -> None:
-        """Add a problem for each amount of a dose that is asked about, and which no plan gives."""
-        encoding = model.schema.treatments
-        for text, given in asked:
+        for text, given in asked if len(named) == len(self.levels) else ():
             if not given.dose or given.level is None:
                 continue
             dose = encoding.doses[given.treatment - len(encoding.names)]
@@ -123,11 +111,4 @@ class SearchRequest(SearchWords):
                 shown = ", ".join(map(dose.text, there_are[:FEW])) + ", ..." * (len(there_are) > FEW)
                 fix = f"choose one of {shown}{others}"
                 problems.add(f"{text}: no plan of this search gives {dose.name} {dose.text(given.level)}", fix=fix)
-
-    def _steps(self, model: FittedModel, problems: Problems) -> int:
-        steps = self.steps
-        if self.only_from is not None:
-            steps = list_of_plans(self.only_from, steps, problems) or len(self.only_from[0])
-        if steps is not None and not 1 <= steps <= model.horizon:
-            problems.add(f"plans of {steps} steps; the model answers 1 to {model.horizon}", fix="change --steps")
-        return min(max(steps or model.horizon, 1), model.horizon) if self.only_from is None else steps or model.horizon
+        return named

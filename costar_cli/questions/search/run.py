@@ -129,11 +129,18 @@ def search(
         TrainingError: a prediction is not finite.
     """
     calibrated, candidates, encoding = CalibratedModel.of(label, model), question.candidates, model.schema.treatments
+    objective, calibration = question.objective, calibrated.calibration
     if question.by != "estimate":
-        _check_limits(calibrated, question)
+        if calibration is None:
+            raise _no_limits(label, "use a calibrated model")
+        if objective.single is None and not model.tells_differences:
+            raise _no_limits(label, "choose by one outcome `at end` or `at step N`", " of several steps together")
+        reached_HY = calibration.reaches(question.level)
+        if not all(reached_HY[step, outcome] for step, outcome in objective.concerns):
+            raise _no_limits_at(calibrated, question)
     table_KA, cost_K = (
         as_plans(encoding.encode(candidates.values_KA)),
-        question.objective.costs_of(candidates.values_KA),
+        objective.costs_of(candidates.values_KA),
     )
     ask = encoded_predictor(panel.until(int(origin_N.max(initial=0)) + 1))
     with (reporter or NullReporter()).task("search", total=panel.n_subjects, unit="subject") as task:
@@ -141,24 +148,6 @@ def search(
             alone = panel.take(np.array([row])).until(origin + 1)
             yield best_of(SubjectPlans(calibrated, question, alone, row, origin, ask, table_KA, cost_K))
             task.advance()
-
-
-def _check_limits(calibrated: CalibratedModel, question: SearchQuestion) -> None:
-    """See that limits can decide for anybody.
-
-    Raises:
-        UsageError: the model has none for any subject.
-    """
-    objective, calibration = question.objective, calibrated.calibration
-    if calibration is None:
-        raise _no_limits(calibrated.label, "use a calibrated model")
-    if objective.single is None and not calibrated.model.tells_differences:
-        raise _no_limits(
-            calibrated.label, "choose by one outcome `at end` or `at step N`", " of several steps together"
-        )
-    reached_HY = calibration.reaches(question.level)
-    if not all(reached_HY[step, outcome] for step, outcome in objective.concerns):
-        raise _no_limits_at(calibrated, question)
 
 
 def _no_limits(label: str, fix: str, where: str = "") -> UsageError:
@@ -189,7 +178,11 @@ def best_of(subject: SubjectPlans) -> Best:
     ranked_P = np.lexsort((treated_P, loss_P))
     kept_P, left_out = _supported(subject, plans_PH, ranked_P, scored)
     if question.by != "estimate":
-        kept_P = kept_P[np.argsort(_keys(subject, values_KA[plans_PH[kept_P]]), kind="stable")[: question.short]]
+        values_PHA = values_KA[plans_PH[kept_P]]
+        parts = [values_PHA[first : first + LOOKED_AT] for first in range(0, len(values_PHA), LOOKED_AT)]
+        # drawn part by part with the same chance, as the seed is
+        keys = [_Compared.of(subject, part, _asked(subject, part)).key_M for part in parts]
+        kept_P = kept_P[np.argsort(np.concatenate(keys or [np.zeros(0)]), kind="stable")[: question.short]]
     values_MHA = np.concatenate([values_KA[plans_PH[kept_P]], question.reference.values[None]])
     queries = _asked(subject, values_MHA)
     compared = _Compared.of(subject, values_MHA, queries)
@@ -237,12 +230,6 @@ def _supported(
         count += len(fine)
         left_out += (int(fine[-1]) + 1 if count == short else len(some)) - len(fine)
     return np.concatenate(kept), left_out
-
-
-def _keys(subject: SubjectPlans, values_PHA: Values) -> Floats:
-    """Return what decides between plans `[P]`, a few of them drawn at a time: with the same chance, as the seed is."""
-    parts = [values_PHA[first : first + LOOKED_AT] for first in range(0, len(values_PHA), LOOKED_AT)]
-    return np.concatenate([_Compared.of(subject, part, _asked(subject, part)).key_M for part in parts] or [np.zeros(0)])
 
 
 def _ratings(subject: SubjectPlans, queries: Queries, found: Estimates) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
