@@ -1,4 +1,4 @@
-"""What is searched, checked against a model: objective, constraints, doses, length and reference of plans."""
+"""What is searched, checked against a model: objective, constraints, doses, length, reference and visits of plans."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +8,8 @@ import numpy as np
 
 from costar_cli.config.requests import SearchWords
 from costar_cli.data import TreatmentEncoding
+from costar_cli.data.schema import steps_axis
+from costar_cli.data.visits import elapsed_dose
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import TreatmentPlan
@@ -17,7 +19,6 @@ from costar_cli.questions.search.candidates import WIDTH_OF_MANY, Candidates, li
 from costar_cli.questions.search.constraints import FEW, Constraints, Given
 from costar_cli.questions.search.objective import Objective
 from costar_cli.questions.search.scoring import DRAWS_OF_MANY, SHORT_OF_MANY, SearchQuestion
-from costar_cli.questions.search.visits import check_times, seen_like
 
 NO_DOSES: Final = "leave --levels out: treatments with levels have all of them tried"
 
@@ -112,3 +113,32 @@ class SearchRequest(SearchWords):
                 fix = f"choose one of {shown}{others}"
                 problems.add(f"{text}: no plan of this search gives {dose.name} {dose.text(given.level)}", fix=fix)
         return named
+
+
+def seen_like(plan: TreatmentPlan, other: TreatmentPlan, encoding: TreatmentEncoding) -> TreatmentPlan:
+    """Return a plan with the visits of another one, where visits are at any time and both have as many."""
+    dose = elapsed_dose(encoding)
+    if dose is None or len(plan) != len(other):
+        return plan
+    values, place = plan.values.copy(), encoding.all_names.index(dose.name)
+    values[:, place] = other.values[:, place]
+    return replace(plan, values=values)
+
+
+def check_times(
+    plans: Sequence[TreatmentPlan], objective: Objective, encoding: TreatmentEncoding, problems: Problems
+) -> None:
+    """Add a problem where what is read of plans of the same length is seen at different times (spec SEARCH-9)."""
+    dose = elapsed_dose(encoding)
+    if dose is None or len({len(plan) for plan in plans}) != 1:
+        return
+    place = encoding.all_names.index(dose.name)
+    time_PH = np.cumsum([plan.values[:, place] for plan in plans], axis=1)
+    for step in objective.read:
+        time_P = time_PH[:, step]
+        other = int(np.abs(time_P - time_P[0]).argmax())
+        if not np.isclose(time_P[other], time_P[0], rtol=1e-6):
+            seen = " and ".join(f"{time_P[p]:.6g} {steps_axis(dose.unit)} ({plans[p].name})" for p in (0, other))
+            problem = f"step {step + 1} of plans is seen after {seen}, and outcomes of different times do not compare"
+            problems.add(problem, fix="give all plans, the reference too, the same time until that step")
+            return
