@@ -84,8 +84,16 @@ class Calibration:
         Raises:
             UsageError: a longer horizon than the calibration's, or a level out of range.
         """
-        radius_LQHY = self._radius(estimates, levels)
         mean_QHY, sd_QHY = estimates.mean_QHY, estimates.sd_QHY
+        _, steps, outcomes = mean_QHY.shape
+        if steps > self.radius_LHYB.shape[1]:
+            raise UsageError(f"{steps} steps are more than the {self.radius_LHYB.shape[1]} that were calibrated")
+        if not all(0 < level < 1 for level in levels):
+            raise UsageError("a level is not between 0 and 1")
+        every_LHYB = np.concatenate([self.radius_LHYB, np.full_like(self.radius_LHYB[:1], np.inf)])
+        at_L = np.searchsorted(GRID, np.asarray(levels) - 1e-9)
+        bin_QHY, h_H1, o_Y = estimates.bins(self.by), np.arange(steps)[:, None], np.arange(outcomes)
+        radius_LQHY = every_LHYB[at_L][:, h_H1, o_Y, bin_QHY]
         known_QHY = sd_QHY > 0  # two plans that are the same so far differ by nothing, whatever the radius
         half_LQHY = np.multiply(radius_LQHY, sd_QHY, out=np.zeros_like(radius_LQHY), where=known_QHY)
         lower_LQHY, upper_LQHY = mean_QHY - half_LQHY, mean_QHY + half_LQHY
@@ -139,18 +147,6 @@ class Calibration:
             radius_LHYB=radius, units_HYB=units, plans=PlanTable.read(arrays, cells), floor=floor_in(meta),
             by=by,
         )  # fmt: skip
-
-    def _radius(self, estimates: Estimates, levels: Sequence[float]) -> Floats:
-        """Return the multiple of the scale of each estimate `[L,Q,H,Y]`."""
-        _, steps, outcomes = estimates.mean_QHY.shape
-        if steps > self.radius_LHYB.shape[1]:
-            raise UsageError(f"{steps} steps are more than the {self.radius_LHYB.shape[1]} that were calibrated")
-        if not all(0 < level < 1 for level in levels):
-            raise UsageError("a level is not between 0 and 1")
-        every_LHYB = np.concatenate([self.radius_LHYB, np.full_like(self.radius_LHYB[:1], np.inf)])
-        at_L = np.searchsorted(GRID, np.asarray(levels) - 1e-9)
-        bin_QHY, h_H1, o_Y = estimates.bins(self.by), np.arange(steps)[:, None], np.arange(outcomes)
-        return every_LHYB[at_L][:, h_H1, o_Y, bin_QHY]
 
 
 def calibrate(
@@ -238,14 +234,11 @@ def has_range(model: FittedModel) -> bool:
     return bool(model.record.calibration) and not model.is_joint and model.members >= LEAST_MEMBERS
 
 
-def _read(model: FittedModel, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> Calibration:
-    return Calibration.read(meta, arrays, (model.horizon, len(model.schema.outcomes)))
-
-
 def calibration_of(model: FittedModel) -> Calibration | None:
     """Return the calibration that travels with a model, None where it has none.
 
     Raises:
         ArtifactError: what its file holds is no calibration of it.
     """
-    return held_by(model, "calibration", _read)
+    shape = (model.horizon, len(model.schema.outcomes))
+    return held_by(model, "calibration", lambda _, meta, arrays: Calibration.read(meta, arrays, shape))

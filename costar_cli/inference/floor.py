@@ -1,6 +1,5 @@
 """What a model says of held-out subjects, and the floor of its scale that is chosen on them (spec BAND-9)."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,26 +35,20 @@ class HeldOut:
 
 def held_out(model: FittedModel, panel: Panel, facts: OutcomeFacts) -> HeldOut | None:
     """Ask a model about factual windows of held-out subjects; None where no subject has a step to predict."""
-    windows = factual_windows(_whole_series(panel, model.horizon), model.horizon, most=MOST)
+    # As many subjects as can be asked at every origin, spread evenly. A few windows of each would be none after a
+    # history of one step, and quantiles of other lengths miss there; where only short series had some, these would
+    # stand for all.
+    origins_N = np.maximum(panel.length - model.horizon - panel.first_origin, 0)
+    rows = np.flatnonzero(origins_N)
+    most = max(LEAST_SUBJECTS, int(MOST / origins_N[rows].mean())) if len(rows) else 0
+    if len(rows) > most:
+        panel = panel.take(rows[np.linspace(0, len(rows) - 1, most).round().astype(np.int64)])
+    windows = factual_windows(panel, model.horizon, most=MOST)
     if windows is None:
         return None
     answers = answers_of(model, windows.panel, windows.asked, facts)
     floor = best_floor(windows, answers, facts)
     return HeldOut(windows, answers.estimates(floor), floor)
-
-
-def _whole_series(panel: Panel, horizon: int) -> Panel:
-    """Return as many subjects as can be asked at every origin, spread evenly; all where there are few.
-
-    A few windows of each would be none after a history of one step, and quantiles of other lengths miss there; where
-    only short series had some, these would stand for all.
-    """
-    origins_N = np.maximum(panel.length - horizon - panel.first_origin, 0)
-    rows = np.flatnonzero(origins_N)
-    most = max(LEAST_SUBJECTS, int(MOST / origins_N[rows].mean())) if len(rows) else 0
-    if len(rows) <= most:
-        return panel
-    return panel.take(rows[np.linspace(0, len(rows) - 1, most).round().astype(np.int64)])
 
 
 def best_floor(windows: FactualWindows, answers: Answers, facts: OutcomeFacts) -> float:
@@ -74,31 +67,26 @@ def units_of(windows: FactualWindows) -> tuple[NDArray[np.int64], bool]:
 
 
 def mean_score(windows: FactualWindows, found: Estimates, facts: OutcomeFacts) -> float:
-    """Return the mean interval score of 90 % bands in units of errors, each half calibrated on the other (BAND-9)."""
+    """Return the mean interval score of 90 % bands in units of errors, each half calibrated on the other (BAND-9).
+
+    It is infinite where a half has too few subjects for the level, at any step and of any outcome.
+    """
     assert windows.queries.outcomes is not None  # noqa: S101 - rolling origins have answers
     error_QHY = np.abs(windows.queries.outcomes - found.mean_QHY)
     counts_QHY = windows.observed_QHY & facts.informative(found.level_QY)[:, None]
     unit_Q, by = units_of(windows)[0][windows.queries.subject], found.binned_by
     bin_QHY, bins = found.bins(by), BINS[by]
-
-    def scores() -> Iterator[float]:
-        for h, o in np.ndindex(error_QHY.shape[1:]):
-            in_Q = counts_QHY[:, h, o]
-            error_M, sd_M = (np.asarray(values[in_Q, h, o]) for values in (error_QHY, found.sd_QHY))
-            yield _mean_score(error_M, sd_M, bin_QHY[in_Q, h, o], unit_Q[in_Q], found.unit_QY[in_Q, o], bins=bins)
-
-    return float(np.mean(list(scores())))
-
-
-def _mean_score(
-    error_M: Floats, sd_M: Floats, bin_M: NDArray[np.int64], whose_M: NDArray[np.int64], unit_M: Floats, *, bins: int
-) -> float:
-    """Return the mean score of one step and outcome; infinite where a half has too few subjects for the level."""
-    units, row_M, count = np.unique(whose_M, return_inverse=True, return_counts=True)
-    first_M = (np.random.default_rng(0).permutation(len(units)) % 2 == 0)[row_M]
-    half_M = np.empty_like(error_M)
-    for mine_M in (first_M, ~first_M):
-        radius_LB, _ = table(error_M[~mine_M] / sd_M[~mine_M], row_M[~mine_M], bin_M[~mine_M], bins=bins)
-        half_M[mine_M] = radius_LB[np.searchsorted(GRID, LEVEL - 1e-9), bin_M[mine_M]] * sd_M[mine_M]
-    score_M = 2 * half_M + 2 / (1 - LEVEL) * np.maximum(error_M - half_M, 0.0)
-    return float(np.average(score_M / unit_M, weights=1 / count[row_M])) if len(units) else np.inf
+    scores = []
+    for h, o in np.ndindex(error_QHY.shape[1:]):
+        in_Q = counts_QHY[:, h, o]
+        error_M, sd_M = (np.asarray(values[in_Q, h, o]) for values in (error_QHY, found.sd_QHY))
+        bin_M, unit_M = bin_QHY[in_Q, h, o], found.unit_QY[in_Q, o]
+        units, row_M, count = np.unique(unit_Q[in_Q], return_inverse=True, return_counts=True)
+        first_M = (np.random.default_rng(0).permutation(len(units)) % 2 == 0)[row_M]
+        half_M = np.empty_like(error_M)
+        for mine_M in (first_M, ~first_M):
+            radius_LB, _ = table(error_M[~mine_M] / sd_M[~mine_M], row_M[~mine_M], bin_M[~mine_M], bins=bins)
+            half_M[mine_M] = radius_LB[np.searchsorted(GRID, LEVEL - 1e-9), bin_M[mine_M]] * sd_M[mine_M]
+        score_M = 2 * half_M + 2 / (1 - LEVEL) * np.maximum(error_M - half_M, 0.0)
+        scores.append(float(np.average(score_M / unit_M, weights=1 / count[row_M])) if len(units) else np.inf)
+    return float(np.mean(scores))

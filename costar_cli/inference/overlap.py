@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -84,20 +85,21 @@ def _propensities(dataset: Dataset, domain: Domain, panel: Panel, scaler: Scaler
     axes = {outcome.name: level_MY[:, o] for o, outcome in enumerate(dataset.schema.outcomes)}
     axes[dataset.schema.step] = queries.origin.astype(np.float64)
     treatments = dataset.schema.treatments
-    return [
-        ArmPropensity(
-            domain,
-            name,
-            given,
-            int((given_MA[:, a] == given).sum()),
-            along,
-            *_course(expected_MA[:, a], given_MA[:, a] == given, values_M),
-        )
-        for a, name in enumerate(treatments.all_names)
-        if not treatments.idle[a]  # the time until the next step is no treatment
-        for along, values_M in axes.items()
-        for given in (False, True)
-    ]
+    found = []
+    for (a, name), (along, values_M) in product(enumerate(treatments.all_names), axes.items()):
+        if treatments.idle[a]:  # the time until the next step is no treatment
+            continue
+        edges = np.unique(np.quantile(values_M, np.linspace(0, 1, BINS + 1)[1:-1]))
+        bin_M = np.searchsorted(edges, values_M, side="right")
+        bins = np.unique(bin_M)
+        middles = tuple(float(np.median(values_M[bin_M == b])) for b in bins)
+        for given in (False, True):
+            arm_M = given_MA[:, a] == given
+            inside = [expected_MA[arm_M & (bin_M == b), a] for b in bins]
+            lines = [np.quantile(of, QUANTILES).tolist() if len(of) >= FEWEST else [None] * 3 for of in inside]
+            quantiles = zip(*lines, strict=True)
+            found.append(ArmPropensity(domain, name, given, int(arm_M.sum()), along, middles, *quantiles))
+    return found
 
 
 def _cross_fitted(
@@ -114,13 +116,3 @@ def _cross_fitted(
         if practice is not None and rows_M.any():
             expected_MA[rows_M], given_MA[rows_M] = practice.expected(panel, queries.take(rows_M))
     return expected_MA, given_MA > 0
-
-
-def _course(expected_M: Floats, arm_M: NDArray[np.bool_], values_M: Floats) -> tuple[tuple[Any, ...], ...]:
-    """Return the middles of bins, and the quantiles of the probability in an arm, by bin."""
-    edges = np.unique(np.quantile(values_M, np.linspace(0, 1, BINS + 1)[1:-1]))
-    bin_M = np.searchsorted(edges, values_M, side="right")
-    bins = np.unique(bin_M)
-    inside = [expected_M[arm_M & (bin_M == b)] for b in bins]
-    lines = [np.quantile(of_bin, QUANTILES).tolist() if len(of_bin) >= FEWEST else [None] * 3 for of_bin in inside]
-    return tuple(float(np.median(values_M[bin_M == b])) for b in bins), *map(tuple, zip(*lines, strict=True))

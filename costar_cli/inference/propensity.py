@@ -215,8 +215,15 @@ class PropensityModel:
     def log_probability(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> Floats:
         """Return the logarithm `[Q,H]` of the probability of each step's treatments, given the course so far."""
         size = max(1, CHUNK // (queries.horizon * self.coef_LP.shape[1]))
-        parts = [slice(first, first + size) for first in range(0, len(queries), size)]
-        done = [self._log_probability(panel, queries.take(rows), predicted_QHY[rows]) for rows in parts]
+        done = []
+        for first in range(0, len(queries), size):
+            rows = slice(first, first + size)
+            asked = queries.take(rows)
+            log_QH = _chain_log(*self._logits(panel, asked, predicted_QHY[rows]), self._owner_L)
+            dose_QHD = _doses(self.encoding, asked.plan)
+            for record, dose_QH in zip(self.doses, np.moveaxis(dose_QHD, -1, 0), strict=True):
+                log_QH = np.minimum(log_QH, record.log_share(dose_QH))
+            done.append(log_QH)
         return np.concatenate(done) if done else np.zeros((0, queries.horizon))
 
     def expected(self, panel: Panel, queries: Queries) -> tuple[Floats, NDArray[np.bool_]]:
@@ -232,13 +239,6 @@ class PropensityModel:
         names = range(len(self.encoding.all_names))
         likely = [-np.expm1(none_ML[:, owner_L == name].sum(axis=1)) for name in names]
         return np.stack(likely, axis=1), np.stack([given_ML[:, owner_L == name].any(axis=1) for name in names], axis=1)
-
-    def _log_probability(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> Floats:
-        log_QH = _chain_log(*self._logits(panel, queries, predicted_QHY), self._owner_L)
-        dose_QHD = _doses(self.encoding, queries.plan)
-        for record, dose_QH in zip(self.doses, np.moveaxis(dose_QHD, -1, 0), strict=True):
-            log_QH = np.minimum(log_QH, record.log_share(dose_QH))
-        return log_QH
 
     @property
     def _owner_L(self) -> NDArray[np.int64]:
@@ -260,7 +260,9 @@ def fit_chain(
     *,
     ridges: Sequence[float] = RIDGES,
 ) -> tuple[Floats, Floats]:
-    """Return intercepts and coefficients of a chain with the best penalty; fitted once for models of the same data.
+    """Return intercepts and coefficients of a chain; fitted once for models of the same data.
+
+    Its penalty is the one with which half of the subjects predict the other half best.
 
     Args:
         columns_MP: of a history, then the factors themselves.
@@ -272,12 +274,20 @@ def fit_chain(
     digest = sha256(str((columns_MP.shape, *ridges)).encode())
     for array in (columns_MP, given_ML, owner_L, subject_M):
         digest.update(np.ascontiguousarray(array).data)
-    key = digest.hexdigest()
-    if key not in _FITTED:
-        if len(_FITTED) == MOST_FITTED:
-            del _FITTED[next(iter(_FITTED))]
-        ridge = _best_ridge(columns_MP, given_ML, owner_L, subject_M, ridges)
-        _FITTED[key] = _fit_chain(columns_MP, given_ML, owner_L, ridge)
+    if (key := digest.hexdigest()) in _FITTED:
+        return _FITTED[key]
+    if len(_FITTED) == MOST_FITTED:
+        del _FITTED[next(iter(_FITTED))]
+    learnt_M = subject_M % 2 == 0
+
+    def score(ridge: float) -> float:
+        intercept_L, coef_LP = _fit_chain(columns_MP[learnt_M], given_ML[learnt_M], owner_L, ridge)
+        logit_ML = columns_MP[~learnt_M] @ coef_LP.T + intercept_L
+        return float(_chain_log(logit_ML, given_ML[~learnt_M], owner_L).sum())
+
+    alone = learnt_M.all() or not learnt_M.any()
+    ridge = ridges[-1] if alone else max(ridges, key=score)
+    _FITTED[key] = _fit_chain(columns_MP, given_ML, owner_L, ridge)
     return _FITTED[key]
 
 
@@ -310,26 +320,6 @@ def _chain_log(logit_ML: Floats, given_ML: NDArray[np.bool_], owner_L: NDArray[n
     open_ML = np.stack([_open(given_ML, owner_L, i) for i in range(len(owner_L))], axis=-1)
     log_ML = log_expit(np.where(given_ML, logit_ML, -logit_ML))
     return np.asarray(np.where(open_ML, log_ML, 0.0).sum(axis=-1))
-
-
-def _best_ridge(
-    columns_MP: Floats,
-    given_ML: NDArray[np.bool_],
-    owner_L: NDArray[np.int64],
-    subject_M: NDArray[np.integer],
-    ridges: Sequence[float],
-) -> float:
-    """Return the penalty with which half of the subjects predict the other half best."""
-    learnt_M = subject_M % 2 == 0
-    if learnt_M.all() or not learnt_M.any():
-        return ridges[-1]
-
-    def score(ridge: float) -> float:
-        intercept_L, coef_LP = _fit_chain(columns_MP[learnt_M], given_ML[learnt_M], owner_L, ridge)
-        logit_ML = columns_MP[~learnt_M] @ coef_LP.T + intercept_L
-        return float(_chain_log(logit_ML, given_ML[~learnt_M], owner_L).sum())
-
-    return max(ridges, key=score)
 
 
 def nothing_ahead(panel: Panel, queries: Queries) -> Floats:

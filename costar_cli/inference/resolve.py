@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final, TypeVar
 
 import numpy as np
@@ -143,20 +144,30 @@ def estimate_played(
     if simulated.outcomes_SQHY is not None:  # what is not drawn is that of the most common course
         common = [np.bincount(place_S).argmax() for _, place_S in kinds]
         kinds = [(of[k : k + 1], np.zeros(1, dtype=np.intp)) for (of, _), k in zip(kinds, common, strict=True)]
-    courses = _asked(model, moments, kinds, horizon, MOST_QUERIES)
     parts = []
-    for asked in courses:
+    for asked in _asked(model, moments, kinds, horizon, MOST_QUERIES):
         found = estimate(model, moments.panel, asked.queries)
-        parts.append(_mixture(found, asked))
         if means is not None:
             means.append(found.mean_QHY)
+        if len(asked.first_Q) < len(asked.weight_K):  # how far courses of a mixture are apart is chance, not ignorance
+            mean_QHY = asked.mean(found.mean_QHY)
+            variance_QHY = asked.mean(found.sd_QHY**2 + found.mean_QHY**2) - mean_QHY**2
+            share_QHY = asked.mean(found.share_QHY * found.sd_QHY**2) / variance_QHY
+            members_RQHY = np.stack([asked.mean(member_KHY) for member_KHY in found.members_RQHY])
+            level_QY, unit_QY, origin_Q = (of[asked.first_Q] for of in (found.level_QY, found.unit_QY, found.origin_Q))
+            sd_QHY = np.sqrt(variance_QHY)
+            found = Estimates(mean_QHY, sd_QHY, share_QHY, level_QY, unit_QY, members_RQHY, origin_Q)
+        parts.append(found)
     mixed = Estimates.joined(parts)
     if simulated.outcomes_SQHY is None or simulated.usual_QHY is None or simulated.usual_variance_QHY is None:
         return mixed
     own, drawn = slice(len(simulated.rule)), simulated.outcomes_SQHY
     mean_QHY, sd_QHY, members_RQHY = mixed.mean_QHY.copy(), mixed.sd_QHY.copy(), mixed.members_RQHY.astype(np.float64)
     mean_QHY[:, own] += drawn.mean(axis=0) - simulated.usual_QHY
-    sd_QHY[:, own] = _moved(sd_QHY[:, own], drawn.var(axis=0, ddof=1), simulated.usual_variance_QHY)
+    variance_QHY, usual_QHY = sd_QHY[:, own] ** 2, simulated.usual_variance_QHY
+    more_QHY = drawn.var(axis=0, ddof=1) - usual_QHY
+    share_QHY = np.where(more_QHY < 0, variance_QHY / np.maximum(usual_QHY, variance_QHY), 1)  # the sum stays above 0
+    sd_QHY[:, own] = np.sqrt(variance_QHY + share_QHY * more_QHY)
     sd_QHY = np.maximum(sd_QHY, least_sd(model))
     mean_QHY = np.asarray(possible(facts_of(model), mean_QHY), dtype=np.float64)
     members_RQHY[:, :, own] = mean_QHY[:, own]
@@ -186,7 +197,13 @@ def _asked(
     count_Q = np.array([len(of) for of, _ in kinds])
     moment_K = np.repeat(np.arange(len(kinds)), count_Q)
     weight_K = np.concatenate([np.bincount(place_S) / len(place_S) for _, place_S in kinds])
-    for begin, end in _parts(count_Q, most):
+    begins, total = [0], 0
+    for q, count in enumerate(count_Q.tolist()):
+        if q > begins[-1] and total + count > most:
+            begins.append(q)
+            total = 0
+        total += count
+    for begin, end in pairwise([*begins, len(kinds)]):
         own_K = slice(*np.searchsorted(moment_K, [begin, end]))
         at_K = moment_K[own_K]
         values_KHA = _lasting(np.concatenate([of for of, _ in kinds[begin:end]]), horizon)
@@ -237,33 +254,3 @@ def draw_played(
 def _lasting(values: NDArray[Number], horizon: int) -> NDArray[Number]:
     """Return series `[n,H,...]` padded with their last step, which means nothing."""
     return np.pad(values, ((0, 0), (0, horizon - values.shape[1]), (0, 0)), "edge")
-
-
-def _parts(count_Q: NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]:
-    """Yield spans of moments whose courses are asked about at once."""
-    begin, total = 0, 0
-    for q, count in enumerate(count_Q.tolist()):
-        if q > begin and total + count > most:
-            yield begin, q
-            begin, total = q, 0
-        total += count
-    yield begin, len(count_Q)
-
-
-def _moved(sd_QHY: Floats, rule_QHY: Floats, usual_QHY: Floats) -> Floats:
-    """Return the sd of an estimate moved by the difference of two variances of draws; what falls keeps it above 0."""
-    variance_QHY, more_QHY = sd_QHY**2, rule_QHY - usual_QHY
-    share_QHY = np.where(more_QHY < 0, variance_QHY / np.maximum(usual_QHY, variance_QHY), 1)
-    return np.asarray(np.sqrt(variance_QHY + share_QHY * more_QHY))
-
-
-def _mixture(found: Estimates, asked: _RolloutBatch) -> Estimates:
-    """Return the moments of mixtures of courses; how far these are apart is chance, not ignorance."""
-    if len(asked.first_Q) == len(asked.weight_K):
-        return found
-    mean_QHY = asked.mean(found.mean_QHY)
-    variance_QHY = asked.mean(found.sd_QHY**2 + found.mean_QHY**2) - mean_QHY**2
-    share_QHY = asked.mean(found.share_QHY * found.sd_QHY**2) / variance_QHY
-    members_RQHY = np.stack([asked.mean(member_KHY) for member_KHY in found.members_RQHY])
-    level_QY, unit_QY, origin_Q = (each[asked.first_Q] for each in (found.level_QY, found.unit_QY, found.origin_Q))
-    return Estimates(mean_QHY, np.sqrt(variance_QHY), share_QHY, level_QY, unit_QY, members_RQHY, origin_Q)

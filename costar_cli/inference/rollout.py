@@ -11,7 +11,7 @@ from typing import Final, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.data import Panel, PanelSchema, Queries, TreatmentEncoding, Variable
+from costar_cli.data import Panel, PanelSchema, Queries, Variable
 from costar_cli.errors import UsageError
 from costar_cli.inference.estimates import encoded_predictor
 from costar_cli.methods.base import FittedModel
@@ -123,26 +123,6 @@ def _changing(schema: PanelSchema) -> tuple[Variable, ...]:
     return (*schema.outcomes, *schema.covariates)
 
 
-def _usual(moments: IndexTimes, encoding: TreatmentEncoding, steps: int) -> Levels:
-    """Return the levels `[Q,H,names]` that the data have from the origins on, the last ones where they end.
-
-    Where a series has one step alone nothing was given.
-    """
-    panel, row_Q1 = moments.panel, moments.subject_Q[:, None]
-    last_Q = np.minimum(moments.origin_Q[:, None] + np.arange(steps), panel.length[row_Q1] - 2)
-    given = encoding.decode(panel.treatments[row_Q1, np.maximum(last_Q, 0)])
-    return np.where(last_Q[..., None] >= 0, given, encoding.idle)
-
-
-def _possible(schema: PanelSchema, drawn_MC: Floats) -> Floats:
-    """Return what a rule reads of drawn variables: 0 or 1, or a count, where they are such, otherwise the number."""
-    read_MC = drawn_MC.copy()
-    for i, variable in enumerate(_changing(schema)[: drawn_MC.shape[1]]):
-        if variable.kind in ("binary", "count"):
-            read_MC[:, i] = drawn_MC[:, i].round().clip(0, 1 if variable.kind == "binary" else None)
-    return read_MC
-
-
 class _Play:
     """Decides what M = S Q courses of a rule are given, step after step, and keeps it."""
 
@@ -154,7 +134,11 @@ class _Play:
         self.row_M = np.tile(np.arange(len(moments)), n)
         self.known = {name: values[self.row_M] for name, values in moments.columns(schema).items()}
         before, size = moments.before(schema.treatments, self.window)[self.row_M], (len(self.row_M), len(rule), 0)
-        self.usual_QHA = _usual(replace(moments, panel=given or moments.panel), schema.treatments, len(rule))
+        # The levels that the data have from the origins on, the last ones where they end; none of a single step.
+        panel, row_Q1 = given or moments.panel, moments.subject_Q[:, None]
+        step_QH = np.minimum(moments.origin_Q[:, None] + np.arange(len(rule)), panel.length[row_Q1] - 2)
+        usual_QHA = schema.treatments.decode(panel.treatments[row_Q1, np.maximum(step_QH, 0)])
+        self.usual_QHA = np.where(step_QH[..., None] >= 0, usual_QHA, schema.treatments.idle)
         self.given_MTA = np.concatenate([before, np.zeros((*size[:2], before.shape[2]), dtype=before.dtype)], axis=1)
         self.chance_HMC = np.random.default_rng([seed, 2]).random((len(rule), len(self.row_M), rule.n_chances))
 
@@ -184,10 +168,9 @@ class _Play:
         return decided_MA
 
     def simulated(self, how: How, outcomes_SQHY: Floats | None = None) -> SimulatedRule:
-        return SimulatedRule(self.rule, self._by_draw(self.values_MHA), outcomes_SQHY, how)
-
-    def _by_draw(self, values: Levels) -> Levels:
-        return values.reshape(self.n, len(self.moments), *values.shape[1:])
+        values_MHA = self.values_MHA
+        values_SQHA = values_MHA.reshape(self.n, len(self.moments), *values_MHA.shape[1:])
+        return SimulatedRule(self.rule, values_SQHA, outcomes_SQHY, how)
 
 
 def simulate_rule(
@@ -218,16 +201,31 @@ def simulate_rule(
             far.
     """
     how, schema = simulation_mode(rule, model, label), model.schema
+    once = n if rule.has_chance else 1  # where outcomes are not drawn
     if how in ("fixed", "chance"):
-        return _blind(rule, moments, schema, n if rule.has_chance else 1, seed, given)
+        course = _Play(rule, moments, schema, once, seed, given)
+        unread_MY = np.full((len(course.row_M), len(schema.outcomes)), np.nan)
+        for h in range(len(rule)):
+            course.decide(h, unread_MY)
+        return course.simulated(how)
     if not model.draws_courses:
-        once = n if rule.has_chance else 1
-        return simulate_on(rule, moments, schema, _mean_course(model, moments), given=given, n=once, seed=seed)
+        answer = encoded_predictor(moments.panel)
+
+        def predict(row_M: NDArray[np.integer], values_MHA: Levels) -> Floats:
+            members_RMHY = answer(model, ask(model, moments.take(row_M), values_MHA))
+            return np.asarray(members_RMHY[:, :, -1].mean(axis=0, dtype=np.float64))
+
+        return simulate_on(rule, moments, schema, predict, given=given, n=once, seed=seed)
     course, last = _Play(rule, moments, schema, n, seed, given), len(rule) - 1
 
     def decide(h: int, state_MC: Floats) -> NDArray[np.float32]:
-        given_MA = course.decide(h, _possible(schema, state_MC)) if h <= last else course.values_MHA[:, -1]
-        return schema.treatments.encode(given_MA)
+        if h > last:
+            return schema.treatments.encode(course.values_MHA[:, -1])
+        read_MC = state_MC.copy()  # a rule reads 0 or 1, or a count, where what is drawn is such
+        for i, variable in enumerate(_changing(schema)[: state_MC.shape[1]]):
+            if variable.kind in ("binary", "count"):
+                read_MC[:, i] = state_MC[:, i].round().clip(0, 1 if variable.kind == "binary" else None)
+        return schema.treatments.encode(course.decide(h, read_MC))
 
     row_Q, origin_Q = moments.subject_Q, moments.origin_Q
     draw = partial(model.draw_courses, moments.panel, row_Q, origin_Q, steps=horizon or len(rule), n=n, seed=seed)
@@ -247,7 +245,15 @@ def simulation_mode(rule: Playable, model: FittedModel, label: str = "") -> How:
     if not rule.reads([variable.name for variable in changing]):
         return "chance" if rule.has_chance else "fixed"
     if not model.stepwise:
-        raise _refused(rule, model, label)
+        read = rule.reads([outcome.name for outcome in model.schema.outcomes])
+        able = ", ".join(name for name, method in METHODS.items() if method.stepwise)
+        raise UsageError(
+            f"rule {rule.name!r} reads {', '.join(read)}, and model `{label or model.method}` predicts no course that "
+            "it could act on: each of its steps answers a question of its own",
+            where="--plan",
+            fix=f"ask a model of {able}, or costar with `--decoder structured`; rules that read treatments, statics "
+            "and steps alone work with every method",
+        )
     return "drawn" if model.draws_courses else "mean course"
 
 
@@ -276,40 +282,6 @@ def simulate_on(
     return course.simulated("mean course")
 
 
-def _blind(
-    rule: Playable, moments: IndexTimes, schema: PanelSchema, n: int, seed: int, given: Panel | None
-) -> SimulatedRule:
-    """Play a rule that reads no outcome: what is given is known beforehand, or left to chance alone."""
-    course = _Play(rule, moments, schema, n, seed, given)
-    unread_MY = np.full((len(course.row_M), len(schema.outcomes)), np.nan)
-    for h in range(len(rule)):
-        course.decide(h, unread_MY)
-    return course.simulated("chance" if rule.has_chance else "fixed")
-
-
-def _mean_course(model: FittedModel, moments: IndexTimes) -> Predict:
-    """Return what predicts outcomes as the mean over a model's members, whose histories are encoded once."""
-    answer = encoded_predictor(moments.panel)
-
-    def predict(row_M: NDArray[np.integer], values_MHA: Levels) -> Floats:
-        members_RMHY = answer(model, ask(model, moments.take(row_M), values_MHA))
-        return np.asarray(members_RMHY[:, :, -1].mean(axis=0, dtype=np.float64))
-
-    return predict
-
-
 def ask(model: FittedModel, moments: IndexTimes, values_QHA: Levels) -> Queries:
     """Return questions about moments, each under its own levels."""
     return moments.queries(model.schema.treatments.encode(values_QHA))
-
-
-def _refused(rule: Playable, model: FittedModel, label: str) -> UsageError:
-    read = rule.reads([outcome.name for outcome in model.schema.outcomes])
-    able = ", ".join(name for name, method in METHODS.items() if method.stepwise)
-    return UsageError(
-        f"rule {rule.name!r} reads {', '.join(read)}, and model `{label or model.method}` predicts no course that it "
-        "could act on: each of its steps answers a question of its own",
-        where="--plan",
-        fix=f"ask a model of {able}, or costar with `--decoder structured`; rules that read treatments, statics and "
-        "steps alone work with every method",
-    )

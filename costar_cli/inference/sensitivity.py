@@ -95,8 +95,10 @@ class Confounded:
 
     def flips_at(self, plan: int, reference: int, step: int, outcome: int) -> float | None:
         """Return the smallest Gamma at which either plan may have the larger outcome; None up to `largest_gamma`."""
-
-        pair = self._part(np.array([plan, reference]), step + 1, outcome)
+        own = (np.array([plan, reference]), slice(step + 1), slice(outcome, outcome + 1))
+        top_KQHY, bottom_KQHY = self.top_KQHY[:, *own], self.bottom_KQHY[:, *own]
+        likely_SQH, whole_QHY = self.likely_SQH[:, *own[:2]], self.whole_QHY[own]
+        pair = type(self)(self.mean_QHY[own], likely_SQH, self.share_K, top_KQHY, bottom_KQHY, whole_QHY)
 
         def is_open(gamma: float) -> bool:
             lower_HY, upper_HY = pair.difference_bounds(0, 1, gamma)
@@ -113,13 +115,6 @@ class Confounded:
             low, high = (low, middle) if is_open(float(np.exp(middle))) else (middle, high)
         return float(np.exp(high))
 
-    def _part(self, of_Q: NDArray[np.integer], steps: int, outcome: int) -> Self:
-        """Return what is known of some plans, their first steps and one outcome."""
-        own = (of_Q, slice(steps), slice(outcome, outcome + 1))
-        top_KQHY, bottom_KQHY = self.top_KQHY[:, *own], self.bottom_KQHY[:, *own]
-        likely_SQH, whole_QHY = self.likely_SQH[:, *own[:2]], self.whole_QHY[own]
-        return type(self)(self.mean_QHY[own], likely_SQH, self.share_K, top_KQHY, bottom_KQHY, whole_QHY)
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Tails:
@@ -132,10 +127,17 @@ class Tails:
     def of(cls, estimates: Estimates, calibration: Calibration, binary_Y: NDArray[np.bool_]) -> Self:
         """Return those of a model's calibrated errors, and of outcomes that are 0 or 1 those of their probability.
 
-        Beyond the largest limit that is known errors have the tail of a normal distribution.
+        Beyond the largest limit that is known errors have the tail of a normal distribution, with the largest scale
+        that the last finite ones have.
         """
         bands = calibration.bands(estimates, LEVELS.tolist(), clip=False)
-        radius_KQHY = _with_tails((bands.upper_LQHY[::-1] - estimates.mean_QHY) / estimates.sd_QHY)
+        radius_LQHY = (bands.upper_LQHY[::-1] - estimates.mean_QHY) / estimates.sd_QHY  # the largest limit first
+        beyond_K, known_K = -ndtri(SHARES)[:, None, None, None], slice(len(SHARES) - len(LEVELS) - 1, -1)
+        share_L111, finite_LQHY = SHARES[known_K, None, None, None], np.isfinite(radius_LQHY)
+        last_QHY = np.where(finite_LQHY, share_L111, np.inf).min(axis=0)
+        near_LQHY = finite_LQHY & (share_L111 <= LAST * last_QHY)
+        radius_KQHY = beyond_K * np.where(near_LQHY, radius_LQHY / beyond_K[known_K], 0.0).max(axis=0)
+        radius_KQHY[known_K] = np.where(finite_LQHY, radius_LQHY, radius_KQHY[known_K])
         away_KQHY, mean_QHY, clip = radius_KQHY * estimates.sd_QHY, estimates.mean_QHY, calibration.facts.clip
         top_KQHY = np.maximum(clip(mean_QHY + away_KQHY), mean_QHY)
         bottom_KQHY = np.minimum(clip(mean_QHY - away_KQHY), mean_QHY)
@@ -167,21 +169,6 @@ def weight_bounds(likely: Floats, gamma: float) -> tuple[Floats, Floats]:
 def largest_gamma(steps: int) -> float:
     """Return the largest Gamma that is looked at: 100, fewer where its weights after so many steps are too large."""
     return float(min(MOST, SMALLEST ** (-1 / steps)))
-
-
-def _with_tails(radius_LQHY: Floats) -> Floats:
-    """Return the multiple of the scale that each of `SHARES` lies beyond, from those at `LEVELS`, the largest first.
-
-    Where these are infinite the tail is normal, with the largest scale that the last finite ones have.
-    """
-    beyond_K, known_K = -ndtri(SHARES)[:, None, None, None], slice(len(SHARES) - len(LEVELS) - 1, -1)
-    share_L111, finite_LQHY = SHARES[known_K, None, None, None], np.isfinite(radius_LQHY)
-    last_QHY = np.where(finite_LQHY, share_L111, np.inf).min(axis=0)
-    near_LQHY = finite_LQHY & (share_L111 <= LAST * last_QHY)
-    scale_QHY = np.where(near_LQHY, radius_LQHY / beyond_K[known_K], 0.0).max(axis=0)
-    radius_KQHY = beyond_K * scale_QHY
-    radius_KQHY[known_K] = np.where(finite_LQHY, radius_LQHY, radius_KQHY[known_K])
-    return np.asarray(radius_KQHY)
 
 
 def _partial(outcome_KQHY: Floats) -> Floats:

@@ -63,16 +63,27 @@ class Suitability:
 def assess(dataset: Dataset) -> Suitability:
     """Return how suitable a data set is, from its report, its overlap and what each treatment was given to."""
     report, overlap = describe_dataset(dataset), describe_overlap(dataset)
-    return Suitability((
+    criteria = [
         _lengths(dataset, report),
         _outcomes(dataset, report),
         _treatments(dataset),
         *_decided(dataset),
         *_overlap(overlap, report),
         _subjects(dataset),
-        *_events(dataset),
-        *_findings(report),
-    ))  # fmt: skip
+    ]
+    if names := dataset.schema.terminal:
+        ends_N = np.concatenate([panel.ends for panel in _series(dataset)])
+        counts = {name: int((ends_N == code).sum()) for code, name in names.items()}
+        text = ", ".join(f"{n:,} {name} in {len(ends_N):,} subjects" for name, n in counts.items())
+        few = [name for name, n in counts.items() if n < FEWEST_EVENTS]
+        fix = f"fewer than {FEWEST_EVENTS} of {shown(few)}: its risk is hardly known" if few else ""
+        criteria.append(Criterion("events", text, "care" if few else "ok", fix))
+    told = [f for f in report.findings if f.severity == "warning" and f.code != "confounding-by-indication"]
+    if told:  # the other warnings of the data report, in one line
+        more = f", and {len(told) - 1} more" if len(told) > 1 else ""
+        fix = "`costar inspect --report` shows all" if more else ""
+        criteria.append(Criterion("values", f"{told[0].text}{more}", "care", fix))
+    return Suitability(tuple(criteria))
 
 
 def _series(dataset: Dataset) -> list[Panel]:
@@ -194,24 +205,3 @@ def _subjects(dataset: Dataset) -> Criterion:
         fix = f"{FEWEST_UNITS} or more calibrate and test a 90 % band: raise `val` and `test` in [split]"
         return Criterion("subjects", text, "care", fix)
     return Criterion("subjects", text)
-
-
-def _events(dataset: Dataset) -> Iterator[Criterion]:
-    names = dataset.schema.terminal
-    if not names:
-        return
-    ends_N = np.concatenate([panel.ends for panel in _series(dataset)])
-    counts = {name: int((ends_N == code).sum()) for code, name in names.items()}
-    text = ", ".join(f"{n:,} {name} in {len(ends_N):,} subjects" for name, n in counts.items())
-    few = [name for name, n in counts.items() if n < FEWEST_EVENTS]
-    fix = f"fewer than {FEWEST_EVENTS} of {shown(few)}: its risk is hardly known" if few else ""
-    yield Criterion("events", text, "care" if few else "ok", fix)
-
-
-def _findings(report: DataReport) -> Iterator[Criterion]:
-    """Yield the other warnings of the data report in one line."""
-    told = [f for f in report.findings if f.severity == "warning" and f.code != "confounding-by-indication"]
-    if told:
-        more = f", and {len(told) - 1} more" if len(told) > 1 else ""
-        fix = "`costar inspect --report` shows all" if more else ""
-        yield Criterion("values", f"{told[0].text}{more}", "care", fix)

@@ -100,7 +100,10 @@ class Hazards:
                 intercept_E[which_E] = fitted[0] + np.log(risk.share)  # as if no step had been left out
                 coef_EP[which_E] = fitted[1][:, :width]
             else:
-                seen, stands_for_M = self._seen(width), np.where(ended_ME.any(axis=1), 1.0, 1 / risk.share)
+                names, timeless = (dose_names(self.schema.treatments, timeless=flag) for flag in (False, True))
+                seen = np.ones(width, dtype=bool)  # all but how long the step is
+                seen[width - len(names) :] = [name in timeless for name in names]
+                stands_for_M = np.where(ended_ME.any(axis=1), 1.0, 1 / risk.share)
                 fitted = fit_rates(
                     columns_MP[:, seen], ended_ME, time_QH[:, 0] * stands_for_M, subject_M, ridges=RIDGES
                 )
@@ -206,25 +209,9 @@ class Hazards:
         own[..., has_Y] = both[..., len(has_Y) :]
         return own
 
-    def _both_scales(self, own: Floats) -> Floats:
-        """Return what `_own_scale` was given: levels follow logarithms."""
-        has_Y, (mean_C, sd_C) = self.floor_Y > 0, self._moments
-        n, log, level = len(has_Y), own[..., has_Y], own.copy()
-        if has_Y.any():
-            value = np.exp(np.minimum(log * sd_C[n:] + mean_C[n:], MOST_LOG))
-            level[..., has_Y] = (value - mean_C[:n][has_Y]) / sd_C[:n][has_Y]
-        return np.concatenate([level, log], axis=-1)
-
     def _which(self, *, terminal: bool) -> NDArray[np.bool_]:
         """Return which ends `[E]` are terminal, or which are losses of follow-up."""
         return np.array([end.terminal == terminal for end in self.schema.ends], dtype=bool)
-
-    def _seen(self, width: int) -> NDArray[np.bool_]:
-        """Return the columns `[P]` that rates may see: all but how long the step is."""
-        names, timeless = (dose_names(self.schema.treatments, timeless=timeless) for timeless in (False, True))
-        seen = np.ones(width, dtype=bool)
-        seen[width - len(names) :] = [name in timeless for name in names]
-        return seen
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return the arrays that a model's artifact holds."""
@@ -331,7 +318,12 @@ class Hazards:
 
     def _bent(self, own_QHY: Floats) -> Floats:
         """Return the columns `[Q,H,...]` that a course of outcomes, or of their logarithms, becomes."""
-        both_QHC = self._both_scales(own_QHY)
+        has_Y, (mean_C, sd_C) = self.floor_Y > 0, self._moments
+        n, log_QHZ, level_QHY = len(has_Y), own_QHY[..., has_Y], own_QHY.copy()
+        if has_Y.any():  # levels follow logarithms
+            value_QHZ = np.exp(np.minimum(log_QHZ * sd_C[n:] + mean_C[n:], MOST_LOG))
+            level_QHY[..., has_Y] = (value_QHZ - mean_C[:n][has_Y]) / sd_C[:n][has_Y]
+        both_QHC = np.concatenate([level_QHY, log_QHZ], axis=-1)
         return Courses(both_QHC[:, :, None], both_QHC[..., :0]).columns(self.knots_KSY)
 
     def time(self, plan: Plans) -> Floats | None:
@@ -341,16 +333,6 @@ class Hazards:
         """
         dose, time = elapsed_dose(self.schema.treatments), elapsed(self.schema.treatments, plan)
         return None if dose is None or dose.elapsed is None or time is None else time / dose.elapsed
-
-    def _logs_ahead(self, predicted_QHY: Floats, before_QZ: Floats) -> Floats:
-        """Return logarithms of predictions `[Q,H,Z]` that change from step to step as those of series that go on do."""
-        # Models predict 0 or below for tumours that shrink, whose logarithm is that of an extinct one: hazards
-        # were 0 or 1.
-        logs_QHZ, (low_Z, high_Z) = _logs(predicted_QHY, self.floor_Y), self.moments_4Z[2:]
-        for h in range(logs_QHZ.shape[1]):
-            logs_QHZ[:, h] = np.clip(logs_QHZ[:, h], before_QZ + low_Z, before_QZ + high_Z)
-            before_QZ = logs_QHZ[:, h]
-        return logs_QHZ
 
     def _columns(self, courses: Courses, queries: Queries) -> Floats:
         """Return the columns `[Q,H,P]` of the regressions, of queries and what is known before their steps."""
@@ -384,8 +366,14 @@ class Hazards:
         """Return what is known before each step, logarithms as further outcomes."""
         known = panel.outcomes.astype(np.float64)
         both_NTY = np.concatenate([known, _logs(known, self.floor_Y)], axis=-1)
+        # Logarithms change from step to step as those of series that go on do. Models predict 0 or below for tumours
+        # that shrink, whose logarithm is that of an extinct one: hazards were 0 or 1.
         before_QZ = both_NTY[queries.subject, queries.origin, known.shape[2] :]
-        ahead_QHY = np.concatenate([predicted_QHY, self._logs_ahead(predicted_QHY, before_QZ)], axis=-1)
+        logs_QHZ, (low_Z, high_Z) = _logs(predicted_QHY, self.floor_Y), self.moments_4Z[2:]
+        for h in range(logs_QHZ.shape[1]):
+            logs_QHZ[:, h] = np.clip(logs_QHZ[:, h], before_QZ + low_Z, before_QZ + high_Z)
+            before_QZ = logs_QHZ[:, h]
+        ahead_QHY = np.concatenate([predicted_QHY, logs_QHZ], axis=-1)
         scaler = replace(self.scaler, outcomes=self._moments)
         seen = replace(panel, outcomes=both_NTY, outcome_observed=None)
         courses = Courses.of(seen, queries, ahead_QHY, scaler, self.schema.treatments)
