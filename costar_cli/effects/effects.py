@@ -379,7 +379,9 @@ def estimate(
                 make = partial(_curve, estimator, trials, target, plan, follow, fold_M, learner, in_GM)
                 shape = (len(in_GM), len(trials), len(plan), len(target.names))
                 curve = source(f"{len(targets)}/{estimator}/{p}", shape, make)
-                made += [_measured_only(curve, target)] if curve else []
+                if curve:  # there is no number at a step at which nobody has the quantity
+                    seen_HQ = target.measured_MHQ[:, : curve.mean_GHQ.shape[1]].any(axis=0)
+                    made.append(replace(curve, mean_GHQ=np.where(seen_HQ, curve.mean_GHQ, np.nan)))
                 tick()
             curves[estimator] = tuple(made)
         targets.append(TargetEstimates(target, curves, follows, learner, kept_MK, measured_MHQ))
@@ -400,12 +402,6 @@ def _curve(
         return by_computation(trials, target, plan, follow, learner, in_GM)
     regress = cross_fitted(trials, plan, follow, fold_M, learner)
     return sequential(target, plan, follow, regress, in_GM, targeted=estimator == "tmle")
-
-
-def _measured_only(curve: Curve, target: Target) -> Curve:
-    """Return a curve without numbers at steps at which nobody has the quantity."""
-    seen_HQ = target.measured_MHQ[:, : curve.mean_GHQ.shape[1]].any(axis=0)
-    return replace(curve, mean_GHQ=np.where(seen_HQ, curve.mean_GHQ, np.nan))
 
 
 def _next_steps(trials: Trials, target: Target) -> list[tuple[Floats, Floats, Floats, Ints]]:

@@ -69,13 +69,13 @@ class Practice:
         self.trials, self.fold_M, self.known, self.boosting = trials, fold_M, known, boosting
         self.converged = True
         self.step_R, self.row_R = np.nonzero(trials.decided_MK.T)
-        steps = range(trials.steps)
-        self.history_RP = np.concatenate([self._with_step(k, self._at(k)[0]) for k in steps])
-        self.given_RA = np.concatenate([trials.given(k, self._at(k)[0]) for k in steps])
-
-    def _with_step(self, k: int, rows_M: NDArray[np.intp]) -> Floats:
-        history_MP = self.trials.history(k, rows_M)
-        return np.concatenate([history_MP, np.full((len(history_MP), 1), k / max(self.trials.steps - 1, 1))], axis=1)
+        histories, given = [], []
+        for k in range(trials.steps):
+            rows_M, _ = self._at(k)
+            step_M1 = np.full((len(rows_M), 1), k / max(trials.steps - 1, 1))
+            histories.append(np.concatenate([trials.history(k, rows_M), step_M1], axis=1))
+            given.append(trials.given(k, rows_M))
+        self.history_RP, self.given_RA = np.concatenate(histories), np.concatenate(given)
 
     def _spread(self, values_R: NDArray[Any], fill: float = 1.0) -> Floats:
         """Return numbers of decisions as an array `[M,K]`, filled where none is made."""

@@ -256,25 +256,20 @@ def _estimate(parts: Sequence[tuple[Floats, Floats, int]], weights_BN: Floats) -
     shape = len(weights_BN), parts[0][1].shape[1]
     total_BH, influence_HBN = np.zeros(shape), np.zeros((*shape[::-1], weights_BN.shape[1]))
     for sums_RNH, count_NH, sign in parts:
-        rmse_BH, moved_HBN = _rmse(sums_RNH, count_NH, weights_BN)
-        total_BH += sign * rmse_BH
-        influence_HBN += sign * moved_HBN
+        counts_BH = weights_BN @ count_NH
+        sums_RBH = weights_BN @ sums_RNH
+        mean_RBH = np.divide(sums_RBH, counts_BH, out=np.full_like(sums_RBH, np.nan), where=counts_BH > 0)
+        rmse_RBH = np.sqrt(mean_RBH)
+        # what one more of each unit would add to the mean over members
+        steep = 2 * len(sums_RNH) * counts_BH * rmse_RBH
+        slope_RBH = np.divide(1.0, steep, out=np.where(np.isnan(steep), np.nan, 0.0), where=steep > 0)
+        own_HBN = slope_RBH.transpose(2, 1, 0) @ sums_RNH.transpose(2, 0, 1)
+        mean_HB1 = (slope_RBH * mean_RBH).sum(axis=0).T[..., None]
+        total_BH += sign * rmse_RBH.mean(axis=0)
+        influence_HBN += sign * (own_HBN - mean_HB1 * count_NH.T[:, None])
     value_BK = np.column_stack([total_BH, average_over_steps(total_BH)])
     influence_KBN = np.concatenate([influence_HBN, influence_HBN[:AVERAGED_STEPS].mean(axis=0)[None]])
     squares_BK = (influence_KBN**2 * weights_BN).sum(axis=-1).T
     error_BK = np.sqrt(squares_BK)
     largest = max(_scale(sums, count) for sums, count, _ in parts)
     return value_BK, np.where(error_BK <= _ROUNDING * largest, 0.0, error_BK)
-
-
-def _rmse(sums_RNH: Floats, count_NH: Floats, weights_BN: Floats) -> tuple[Floats, Floats]:
-    """Return the mean RMSE over members `[B,H]`, and what one more of each unit would add to it `[H,B,N]`."""
-    counts_BH = weights_BN @ count_NH
-    sums_RBH = weights_BN @ sums_RNH
-    mean_RBH = np.divide(sums_RBH, counts_BH, out=np.full_like(sums_RBH, np.nan), where=counts_BH > 0)
-    rmse_RBH = np.sqrt(mean_RBH)
-    steep = 2 * len(sums_RNH) * counts_BH * rmse_RBH
-    slope_RBH = np.divide(1.0, steep, out=np.where(np.isnan(steep), np.nan, 0.0), where=steep > 0)
-    own_HBN = slope_RBH.transpose(2, 1, 0) @ sums_RNH.transpose(2, 0, 1)
-    mean_HB1 = (slope_RBH * mean_RBH).sum(axis=0).T[..., None]
-    return rmse_RBH.mean(axis=0), own_HBN - mean_HB1 * count_NH.T[:, None]

@@ -64,7 +64,12 @@ class EffectSums:
             begins_Q = np.r_[True, (np.diff(some.subject) != 0) | (np.diff(some.origin) != 0)]
             first_Q = np.maximum.accumulate(np.where(begins_Q, at_Q, 0))
             asked_QH = some.scored & steps_H
-            plan_QH = _plan_codes(some)
+            # Numbers that are the same for plans that are the same up to a step, and differ for others
+            plan = np.ascontiguousarray(some.plan + some.plan.dtype.type(0))  # a negative zero is zero
+            step_M, code_M = np.unique(plan.view(f"S{plan.nbytes // plan[..., 0].size}"), return_inverse=True)
+            plan_QH = code_M.reshape(len(some), some.horizon).astype(np.int64)
+            for h in range(1, some.horizon):
+                plan_QH[:, h] = np.unique(plan_QH[:, h - 1] * len(step_M) + plan_QH[:, h], return_inverse=True)[1]
             moved_QH = asked_QH & asked_QH[first_Q] & (plan_QH != plan_QH[first_Q])
             effect = replace(some, outcomes=some.outcomes - some.outcomes[first_Q], scored=moved_QH)
             difference_RQHY = prediction - prediction[:, first_Q]
@@ -129,16 +134,6 @@ class EffectSums:
         column = self.orders[name]
         added_SH = np.add.reduceat(values_MH, start, axis=0, dtype=np.float64)
         column[subjects, : added_SH.shape[1]] += added_SH.astype(column.dtype)  # sums of halves and ones are exact
-
-
-def _plan_codes(queries: Queries) -> NDArray[np.int64]:
-    """Return numbers `[Q,H]` that are the same for plans that are the same up to a step, and differ for others."""
-    plan = np.ascontiguousarray(queries.plan + queries.plan.dtype.type(0))  # a negative zero is zero
-    step_M, inverse_M = np.unique(plan.view(f"S{plan.nbytes // plan[..., 0].size}"), return_inverse=True)
-    code_QH: NDArray[np.int64] = inverse_M.reshape(len(queries), queries.horizon).astype(np.int64)
-    for h in range(1, code_QH.shape[1]):
-        code_QH[:, h] = np.unique(code_QH[:, h - 1] * len(step_M) + code_QH[:, h], return_inverse=True)[1]
-    return code_QH
 
 
 def _groups(queries: Queries, order_Q: NDArray[np.int64], batch_size: int) -> Iterator[NDArray[np.int64]]:

@@ -139,9 +139,23 @@ def read_predictions(path: Path, dataset: Dataset, *, trained: Domain, digest: s
         DataError: a column is missing or holds no numbers, a query is unknown or answered twice or in part, or no test
             part is answered.
     """
+    import polars as pl  # noqa: PLC0415 - evaluations of models need no tables
+
+    from costar_cli.data.table.export import free_names, queries_to_frame  # noqa: PLC0415
+
     schema, train = dataset.schema, dataset.panel("source", "train")
     stated, tails_MK = _rows(path, [outcome.name for outcome in schema.outcomes])
-    rows = _joined(stated, dataset, path)
+    names = free_names(schema)
+    asked = queries_to_frame(dataset, names).select(pl.col(names[key]).alias(key) for key in KEYS)
+    rows = stated.join(asked.with_row_index("place"), on=list(KEYS), how="left", maintain_order="left")
+    unknown = rows.filter(pl.col("place").is_null())
+    if unknown.height:
+        first = "set {!r}, query {}, step {}".format(*unknown.select(KEYS).row(0))
+        raise DataError(
+            f"{counted(unknown.height, 'row answers', 'rows answer')} no query of the data set, the first {first}",
+            where=str(path),
+            fix="answer the queries that `costar inspect DATA --export FOLDER` writes, by `set`, `query` and `step`",
+        )
     size, dy = sum(len(q) * q.horizon for sets in dataset.queries.values() for q in sets.values()), len(schema.outcomes)
     cell = rows["place"].to_numpy() * dy + rows["outcome"].to_numpy()
     if len(np.unique(cell)) < len(cell):
@@ -225,30 +239,6 @@ def _rows(path: Path, outcomes: Sequence[str]) -> "tuple[pl.DataFrame, Floats | 
         between = interp1d(levels, stated_MQ, axis=1, bounds_error=False)  # not a number beyond those that are stated
         tails_MK = np.asarray(between(TAILS), dtype=np.float64)
     return frame, tails_MK
-
-
-def _joined(rows: "pl.DataFrame", dataset: Dataset, path: Path) -> "pl.DataFrame":
-    """Return rows with the place of each step among those of all queries.
-
-    Raises:
-        DataError: a row answers no query of the data set.
-    """
-    import polars as pl  # noqa: PLC0415 - evaluations of models need no tables
-
-    from costar_cli.data.table.export import free_names, queries_to_frame  # noqa: PLC0415
-
-    names = free_names(dataset.schema)
-    asked = queries_to_frame(dataset, names).select(pl.col(names[key]).alias(key) for key in KEYS)
-    joined = rows.join(asked.with_row_index("place"), on=list(KEYS), how="left", maintain_order="left")
-    unknown = joined.filter(pl.col("place").is_null())
-    if unknown.height:
-        first = "set {!r}, query {}, step {}".format(*unknown.select(KEYS).row(0))
-        raise DataError(
-            f"{counted(unknown.height, 'row answers', 'rows answer')} no query of the data set, the first {first}",
-            where=str(path),
-            fix="answer the queries that `costar inspect DATA --export FOLDER` writes, by `set`, `query` and `step`",
-        )
-    return joined
 
 
 def _by_question(

@@ -3,8 +3,9 @@
 Means over windows of the test subjects (spec AVERAGE-5), by step since the origin and by step of the series.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -139,18 +140,11 @@ def natural_course(
     origin_Q = course["origin"]
     step_QS = np.broadcast_to(np.arange(course["weight"].shape[1]), course["weight"].shape)
     places: Mapping[Axis, NDArray[np.int64]] = {"origin": step_QS, "series": origin_Q[:, None] + step_QS + 1}
-    steps = [step for axis, place_QS in places.items() for step in _steps(course, axis, place_QS, outcomes, level)]
-    return NaturalCourse(setup, label, test, len(origin_Q), len(np.unique(course["subject"])), level, tuple(steps))
-
-
-def _steps(
-    course: Sums, axis: Axis, place_QS: NDArray[np.int64], outcomes: Sequence[Variable], level: float
-) -> Iterator[CourseStep]:
-    """Yield the means at each place, an outcome after another."""
-    count = int(place_QS.max()) + 1
     units, unit_Q = np.unique(course["unit"], return_inverse=True)
-    unit_QS = np.broadcast_to(unit_Q[:, None], place_QS.shape)
-    for k, outcome in enumerate(outcomes):
+    unit_QS = np.broadcast_to(unit_Q[:, None], step_QS.shape)
+    steps = []
+    for (axis, place_QS), (k, outcome) in product(places.items(), enumerate(outcomes)):
+        count = int(place_QS.max()) + 1
         seen_QS = course["seen"][..., k]
         at, weight_M = (unit_QS[seen_QS], place_QS[seen_QS]), course["weight"][seen_QS]
         counts, seen, predicted = (np.zeros((len(units), count)) for _ in range(3))
@@ -171,7 +165,6 @@ def _steps(
                 for centre, half in zip(centres, halves, strict=True)
                 for sign in (-1, 1)
             ]
-            yield CourseStep(
-                axis, i + (axis == "origin"), outcome.name, outcome.unit, int(answers[i]), observed, expected,
-                expected - observed, *limits,
-            )  # fmt: skip
+            of = axis, i + (axis == "origin"), outcome.name, outcome.unit, int(answers[i])
+            steps.append(CourseStep(*of, observed, expected, expected - observed, *limits))
+    return NaturalCourse(setup, label, test, len(origin_Q), len(np.unique(course["subject"])), level, tuple(steps))

@@ -158,15 +158,21 @@ class _ScoringContext:
         sums |= {
             f"ends/{i}/{name}": column for i, (_, answers) in enumerate(events) for name, column in answers.items()
         }
-        return replace(
-            row,
-            setup=setup.name,
-            label=candidate.label,
-            basis="ours",
-            provenance=_provenance(candidate, self.dataset),
-            sums=sums,
-            ends=tuple(event for event, _ in events),
+        stopped = model.record.stopped_by_budget  # versions that do not know what ended training count no updates
+        provenance = Provenance(
+            method=model.method,
+            init=candidate.init,
+            domain=candidate.domain,
+            trained_on=dict(model.trained_on),
+            labelled_target_subjects=candidate.labelled_target_subjects,
+            unlabelled_target_subjects=candidate.unlabelled_target_subjects,
+            model_digest=model.digest,
+            dataset_digest=model.parents.get("dataset", ""),
+            same_data=same_data(model.parents, self.dataset),
+            stopped_by_budget=bool(stopped) if model.record.stages and stopped is not None else None,
         )
+        ends, label = tuple(event for event, _ in events), candidate.label
+        return replace(row, setup=setup.name, label=label, basis="ours", provenance=provenance, sums=sums, ends=ends)
 
     def anchor(self, model: FittedModel, part: Part, task: Task, course: Course | None = None) -> Scored:
         """Return what a model, such as the naive anchor, did on a test part, of the first set-up."""
@@ -273,20 +279,3 @@ def _warnings(dataset: Dataset, jobs: Sequence[Job], candidates: Sequence[Candid
         for job in jobs
         if job.setup.name == "zero-shot" and job.candidate.labelled_target_subjects
     ]
-
-
-def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:
-    model, record = candidate.model, candidate.model.record
-    stopped = record.stopped_by_budget  # versions that do not know what ended training count no updates
-    return Provenance(
-        method=model.method,
-        init=candidate.init,
-        domain=candidate.domain,
-        trained_on=dict(model.trained_on),
-        labelled_target_subjects=candidate.labelled_target_subjects,
-        unlabelled_target_subjects=candidate.unlabelled_target_subjects,
-        model_digest=model.digest,
-        dataset_digest=model.parents.get("dataset", ""),
-        same_data=same_data(model.parents, dataset),
-        stopped_by_budget=bool(stopped) if record.stages and stopped is not None else None,
-    )

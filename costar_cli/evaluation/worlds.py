@@ -1,13 +1,13 @@
 """Data sets with a known answer, and what models say of effects there (spec REFUTE-1, 2); `C` counts contrasts."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.data import Dataset, Panel, PanelSchema, Plans, Values, Variable, as_plans
+from costar_cli.data import Dataset, Panel, PanelSchema, Plans, Variable, as_plans
 from costar_cli.data.windows import FactualWindows
 from costar_cli.errors import TrainingError
 from costar_cli.methods.base import FittedModel
@@ -139,8 +139,18 @@ def contrasts(panel: Panel, schema: PanelSchema, horizon: int) -> list[Contrast]
         return []
     untreated_M = (seen_MK == idle_K).all(axis=1)
     never = seen_MK[np.argmax(untreated_M if untreated_M.any() else count_M)]
-    found = []
-    for arm in _arms(seen_MK, count_M, never, len(encoding.names)):
+    found, told = [], {tuple(never.tolist())}
+    for k in range(seen_MK.shape[1]):
+        rows = np.flatnonzero(seen_MK[:, k] != never[k])
+        alone = rows[(np.delete(seen_MK[rows], k, axis=1) == np.delete(never, k)).all(axis=1)]
+        rows = alone if len(alone) else rows
+        if not len(rows):
+            continue
+        is_dose = k >= len(encoding.names)  # of doses the middle one is taken
+        arm = seen_MK[rows[len(rows) // 2 if is_dose else np.argmax(count_M[rows])]]
+        if tuple(arm.tolist()) in told:
+            continue
+        told.add(tuple(arm.tolist()))
         of_never, given = (np.tile(row, (horizon, 1)) for row in (never, arm))
         once = np.concatenate([given[:1], of_never[1:]])
         what = encoding.describe(np.where(idle_K != 0, 0, arm))
@@ -148,20 +158,6 @@ def contrasts(panel: Panel, schema: PanelSchema, horizon: int) -> list[Contrast]
         reference = as_plans(encoding.encode(of_never))
         found += [Contrast(name, as_plans(encoding.encode(plan)), reference) for name, plan in plans]
     return found
-
-
-def _arms(seen_MK: Values, count_M: Ints, never: Values, n_levels: int) -> Iterator[Values]:
-    """Yield for each treatment the values of a step that give it, of doses the middle one."""
-    told: set[tuple[float, ...]] = {tuple(never.tolist())}
-    for k in range(seen_MK.shape[1]):
-        rows = np.flatnonzero(seen_MK[:, k] != never[k])
-        alone = rows[(np.delete(seen_MK[rows], k, axis=1) == np.delete(never, k)).all(axis=1)]
-        rows = alone if len(alone) else rows
-        if len(rows):
-            arm = seen_MK[rows[np.argmax(count_M[rows]) if k < n_levels else len(rows) // 2]]
-            if tuple(arm.tolist()) not in told:
-                told.add(tuple(arm.tolist()))
-                yield arm
 
 
 def effects(model: FittedModel, windows: FactualWindows, asked: Sequence[Contrast], sd_Y: Floats) -> Floats:

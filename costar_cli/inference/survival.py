@@ -69,7 +69,16 @@ class Hazards:
         for o in (o for o, least in enumerate(facts.least) if least is not None):
             seen_M = panel.outcomes[..., o][panel.observed_outcomes[..., o]]
             floor_Y[o] = seen_M[seen_M > 0].min()
-        moments_4Z = _moments_of_logs(panel, floor_Y)
+        # Of what was observed: a value that was carried forward has not changed. Where no outcome follows one of the
+        # step before, all changes count.
+        seen_NTZ, logs_NTZ = panel.observed_outcomes[..., floor_Y > 0], _logs(panel.outcomes, floor_Y)
+        grows_NTZ = panel.observed[:, 1:, None] & (panel.outcomes[:, 1:, floor_Y > 0] > 0)
+        pairs_NTZ, moments_4Z = grows_NTZ & seen_NTZ[:, :-1] & seen_NTZ[:, 1:], np.zeros((4, logs_NTZ.shape[2]))
+        for z, logs_NT in enumerate(np.moveaxis(logs_NTZ, -1, 0)):
+            logs_M, pairs_NT = logs_NT[seen_NTZ[..., z]], pairs_NTZ[..., z]
+            changes_M = np.diff(logs_NT, axis=1)[pairs_NT if pairs_NT.any() else grows_NTZ[..., z]]
+            usual_2 = np.quantile(changes_M, USUAL) if len(changes_M) else (0.0, 0.0)
+            moments_4Z[:, z] = logs_M.mean(), max(logs_M.std(), 1e-6), *usual_2
         blank = cls(schema, scaler, floor_Y, moments_4Z, np.zeros((0, 0, 0)), np.zeros(ends), np.zeros((ends, 0)))
         courses = blank._courses(panel, risk.queries, nothing_ahead(panel, risk.queries))
         # The level, not means over 1, 5 and 15 steps: data tell these apart by tiny differences, and along predicted
@@ -278,7 +287,7 @@ class Hazards:
             rows = slice(first, first + size)
             asked = queries.take(rows)
             courses = self._courses(panel, asked, predicted_QHY[rows])
-            columns_QHP, mean_QHY = self._ahead(courses, asked, self._share)
+            columns_QHP, mean_QHY = self._ahead(courses, asked)
             logit_QHE = columns_QHP @ self.coef_EP[which_E].T + self.intercept_E[which_E]
             step_QH = None if time_QH is None else time_QH[rows]
             found_QHE[rows][..., which_E] = self._over_errors(mean_QHY, logit_QHE, which_E, step_QH)
@@ -341,26 +350,28 @@ class Hazards:
         )
 
     def _ahead(
-        self, courses: Courses, queries: Queries, share: Callable[[int, Floats, Floats], Floats]
+        self, courses: Courses, queries: Queries, share: Callable[[int, Floats, Floats], Floats] | None = None
     ) -> tuple[Floats, Floats]:
         """Return the columns `[Q,H,P]` of the mean course, and its outcomes `[Q,H,Y]`, or their logarithms.
 
         Covariates go on as they do in training, since those of the origin are out of date a step later. Outcomes are
-        those that the model predicts, mixed with the transition's: `share` says in which share at each step.
+        those that the model predicts, mixed with the transition's: `share` says in which share at each step, by default
+        that of the errors.
         """
         columns_QHP, outcomes = self._columns(courses, queries), len(self.floor_Y)
         mean_QHY = self._own_scale(courses.outcome_QHSY[:, :, 0])
         for h in range(1, queries.horizon if self.transition else 0):
             next_QC = self.transition.after(columns_QHP[:, h - 1])  # type: ignore[union-attr]
             next_QY = next_QC[:, :outcomes]
-            mean_QHY[:, h] = next_QY + share(h, mean_QHY[:, h], next_QY) * (mean_QHY[:, h] - next_QY)
+            if share:
+                share_Y = share(h, mean_QHY[:, h], next_QY)
+            else:
+                share_Y = np.ones(outcomes) if self.errors is None else self.errors.share_HY[h - 1]
+            mean_QHY[:, h] = next_QY + share_Y * (mean_QHY[:, h] - next_QY)
             bent_QP = self._bent(mean_QHY[:, h : h + 1])[:, 0]
             columns_QHP[:, h, : bent_QP.shape[1]] = bent_QP
             columns_QHP[:, h, self._covariates] = next_QC[:, outcomes:]
         return columns_QHP, mean_QHY
-
-    def _share(self, h: int, _model_QY: Floats, _next_QY: Floats) -> Floats:
-        return np.ones(len(self.floor_Y)) if self.errors is None else self.errors.share_HY[h - 1]
 
     def _courses(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> Courses:
         """Return what is known before each step, logarithms as further outcomes."""
@@ -396,23 +407,6 @@ def _logs(values: NDArray[np.floating], floor_Y: Floats) -> Floats:
     """Return the logarithm `[...,Z]` of outcomes that have one."""
     has_Y = floor_Y > 0
     return np.asarray(np.log(np.maximum(values[..., has_Y].astype(np.float64), floor_Y[has_Y])))
-
-
-def _moments_of_logs(panel: Panel, floor_Y: Floats) -> Floats:
-    """Return mean and sd of logarithms, and how far they usually change in a step, down and up `[4,Z]`.
-
-    They are of what was observed: a value that was carried forward has not changed. Where no outcome follows one of the
-    step before, all changes count.
-    """
-    seen_NTZ, logs_NTZ = panel.observed_outcomes[..., floor_Y > 0], _logs(panel.outcomes, floor_Y)
-    grows_NTZ = panel.observed[:, 1:, None] & (panel.outcomes[:, 1:, floor_Y > 0] > 0)
-    pairs_NTZ, moments_4Z = grows_NTZ & seen_NTZ[:, :-1] & seen_NTZ[:, 1:], np.zeros((4, logs_NTZ.shape[2]))
-    for z, logs_NT in enumerate(np.moveaxis(logs_NTZ, -1, 0)):
-        logs_M, pairs_NT = logs_NT[seen_NTZ[..., z]], pairs_NTZ[..., z]
-        changes_M = np.diff(logs_NT, axis=1)[pairs_NT if pairs_NT.any() else grows_NTZ[..., z]]
-        usual_2 = np.quantile(changes_M, USUAL) if len(changes_M) else (0.0, 0.0)
-        moments_4Z[:, z] = logs_M.mean(), max(logs_M.std(), 1e-6), *usual_2
-    return moments_4Z
 
 
 def _probabilities(logit_QHE: Floats, time_QH: Floats | None) -> Floats:
