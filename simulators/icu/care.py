@@ -40,32 +40,23 @@ def give_care(latent: LatentScores, layout: HourLayout, rng: np.random.Generator
     `latent.score` is changed in place.
     """
     vent_rng, vaso_rng = rng.spawn(2)
-    return Care(_ventilate(latent, layout, vent_rng), _support_pressure(latent, layout, vaso_rng))
-
-
-def _ventilate(latent: LatentScores, layout: HourLayout, rng: np.random.Generator) -> Bools:
-    vent = np.zeros(layout.n_rows, dtype=np.bool_)
+    vent, vaso = np.zeros((2, layout.n_rows), dtype=np.bool_)
     risk = expit(VENT_LOGIT + VENT_SEDATION * latent.sedation_level + VENT_SHOCK * latent.shock_level)
     hours_left = np.zeros(len(layout.length))
     for t, rows in enumerate(layout.hours()):
         present = rows.stop - rows.start
         hours_left = hours_left[:present] - 1.0
-        start = (hours_left <= 0.0) & (rng.random(present) < (risk if t == 0 else VENT_RESTART))
-        duration = np.exp(VENT_LOG_HOURS + VENT_LOG_SD * rng.standard_normal(int(start.sum())))
+        start = (hours_left <= 0.0) & (vent_rng.random(present) < (risk if t == 0 else VENT_RESTART))
+        duration = np.exp(VENT_LOG_HOURS + VENT_LOG_SD * vent_rng.standard_normal(int(start.sum())))
         hours_left[start] = np.ceil(duration)
         vent[rows] = hours_left > 0.0
-    return vent
-
-
-def _support_pressure(latent: LatentScores, layout: HourLayout, rng: np.random.Generator) -> Bools:
-    vaso = np.zeros(layout.n_rows, dtype=np.bool_)
     on = np.zeros(len(layout.length), dtype=np.bool_)
-    uniform = rng.random(layout.n_rows)
+    uniform = vaso_rng.random(layout.n_rows)
     for rows in layout.hours():
         on = on[: rows.stop - rows.start]
         pressure = latent.score[rows, MEAN_PRESSURE]
         pressure += np.float32(VASO_LIFT) * on
-        start = expit(VASO_LOGIT + VASO_PRESSURE * pressure + VASO_SHOCK * latent.shock[rows])
-        on = uniform[rows] < np.where(on, VASO_STAY, start)
+        chance = expit(VASO_LOGIT + VASO_PRESSURE * pressure + VASO_SHOCK * latent.shock[rows])
+        on = uniform[rows] < np.where(on, VASO_STAY, chance)
         vaso[rows] = on
-    return vaso
+    return Care(vent, vaso)

@@ -59,16 +59,39 @@ def recorded(latent: LatentScores, care: Care, layout: HourLayout, rng: np.rando
     """Return which values `[M,25]` were recorded, in hour-major order."""
     bedside_rng, glucose_rng, panel_rng, gas_rng, subgroup_rng, few_rng = rng.spawn(6)
     mask_MV = np.zeros((layout.n_rows, len(COVARIATES)), dtype=np.bool_)
-    charted = _charted(layout, bedside_rng)
+    # Bedside charting pauses; pauses start and last as a two-state Markov chain.
+    charted = np.empty(layout.n_rows, dtype=np.bool_)
+    uniform = bedside_rng.random(layout.n_rows)
+    pause = np.full(len(layout.length), GAP_STARTS / (GAP_STARTS + 1.0 - GAP_LASTS))
+    for rows in layout.hours():
+        paused = uniform[rows] < pause[: rows.stop - rows.start]
+        charted[rows] = ~paused
+        pause = np.where(paused, GAP_LASTS, GAP_STARTS)
     for name, loss in BEDSIDE_LOSS.items():
         _put(mask_MV, name, charted & (bedside_rng.random(layout.n_rows) >= loss))
-    _put(mask_MV, "glucose", charted & _glucose(layout, glucose_rng))
-    drawn = _panel_draws(latent, layout, panel_rng)
+    protocol = _patients(layout, glucose_rng, GLUCOSE_PROTOCOL_SHARE)
+    hourly = glucose_rng.random(layout.n_rows) < GLUCOSE_PROTOCOL_RATE
+    _put(mask_MV, "glucose", charted & np.where(protocol, hourly, layout.renewals(glucose_rng, GLUCOSE_GAPS)))
+    n_days = int(latent.clock.max(initial=0)) // 24 + 1
+    daily = panel_rng.choice(DRAW_HOURS, size=(len(layout.length), n_days), p=DRAW_SHARES)
+    admission = panel_rng.integers(ADMISSION_HOURS, size=len(layout.length))
+    extra = panel_rng.random(layout.n_rows) < -np.expm1(-EXTRA_RATE * np.exp(EXTRA_SHOCK * latent.shock))
+    day, clock_hour = np.divmod(latent.clock, 24)
+    drawn = (daily[layout.rank, day] == clock_hour) | (admission[layout.rank] == layout.hour) | extra
     for name, share in PANEL.items():
         _put(mask_MV, name, drawn & (panel_rng.random(layout.n_rows) < share * (1.0 - LOSS)))
     _put(mask_MV, "hematocrit", panel_rng.random(layout.n_rows) < HEMATOCRIT_EXTRA)
-    _gases(mask_MV, care, layout, gas_rng)
-    _subgroups(mask_MV, care, layout, subgroup_rng)
+    rate = -np.expm1(-np.where(care.vent, GAS_VENTILATED, GAS_OTHERWISE))
+    gas = _patients(layout, gas_rng, GAS_SHARE) & (gas_rng.random(layout.n_rows) < rate)
+    _put(mask_MV, "partial pressure of carbon dioxide", gas & (gas_rng.random(layout.n_rows) >= LOSS))
+    _put(mask_MV, "calcium ionized", gas & (gas_rng.random(layout.n_rows) < GAS_CALCIUM))
+    _put(mask_MV, "sodium", gas & (gas_rng.random(layout.n_rows) < GAS_SODIUM))
+    scored = _patients(layout, subgroup_rng, COMA_SHARE) & layout.renewals(subgroup_rng, COMA_GAPS)
+    _put(mask_MV, "glascow coma scale total", scored)
+    _put(mask_MV, "positive end-expiratory pressure set", care.vent & layout.renewals(subgroup_rng, PEEP_GAPS))
+    monitored = _patients(layout, subgroup_rng, RESISTANCE_SHARE) & (layout.hour < RESISTANCE_HOURS)
+    measured = subgroup_rng.random(layout.n_rows) < RESISTANCE_RATE
+    _put(mask_MV, "systemic vascular resistance", monitored & measured)
     for name, (share, most) in FEW.items():
         _put(mask_MV, name, layout.few(few_rng, share=share, most=most))
     return mask_MV
@@ -82,46 +105,3 @@ def _patients(layout: HourLayout, rng: np.random.Generator, share: float) -> Boo
     """Return the stay-hours `[M]` of a random share of the stays."""
     chosen: Bools = (rng.random(len(layout.length)) < share)[layout.rank]
     return chosen
-
-
-def _charted(layout: HourLayout, rng: np.random.Generator) -> Bools:
-    """Return where the bedside was charted `[M]`: pauses that start and last as a two-state Markov chain."""
-    charted = np.empty(layout.n_rows, dtype=np.bool_)
-    uniform = rng.random(layout.n_rows)
-    pause = np.full(len(layout.length), GAP_STARTS / (GAP_STARTS + 1.0 - GAP_LASTS))
-    for rows in layout.hours():
-        paused = uniform[rows] < pause[: rows.stop - rows.start]
-        charted[rows] = ~paused
-        pause = np.where(paused, GAP_LASTS, GAP_STARTS)
-    return charted
-
-
-def _glucose(layout: HourLayout, rng: np.random.Generator) -> Bools:
-    protocol = _patients(layout, rng, GLUCOSE_PROTOCOL_SHARE)
-    hourly = rng.random(layout.n_rows) < GLUCOSE_PROTOCOL_RATE
-    return np.where(protocol, hourly, layout.renewals(rng, GLUCOSE_GAPS))
-
-
-def _panel_draws(latent: LatentScores, layout: HourLayout, rng: np.random.Generator) -> Bools:
-    n_days = int(latent.clock.max(initial=0)) // 24 + 1
-    daily = rng.choice(DRAW_HOURS, size=(len(layout.length), n_days), p=DRAW_SHARES)
-    admission = rng.integers(ADMISSION_HOURS, size=len(layout.length))
-    extra = rng.random(layout.n_rows) < -np.expm1(-EXTRA_RATE * np.exp(EXTRA_SHOCK * latent.shock))
-    day, clock_hour = np.divmod(latent.clock, 24)
-    return np.asarray((daily[layout.rank, day] == clock_hour) | (admission[layout.rank] == layout.hour) | extra)
-
-
-def _gases(mask_MV: Bools, care: Care, layout: HourLayout, rng: np.random.Generator) -> None:
-    rate = -np.expm1(-np.where(care.vent, GAS_VENTILATED, GAS_OTHERWISE))
-    gas = _patients(layout, rng, GAS_SHARE) & (rng.random(layout.n_rows) < rate)
-    _put(mask_MV, "partial pressure of carbon dioxide", gas & (rng.random(layout.n_rows) >= LOSS))
-    _put(mask_MV, "calcium ionized", gas & (rng.random(layout.n_rows) < GAS_CALCIUM))
-    _put(mask_MV, "sodium", gas & (rng.random(layout.n_rows) < GAS_SODIUM))
-
-
-def _subgroups(mask_MV: Bools, care: Care, layout: HourLayout, rng: np.random.Generator) -> None:
-    scored = _patients(layout, rng, COMA_SHARE) & layout.renewals(rng, COMA_GAPS)
-    _put(mask_MV, "glascow coma scale total", scored)
-    _put(mask_MV, "positive end-expiratory pressure set", care.vent & layout.renewals(rng, PEEP_GAPS))
-    monitored = _patients(layout, rng, RESISTANCE_SHARE) & (layout.hour < RESISTANCE_HOURS)
-    _put(mask_MV, "systemic vascular resistance", monitored & (rng.random(layout.n_rows) < RESISTANCE_RATE))

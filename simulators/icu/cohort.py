@@ -98,8 +98,28 @@ def simulate_icu(
     parts = []
     for first in range(0, n_stays, CHUNK_STAYS):
         n = min(CHUNK_STAYS, n_stays - first)
-        chunk_seed = np.random.SeedSequence(seed, spawn_key=(CHUNK_KEY, first // CHUNK_STAYS))
-        parts.append(_simulate_chunk(physiology, first, n, np.random.default_rng(chunk_seed)))
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(CHUNK_KEY, first // CHUNK_STAYS)))
+        stays_rng, latent_rng, care_rng, charting_rng, diastolic_rng = rng.spawn(5)
+        stays = draw_stays(first, CHUNK_STAYS, stays_rng)  # all of a chunk, so that they do not depend on n
+        layout = HourLayout.of(stays.length)
+        latent = draw_latent(physiology, stays.take(np.argsort(layout.rank_of)), layout, latent_rng)
+        care = give_care(latent, layout, care_rng)
+        mask_MV = recorded(latent, care, layout, charting_rng)
+        complete_MV = clinical_values(latent.score)
+        diastolic_M = diastolic_mmhg(complete_MV, latent.score, diastolic_rng)
+        kept = stays.take(slice(n))
+        rows = layout.stay_major()[: kept.length.sum()]
+        part = IcuCohort(
+            stays=kept,
+            stay=np.repeat(np.arange(n, dtype=np.int32), kept.length),
+            hours_in=layout.hour[rows].astype(np.int32),
+            values=np.where(mask_MV, complete_MV, np.float32(np.nan))[rows],
+            complete=complete_MV[rows],
+            diastolic=np.where(mask_MV[:, MEAN_PRESSURE], diastolic_M, np.float32(np.nan))[rows],
+            vent=care.vent[rows],
+            vaso=care.vaso[rows],
+        )
+        parts.append(part)
         if on_progress is not None:
             on_progress(n)
     cohort = IcuCohort.concatenate(parts)
@@ -108,28 +128,3 @@ def simulate_icu(
     if deid_age:
         stays = replace(stays, age=deidentified(stays.age, age_rng))
     return replace(cohort, stays=stays)
-
-
-def _simulate_chunk(physiology: Physiology, first: int, n: int, rng: np.random.Generator) -> IcuCohort:
-    """Simulate the n first stays of a chunk; all its stays are drawn, so that they do not depend on n."""
-    stays_rng, latent_rng, care_rng, charting_rng, diastolic_rng = rng.spawn(5)
-    stays = draw_stays(first, CHUNK_STAYS, stays_rng)
-    layout = HourLayout.of(stays.length)
-    ranked = stays.take(np.argsort(layout.rank_of))
-    latent = draw_latent(physiology, ranked, layout, latent_rng)
-    care = give_care(latent, layout, care_rng)
-    mask_MV = recorded(latent, care, layout, charting_rng)
-    complete_MV = clinical_values(latent.score)
-    diastolic_M = diastolic_mmhg(complete_MV, latent.score, diastolic_rng)
-    kept = stays.take(slice(n))
-    rows = layout.stay_major()[: kept.length.sum()]
-    return IcuCohort(
-        stays=kept,
-        stay=np.repeat(np.arange(n, dtype=np.int32), kept.length),
-        hours_in=layout.hour[rows].astype(np.int32),
-        values=np.where(mask_MV, complete_MV, np.float32(np.nan))[rows],
-        complete=complete_MV[rows],
-        diastolic=np.where(mask_MV[:, MEAN_PRESSURE], diastolic_M, np.float32(np.nan))[rows],
-        vent=care.vent[rows],
-        vaso=care.vaso[rows],
-    )

@@ -44,13 +44,25 @@ def draw_latent(physiology: Physiology, stays: IcuStays, layout: HourLayout, rng
     patient_rng, hourly_rng, white_rng = rng.spawn(3)
     level_SV = patient_rng.standard_normal((len(stays), SEDATION + 1), np.float32) @ _single(physiology.patient_root.T)
     patient_SV = level_SV[:, : SHOCK + 1] * _single(physiology.patient_sd)
-    patient_SV += _age_and_sex(physiology, stays)
-    score_MV = _autoregression(physiology, layout, hourly_rng)
+    decades = (np.minimum(stays.age, AGE_CAP) - AGE_CENTRE) / 10.0
+    male = (stays.gender == "M") - MALE_SHARE
+    patient_SV += _single(np.outer(decades, physiology.age_slope) + np.outer(male, physiology.male_shift))
+    # The autoregression starts in its stationary law, so that first hours are as correlated as later ones.
+    phi, first = _single(physiology.phi), layout.start[1]
+    score_MV = hourly_rng.standard_normal((layout.n_rows, len(phi)), np.float32)
+    score_MV[:first] = score_MV[:first] @ _single(physiology.start_root.T)
+    score_MV[first:] = score_MV[first:] @ _single(physiology.innovation_root.T)
+    for t, rows in enumerate(layout.hours()):
+        if t > 0:
+            before = score_MV[layout.start[t - 1] :][: rows.stop - rows.start]
+            score_MV[rows] += phi * before
     score_MV *= _single(physiology.ar_sd)
     score_MV += patient_SV[layout.rank]
     score_MV += _single(physiology.white_sd) * white_rng.standard_normal(score_MV.shape, np.float32)
     clock = stays.admission_hour[layout.rank] + layout.hour
-    _add_clock(physiology, score_MV, clock)
+    for v in np.flatnonzero(physiology.clock_amplitude):
+        angle = 2.0 * np.pi * (np.arange(24) - physiology.clock_peak[v]) / 24.0
+        score_MV[:, v] += _single(physiology.clock_amplitude[v] * np.cos(angle))[clock % 24]
     elapsed = layout.hour / np.maximum(layout.length[layout.rank] - 1, 1)
     drift = np.asarray(COURSE_DRIFT)[stays.course[layout.rank]] * elapsed - course_moments()[0]
     score_MV += drift.astype(np.float32)[:, None] * _single(physiology.shock_loading)
@@ -59,28 +71,3 @@ def draw_latent(physiology: Physiology, stays: IcuStays, layout: HourLayout, rng
 
 def _single(values: NDArray[np.float64]) -> Singles:
     return values.astype(np.float32)
-
-
-def _age_and_sex(physiology: Physiology, stays: IcuStays) -> Singles:
-    decades = (np.minimum(stays.age, AGE_CAP) - AGE_CENTRE) / 10.0
-    male = (stays.gender == "M") - MALE_SHARE
-    return _single(np.outer(decades, physiology.age_slope) + np.outer(male, physiology.male_shift))
-
-
-def _autoregression(physiology: Physiology, layout: HourLayout, rng: np.random.Generator) -> Singles:
-    """Return W `[M,26]`: it starts in its stationary law, so that first hours are as correlated as later ones."""
-    phi, first = _single(physiology.phi), layout.start[1]
-    noise_MV = rng.standard_normal((layout.n_rows, len(phi)), np.float32)
-    noise_MV[:first] = noise_MV[:first] @ _single(physiology.start_root.T)
-    noise_MV[first:] = noise_MV[first:] @ _single(physiology.innovation_root.T)
-    for t, rows in enumerate(layout.hours()):
-        if t > 0:
-            before = noise_MV[layout.start[t - 1] :][: rows.stop - rows.start]
-            noise_MV[rows] += phi * before
-    return noise_MV
-
-
-def _add_clock(physiology: Physiology, score_MV: Singles, clock: NDArray[np.int64]) -> None:
-    for v in np.flatnonzero(physiology.clock_amplitude):
-        angle = 2.0 * np.pi * (np.arange(24) - physiology.clock_peak[v]) / 24.0
-        score_MV[:, v] += _single(physiology.clock_amplitude[v] * np.cos(angle))[clock % 24]

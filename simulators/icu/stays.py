@@ -61,6 +61,17 @@ def draw_stays(first: int, n: int, rng: np.random.Generator) -> IcuStays:
     gender_rng, ethnicity_rng, age_rng, length_rng, hour_rng, course_rng = rng.spawn(6)
     number = np.arange(first, first + n, dtype=np.int64)
     labels, shares = np.array(list(ETHNICITY_SHARES)), np.array(list(ETHNICITY_SHARES.values()))
+    # Ages are uniform within bins, rising to 45 in the second (triangular), exponential above 85.
+    age_bin = age_rng.choice(len(AGE_BINS), size=n, p=np.array([share for *_, share in AGE_BINS]))
+    youngest, oldest, _ = np.array(AGE_BINS)[age_bin].T
+    uniform = 1.0 - age_rng.random(n)  # in (0, 1]: bins are open on the left
+    within = np.where(age_bin == 1, np.sqrt(uniform), uniform)
+    tail = age_bin == len(AGE_BINS) - 1
+    age: Floats = youngest + np.where(tail, 0.0, oldest - youngest) * within
+    age[tail] = youngest[tail] - AGE_TAIL_YEARS * np.log(uniform[tail])
+    # Rows are floor(D) + 1 hours of a lognormal duration D truncated to 12..240 h.
+    lo, hi = ndtr((np.log([SHORTEST_STAY_HOURS, LONGEST_STAY_HOURS]) - LOG_HOURS_MEAN) / LOG_HOURS_SD)
+    hours = np.exp(LOG_HOURS_MEAN + LOG_HOURS_SD * ndtri(lo + (hi - lo) * length_rng.random(n)))
     return IcuStays(
         subject_id=1 + number,
         # the factors are prime to MOST_STAYS: identifiers are unique and look unordered, as in MIMIC-III
@@ -68,8 +79,8 @@ def draw_stays(first: int, n: int, rng: np.random.Generator) -> IcuStays:
         icustay_id=200_001 + (number * 69_623) % MOST_STAYS,
         gender=np.where(gender_rng.random(n) < MALE_SHARE, "M", "F"),
         ethnicity=ethnicity_rng.choice(labels, size=n, p=shares / shares.sum()),
-        age=_ages(n, age_rng),
-        length=_lengths(n, length_rng),
+        age=age,
+        length=np.asarray(np.floor(hours), dtype=np.int64) + 1,
         admission_hour=hour_rng.integers(24, size=n),
         course=course_rng.choice(len(COURSE_SHARES), size=n, p=COURSE_SHARES),
     )
@@ -87,23 +98,3 @@ def with_every_ethnicity(stays: IcuStays, rng: np.random.Generator) -> IcuStays:
 def deidentified(age: Floats, rng: np.random.Generator) -> Floats:
     """Return ages as MIMIC-III stores them: 300 to 305 above 89."""
     return np.where(age > DEID_ABOVE, DEID_AGE + 5.0 * rng.random(len(age)), age)
-
-
-def _ages(n: int, rng: np.random.Generator) -> Floats:
-    """Draw ages: uniform within bins, rising to 45 in the second (triangular), exponential above 85."""
-    shares = np.array([share for *_, share in AGE_BINS])
-    age_bin = rng.choice(len(AGE_BINS), size=n, p=shares)
-    lo, hi, _ = np.array(AGE_BINS)[age_bin].T
-    uniform = 1.0 - rng.random(n)  # in (0, 1]: bins are open on the left
-    within = np.where(age_bin == 1, np.sqrt(uniform), uniform)
-    tail = age_bin == len(AGE_BINS) - 1
-    age: Floats = lo + np.where(tail, 0.0, hi - lo) * within
-    age[tail] = lo[tail] - AGE_TAIL_YEARS * np.log(uniform[tail])
-    return age
-
-
-def _lengths(n: int, rng: np.random.Generator) -> Ints:
-    """Draw floor(D) + 1 hours of a lognormal duration D truncated to 12..240 h."""
-    lo, hi = ndtr((np.log([SHORTEST_STAY_HOURS, LONGEST_STAY_HOURS]) - LOG_HOURS_MEAN) / LOG_HOURS_SD)
-    hours = np.exp(LOG_HOURS_MEAN + LOG_HOURS_SD * ndtri(lo + (hi - lo) * rng.random(n)))
-    return np.asarray(np.floor(hours), dtype=np.int64) + 1

@@ -1,6 +1,5 @@
 """The calendar of M5, rebuilt from rules: weeks, events and SNAP days (spec WORLD-2)."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final
@@ -156,8 +155,18 @@ def easter(year: int) -> date:
 
 def _event_slots() -> dict[date, tuple[str, str, str, str]]:
     """Return name and type of the first and of the second event of every day that has one."""
+    every: list[tuple[date, str, str]] = []
+    for year in range(FIRST_DAY.year, LAST_DAY.year + 1):
+        every += [(date(year, month, day), name, kind) for name, kind, month, day in FIXED_EVENTS]
+        for name, kind, month, weekday, n in WEEKDAY_EVENTS:
+            of_month = [day for day in (date(year, month, 1) + timedelta(i) for i in range(31)) if day.month == month]
+            found = [day for day in of_month if day.weekday() == weekday]
+            every.append((found[n - 1 if n > 0 else n], name, kind))
+        every += [(easter(year) + timedelta(days), name, kind) for name, kind, days in EASTER_EVENTS]
+    for (name, kind), dates in DATED_EVENTS.items():
+        every += [(date.fromisoformat(f"20{day}"), name, kind) for day in dates.split()]
     events: dict[date, list[tuple[str, str]]] = {}
-    for day, name, kind in _events():
+    for day, name, kind in every:
         if FIRST_DAY <= day <= LAST_DAY:
             events.setdefault(day, []).append((name, kind))
     slots = {}
@@ -166,21 +175,6 @@ def _event_slots() -> dict[date, tuple[str, str, str, str]]:
         (name_1, type_1), (name_2, type_2) = [*ordered, ("", "")][:2]
         slots[day] = (name_1, type_1, name_2, type_2)
     return slots
-
-
-def _events() -> Iterator[tuple[date, str, str]]:
-    for year in range(FIRST_DAY.year, LAST_DAY.year + 1):
-        yield from ((date(year, month, day), name, kind) for name, kind, month, day in FIXED_EVENTS)
-        yield from ((_nth(year, month, *which), name, kind) for name, kind, month, *which in WEEKDAY_EVENTS)
-        yield from ((easter(year) + timedelta(days), name, kind) for name, kind, days in EASTER_EVENTS)
-    for (name, kind), dates in DATED_EVENTS.items():
-        yield from ((date.fromisoformat(f"20{day}"), name, kind) for day in dates.split())
-
-
-def _nth(year: int, month: int, weekday: int, n: int) -> date:
-    """Return the n-th given weekday (0 = Monday) of a month, the last one for n = -1."""
-    of_month = [day for day in (date(year, month, 1) + timedelta(i) for i in range(31)) if day.month == month]
-    return [day for day in of_month if day.weekday() == weekday][n - 1 if n > 0 else n]
 
 
 EVENT_NAMES: Final = tuple(

@@ -43,23 +43,21 @@ def calendar_group(catalogue: RetailCatalogue, traits: ItemTraits) -> Ints:
 
 def calendar_multiplier(calendar: RetailCalendar) -> Floats:
     """Return the effect of weekday, SNAP and events `[G,3,D]` for each group of items and state."""
-    day_GD = np.stack([_weekday_and_events(calendar, category) for category in range(len(CATEGORIES))])
+    slots = (calendar.event_name_1, calendar.event_type_1), (calendar.event_name_2, calendar.event_type_2)
+    effects = []
+    for law in CATEGORIES:
+        effect_D = np.array(law.weekday)[calendar.wday - 1]
+        special = {"Thanksgiving": law.thanksgiving, "Christmas": 0.0}  # all stores are closed at Christmas
+        for names, types in slots:
+            pairs = zip(names.tolist(), types.tolist(), strict=True)
+            effect_D = effect_D * [special.get(name, law.events.get(kind, 1.0)) for name, kind in pairs]
+        effects.append(effect_D)
+    day_GD = np.stack(effects)
     snap_G2 = np.array([category.snap for category in CATEGORIES])
     foods = len(CATEGORIES) - 1
     day_GD, snap_G2 = np.vstack([day_GD, day_GD[foods]]), np.vstack([snap_G2, 2.0 * snap_G2[foods] - 1.0])
     snap_3D = calendar.snap.T
     return day_GD[:, None] * np.where(snap_3D, snap_G2[:, 0, None, None], snap_G2[:, 1, None, None])
-
-
-def _weekday_and_events(calendar: RetailCalendar, category: int) -> Floats:
-    law = CATEGORIES[category]
-    effect_D = np.array(law.weekday)[calendar.wday - 1]
-    slots = (calendar.event_name_1, calendar.event_type_1), (calendar.event_name_2, calendar.event_type_2)
-    special = {"Thanksgiving": law.thanksgiving, "Christmas": 0.0}  # all stores are closed at Christmas
-    for names, types in slots:
-        pairs = zip(names.tolist(), types.tolist(), strict=True)
-        effect_D = effect_D * [special.get(name, law.events.get(kind, 1.0)) for name, kind in pairs]
-    return effect_D
 
 
 def demand_states(chance: WeekChance) -> Floats:

@@ -84,21 +84,18 @@ def counterfactual_weekly_sales(
         quantile_ISD = draw_quantiles(world.seed, *key, world.catalogue.n_stores, len(world.calendar))
         for at in range(first, last, CHUNK):
             rows = order[at : min(at + CHUNK, last)]
-            mean_K7, day_K7 = _daily_mean(world, item[rows], store[rows], week_[rows], change[rows])
-            drawn = np.searchsorted(items, item[rows])
-            quantile_K7 = quantile_ISD[drawn[:, None], store[rows, None], day_K7]
+            item_K, store_K, week_K = item[rows], store[rows], week_[rows]
+            day_K7 = DAYS * week_K[:, None] + np.arange(DAYS)
+            in_calendar = day_K7 < len(world.calendar)
+            day_K7 = np.where(in_calendar, day_K7, 0)
+            effect_K7 = world.day_effect[world.group[item_K, None], world.catalogue.store_state[store_K, None], day_K7]
+            level_K = _daily_level(world, item_K, store_K, week_K, change[rows])
+            level_K = level_K * world.stock_share[item_K, store_K, week_K]
+            mean_K7 = level_K[:, None] * effect_K7 * in_calendar
+            drawn = np.searchsorted(items, item_K)
+            quantile_K7 = quantile_ISD[drawn[:, None], store_K[:, None], day_K7]
             units[rows] = negative_binomial_quantile(quantile_K7, mean_K7).sum(axis=1)
     return units.reshape(queries[0].shape)
-
-
-def _daily_mean(world: RetailWorld, item: Ints, store: Ints, week: Ints, change: Floats) -> tuple[Floats, Ints]:
-    """Return the expected sales of each day `[K,7]`, 0 beyond the calendar, and the days."""
-    day_K7 = DAYS * week[:, None] + np.arange(DAYS)
-    in_calendar = day_K7 < len(world.calendar)
-    day_K7 = np.where(in_calendar, day_K7, 0)
-    effect_K7 = world.day_effect[world.group[item, None], world.catalogue.store_state[store, None], day_K7]
-    level_K = _daily_level(world, item, store, week, change) * world.stock_share[item, store, week]
-    return level_K[:, None] * effect_K7 * in_calendar, day_K7
 
 
 def _daily_level(world: RetailWorld, item: Ints, store: Ints, week: Ints, relative_change: Floats) -> Floats:

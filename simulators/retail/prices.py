@@ -104,29 +104,23 @@ class ObservedPolicy:
         """
         begins_IS = self.begins_ISW[..., week]
         signal_IS = np.where(begins_IS, 0.0, signal_IS)
-        self._move_level(week, signal_IS, begins_IS)
-        self._promote(week, signal_IS, begins_IS)
-        charm_IS = np.take_along_axis(self.charm_IW, self.changed_IS, axis=-1)
-        regular_IS = shelf_price(self.base_I1 * np.exp(self.level_IS), charm_IS)
-        regular_IS = np.where(self.changed_IS > 0, regular_IS, self.base_I1)
-        deviation_IS = np.where(self.left_IS > 0, self.promotion_IS, 0.0) + self.mistake_ISW[..., week]
-        asked_IS = shelf_price(regular_IS * np.exp(deviation_IS), charm_IS)
-        return regular_IS, np.where(deviation_IS == 0.0, regular_IS, asked_IS)
-
-    def _move_level(self, week: int, signal_IS: Floats, begins_IS: NDArray[np.bool_]) -> None:
         chain_IS = _steps(CHAIN_RATE * self.rate_I1, signal_IS, self.chance.chain_IWK[:, None, week])
         store_IS = _steps(STORE_RATE * self.rate_I1, signal_IS, self.chance.store_ISWK[:, :, week])
         step_IS = chain_IS + store_IS
         changed_IS = np.where(step_IS != 0.0, week, self.changed_IS)
         self.level_IS = np.where(begins_IS, self.list_level_ISW[..., week], self.level_IS + step_IS)
         self.changed_IS = np.where(begins_IS, self.list_change_ISW[..., week], changed_IS)
-
-    def _promote(self, week: int, signal_IS: Floats, begins_IS: NDArray[np.bool_]) -> None:
         u_IS3 = self.chance.spell_ISWK3[:, :, week, 0]
         self.left_IS = np.where(begins_IS, 0, np.maximum(self.left_IS - 1, 0))
         fresh_IS = (self.left_IS == 0) & (u_IS3[..., 0] < PROMOTION_RATE * np.exp(PROMOTION_SWAY * signal_IS))
         self.left_IS = np.where(fresh_IS, _spell_weeks(u_IS3), self.left_IS)
         self.promotion_IS = np.where(fresh_IS, _promotion(u_IS3[..., 2]), self.promotion_IS)
+        charm_IS = np.take_along_axis(self.charm_IW, self.changed_IS, axis=-1)
+        regular_IS = shelf_price(self.base_I1 * np.exp(self.level_IS), charm_IS)
+        regular_IS = np.where(self.changed_IS > 0, regular_IS, self.base_I1)
+        deviation_IS = np.where(self.left_IS > 0, self.promotion_IS, 0.0) + self.mistake_ISW[..., week]
+        asked_IS = shelf_price(regular_IS * np.exp(deviation_IS), charm_IS)
+        return regular_IS, np.where(deviation_IS == 0.0, regular_IS, asked_IS)
 
 
 def _permanent_steps(change_rate_I: Floats, state_ISW: Floats, chance: WeekChance, confounding: float) -> Floats:

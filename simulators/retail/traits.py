@@ -55,6 +55,9 @@ def sample_traits(catalogue: RetailCatalogue, seed: int) -> ItemTraits:
     offset = np.array([department.offset for department in DEPARTMENTS])[catalogue.department]
     volume = np.array([STORES[store] for store in catalogue.store_id.tolist()])
     log_level_IS = (np.log(level) + offset + item_sd * z_level)[:, None] + np.log(volume / volume.mean())
+    item_I: Ints = np.where(u_first < FIRST_WEEK_SHARE, 0, LAUNCH_WEEKS * u_launch).astype(np.int64)
+    u_follow, u_store_first, u_store = np.moveaxis(chance.store_uniform_ISK, -1, 0)
+    store_IS = np.where(u_store_first < FIRST_WEEK_STORE_SHARE, 0, STORE_LAUNCH_WEEKS * u_store)
     return ItemTraits(
         log_level=log_level_IS + store_sd[:, None] * chance.store_normal_IS,
         base_price=shelf_price(median_price * np.exp(price_sd * z_price), u_charm < CHARM_SHARE),
@@ -62,13 +65,5 @@ def sample_traits(catalogue: RetailCatalogue, seed: int) -> ItemTraits:
         season_amplitude=SEASON_SD * z_season,
         season_phase=2.0 * np.pi * u_phase,
         snap_doubled=(u_snap < SNAP_DOUBLED_SHARE) & (catalogue.dept_id == "FOODS_3"),
-        launch=_launch(u_first, u_launch, chance.store_uniform_ISK),
+        launch=np.where(u_follow < FOLLOW_SHARE, item_I[:, None], store_IS).astype(np.int16),
     )
-
-
-def _launch(u_first: Floats, u_launch: Floats, store_uniform_ISK: Floats) -> NDArray[np.int16]:
-    """Return the first week on sale `[I,S]`: the item's own, or for some stores another."""
-    item_I: Ints = np.where(u_first < FIRST_WEEK_SHARE, 0, LAUNCH_WEEKS * u_launch).astype(np.int64)
-    u_follow, u_store_first, u_store = np.moveaxis(store_uniform_ISK, -1, 0)
-    store_IS = np.where(u_store_first < FIRST_WEEK_STORE_SHARE, 0, STORE_LAUNCH_WEEKS * u_store)
-    return np.where(u_follow < FOLLOW_SHARE, item_I[:, None], store_IS).astype(np.int16)

@@ -159,14 +159,13 @@ def simulate_retail(
             _simulate_week_by_week(world, items)
         else:
             _simulate_weeks(world, items, confounding)
-            _simulate_days(world, items)
         if progress is not None:
             progress(items.stop, n_items)
     return world
 
 
 def _simulate_weeks(world: RetailWorld, items: slice, confounding: float) -> None:
-    """Fill in prices, and what demand depends on."""
+    """Fill in prices, what demand depends on, and the sales."""
     chance = _draw_chance(world, items)
     state_ISW = demand_states(chance)
     _fill_demand(world, items, chance, state_ISW)
@@ -175,10 +174,6 @@ def _simulate_weeks(world: RetailWorld, items: slice, confounding: float) -> Non
     on_sale_ISW = np.arange(world.calendar.n_weeks) >= world.traits.launch[items, :, None]
     world.price[items] = np.where(on_sale_ISW, price, np.nan)
     world.regular_price[items] = np.where(on_sale_ISW, regular, np.nan)
-
-
-def _simulate_days(world: RetailWorld, items: slice) -> None:
-    """Fill in the sales."""
     day_ISD, quantile_ISD = _day_effect(world, items), _draw_quantiles(world, items)
     mean_ISD = np.take(_daily_mean(world, items, slice(None)), world.calendar.week, axis=-1) * day_ISD
     world.sales[items] = negative_binomial_quantile(quantile_ISD, mean_ISD)[..., :N_SALES_DAYS]

@@ -70,7 +70,14 @@ def simulate_baseline(
         ValueError: arrays that disagree, covariates that are not finite, or series longer than T or `trend_hours`.
     """
     length_N = np.asarray(length, dtype=np.int64)
-    n, n_hours = _check(seeds, covariates, length_N, trend_hours)
+    n = len(seeds)
+    if covariates.ndim != 3 or covariates.shape[0] != n or covariates.shape[2] != len(COVARIATES):
+        raise ValueError(f"covariates have shape {covariates.shape}, expected ({n}, hours, {len(COVARIATES)})")
+    n_hours = int(covariates.shape[1])
+    if length_N.shape != (n,) or (n and not 1 <= length_N.min() <= length_N.max() <= n_hours):
+        raise ValueError(f"lengths must be {n} numbers of hours from 1 to {n_hours}")
+    if n and length_N.max() > trend_hours:
+        raise ValueError(f"a series of {length_N.max()} hours is longer than the trends of {trend_hours} hours")
     active_NT = np.arange(n_hours) < length_N[:, None]
     x_MX, hour_M = covariates[active_NT], np.nonzero(active_NT)[1]
     if not np.isfinite(x_MX).all():
@@ -112,15 +119,3 @@ def systematic_outcomes(
         from_covariates_M = outcome.covariate_weight * functions.outcomes[j](x_MX)
         systematic[active_NT, j] = from_covariates_M + outcome.trend_weight * trend_M
     return systematic
-
-
-def _check(seeds: PatientSeeds, covariates: NDArray[np.floating], length_N: Ints, trend_hours: int) -> tuple[int, int]:
-    n = len(seeds)
-    if covariates.ndim != 3 or covariates.shape[0] != n or covariates.shape[2] != len(COVARIATES):
-        raise ValueError(f"covariates have shape {covariates.shape}, expected ({n}, hours, {len(COVARIATES)})")
-    n_hours = int(covariates.shape[1])
-    if length_N.shape != (n,) or (n and not 1 <= length_N.min() <= length_N.max() <= n_hours):
-        raise ValueError(f"lengths must be {n} numbers of hours from 1 to {n_hours}")
-    if n and length_N.max() > trend_hours:
-        raise ValueError(f"a series of {length_N.max()} hours is longer than the trends of {trend_hours} hours")
-    return n, n_hours

@@ -47,27 +47,23 @@ def expected_outcomes(
     pairs, pair_Q = np.unique(np.asarray(subject, np.int64) * n_steps + origin, return_inverse=True)
     order_Q = np.argsort(pair_Q, kind="stable")
     first_P = np.searchsorted(pair_Q[order_Q], np.arange(len(pairs) + 1))
-    expected = np.empty((*plan_QH3.shape[:2], len(OUTCOMES)))
+    horizon = plan_QH3.shape[1]
+    expected = np.empty((len(plan_QH3), horizon, len(OUTCOMES)))
     for lo in range(0, len(pairs), CHUNK):
         hi = min(lo + CHUNK, len(pairs))
         row_P, origin_P = np.divmod(pairs[lo:hi], n_steps)
         rows = order_Q[first_P[lo] : first_P[hi]]
-        untreated = _with_expected_paths(baseline.untreated[row_P], systematic[row_P], origin_P, plan_QH3.shape[1])
-        own = Baseline(untreated, baseline.logit[row_P], baseline.length[row_P])
+        # Untreated outcomes whose paths are, after each origin, the mean given their past
+        untreated_PTJ, systematic_PTJ = baseline.untreated[row_P], systematic[row_P]
+        expected_PTJ = untreated_PTJ.copy()
+        for j, outcome in enumerate(OUTCOMES):
+            covariance_TT = matern_covariance(n_steps, length_hours=outcome.path_hours, noise=outcome.path_noise)
+            path_PT = untreated_PTJ[:, :, j] - systematic_PTJ[:, :, j]  # times its weight, which cancels
+            for t in np.unique(origin_P):
+                now_P, past, ahead = origin_P == t, slice(t + 1), slice(t + 1, min(t + 1 + horizon, n_steps))
+                weights = np.linalg.solve(covariance_TT[past, past], covariance_TT[past, ahead])
+                expected_PTJ[now_P, ahead, j] = systematic_PTJ[now_P, ahead, j] + path_PT[now_P, past] @ weights
+        own = Baseline(expected_PTJ, baseline.logit[row_P], baseline.length[row_P])
         local_Q = pair_Q[rows] - lo
         expected[rows] = answer_plan(own, factual.take(row_P), local_Q, origin_P[local_Q], plan_QH3[rows])
     return expected
-
-
-def _with_expected_paths(untreated_PTJ: Floats, systematic_PTJ: Floats, origin_P: Ints, horizon: int) -> Floats:
-    """Return untreated outcomes whose paths are, after each origin, the mean given their past."""
-    expected_PTJ = untreated_PTJ.copy()
-    n_steps = untreated_PTJ.shape[1]
-    for j, outcome in enumerate(OUTCOMES):
-        covariance_TT = matern_covariance(n_steps, length_hours=outcome.path_hours, noise=outcome.path_noise)
-        path_PT = untreated_PTJ[:, :, j] - systematic_PTJ[:, :, j]  # times its weight, which cancels
-        for t in np.unique(origin_P):
-            now_P, past, ahead = origin_P == t, slice(0, t + 1), slice(t + 1, min(t + 1 + horizon, n_steps))
-            weights = np.linalg.solve(covariance_TT[past, past], covariance_TT[past, ahead])
-            expected_PTJ[now_P, ahead, j] = systematic_PTJ[now_P, ahead, j] + path_PT[now_P, past] @ weights
-    return expected_PTJ

@@ -81,7 +81,10 @@ class TumorPosterior:
             origin: the last observed day of each history `[P]`.
         """
         precision_NT33, score_NT3 = _evidence(factual)
-        shift_P3 = _shift(patient_type[subject])
+        # by how much the patient's type moves (rho, alpha, beta_c), after the cut at zero
+        type_P = patient_type[subject]
+        better_P3 = np.stack([np.zeros(len(type_P)), type_P == RADIO_TYPE, type_P == CHEMO_TYPE], axis=-1)
+        shift_P3 = TYPE_GAIN * PRIOR_MEAN * better_P3
         prior_33 = np.linalg.inv(PRIOR_COVARIANCE)
         covariance: Floats = np.linalg.inv(prior_33 + precision_NT33[subject, origin]).astype(np.float64)
         pulled_P3 = (PRIOR_MEAN + shift_P3) @ prior_33 + score_NT3[subject, origin]
@@ -137,9 +140,9 @@ def expected_volumes(
         chosen_Q = order_Q[is_asked[order_Q]]
         for first in range(0, len(chosen_Q), CHUNK // draws):
             rows = chosen_Q[first : first + CHUNK // draws]
-            expected_QH[rows] = _expected(
-                factual, patient_type, subject_Q[rows], origin_Q[rows], plan_QH2[rows], points
-            )
+            course = _courses(factual, patient_type, subject_Q[rows], origin_Q[rows], plan_QH2[rows], points)
+            means = [np.einsum("sq,sq->q", weight_SQ, volume_SQ) for volume_SQ, weight_SQ in course]
+            expected_QH[rows] = np.stack(means, axis=1)
     return expected_QH
 
 
@@ -175,19 +178,6 @@ def volume_quantiles(
     return quantile_PQH
 
 
-def _expected(
-    factual: TumorFactual,
-    patient_type: NDArray[np.integer],
-    subject_Q: Ints,
-    origin_Q: Ints,
-    plan_QH2: Bools,
-    uniform_SD: Floats,
-) -> Floats:
-    """Return what `expected_volumes` does, of so few queries that all draws are followed at once."""
-    course = _courses(factual, patient_type, subject_Q, origin_Q, plan_QH2, uniform_SD)
-    return np.stack([np.einsum("sq,sq->q", weight_SQ, volume_SQ) for volume_SQ, weight_SQ in course], axis=1)
-
-
 def _courses(
     factual: TumorFactual,
     patient_type: NDArray[np.integer],
@@ -196,17 +186,33 @@ def _courses(
     plan_QH2: Bools,
     uniform_SD: Floats,
 ) -> Iterator[tuple[Floats, Floats]]:
-    """Yield the volumes `[S,Q]` after each day of the plans in every draw, and the weights of draws."""
+    """Yield the volumes `[S,Q]` after each day of the plans in every draw, and the weights of draws (TUMOR-5, 6)."""
     pairs, pair_Q = np.unique(subject_Q * factual.n_steps + origin_Q, return_inverse=True)
     subject_P, origin_P = np.divmod(pairs, factual.n_steps)
     people, row_P = np.unique(subject_P, return_inverse=True)
     seen = factual.take(people)
     value_3SP, weight_SP = TumorPosterior.of(seen, patient_type[people], row_P, origin_P).draws(uniform_SD[:, :3])
-    start_P = seen.volume_cm3[row_P, origin_P].astype(np.float64)
-    carried_P = np.where(origin_P > 0, seen.concentration[row_P, origin_P - 1], 0.0)
+    start_Q = seen.volume_cm3[row_P, origin_P].astype(np.float64)[pair_Q]
+    drug_Q = np.where(origin_P > 0, seen.concentration[row_P, origin_P - 1], 0.0)[pair_Q]
     noise_HS = GROWTH_NOISE_SD * ndtri(uniform_SD[:, 3:].T)
     weight_SQ = weight_SP[:, pair_Q]
-    for volume_SQ in _follow(value_3SP[:, :, pair_Q], noise_HS, start_P[pair_Q], carried_P[pair_Q], plan_QH2):
+    rho, alpha, beta_chemo = value_3SP[:, :, pair_Q]
+    volume_SQ = np.broadcast_to(start_Q, rho.shape)
+    dead_SQ = np.broadcast_to(start_Q.astype(np.float32) >= np.float32(MAX_VOLUME_CM3), rho.shape)
+    radio_kill = KILL_PER_ALPHA * alpha
+    for h, noise_S in enumerate(noise_HS):
+        chemo_Q, radio_Q = plan_QH2[:, h].T
+        drug_Q = CARRY_OVER * drug_Q + CHEMO_DOSE * chemo_Q
+        volume_SQ, dead_SQ = next_volume(
+            volume_SQ,
+            dead_SQ,
+            growth=1.0 + rho * np.log(CARRYING_CAPACITY_CM3) + noise_S[:, None],
+            rho=rho,
+            drug_kill=beta_chemo * drug_Q,
+            radio_kill=radio_kill,
+            radio=radio_Q,
+            recovery_cm3=np.zeros(1),  # what chance lets recover above 0 is smaller than 1e-7 cm³
+        )
         yield volume_SQ, weight_SQ
 
 
@@ -234,40 +240,9 @@ def _evidence(factual: TumorFactual) -> tuple[Floats, Floats]:
     return precision, score
 
 
-def _shift(patient_type_P: NDArray[np.integer]) -> Floats:
-    """Return by how much the patient's type moves (rho, alpha, beta_c) `[P,3]`, after the cut at zero."""
-    better = [np.zeros(len(patient_type_P)), patient_type_P == RADIO_TYPE, patient_type_P == CHEMO_TYPE]
-    return np.asarray(TYPE_GAIN * PRIOR_MEAN * np.stack(better, axis=-1))
-
-
 def _points(draws: int, dimensions: int) -> Floats:
     """Return evenly spread points `[S,D]` in (0, 1), each with its reflection: linear terms then cancel."""
     from scipy.stats import qmc  # noqa: PLC0415  # half a second to import, needed here alone
 
     half = qmc.Sobol(dimensions, seed=SEED).random(draws // 2)
     return np.asarray(np.clip(np.concatenate([half, 1.0 - half]), 1e-12, 1.0 - 1e-12))
-
-
-def _follow(
-    value_3SQ: Floats, noise_HS: Floats, start_Q: Floats, carried_Q: Floats, plan_QH2: Bools
-) -> Iterator[Floats]:
-    """Yield the volumes `[S,Q]` after each day of the plans, in every draw (spec TUMOR-5, TUMOR-6)."""
-    rho, alpha, beta_chemo = value_3SQ
-    volume = np.broadcast_to(start_Q, rho.shape)
-    dead = np.broadcast_to(start_Q.astype(np.float32) >= np.float32(MAX_VOLUME_CM3), rho.shape)
-    radio_kill = KILL_PER_ALPHA * alpha
-    drug_Q = carried_Q
-    for h, noise_S in enumerate(noise_HS):
-        chemo_Q, radio_Q = plan_QH2[:, h].T
-        drug_Q = CARRY_OVER * drug_Q + CHEMO_DOSE * chemo_Q
-        volume, dead = next_volume(
-            volume,
-            dead,
-            growth=1.0 + rho * np.log(CARRYING_CAPACITY_CM3) + noise_S[:, None],
-            rho=rho,
-            drug_kill=beta_chemo * drug_Q,
-            radio_kill=radio_kill,
-            radio=radio_Q,
-            recovery_cm3=np.zeros(1),  # what chance lets recover above 0 is smaller than 1e-7 cm³
-        )
-        yield volume

@@ -93,24 +93,28 @@ def sample_patients(n: int, rng: np.random.Generator) -> TumorPatients:
     stage_rng, volume_rng, response_rng, type_rng, chemo_rng = rng.spawn(5)
     weights = np.array([stage.count for stage in STAGES], dtype=np.float64)
     stage = stage_rng.choice(len(STAGES), size=n, p=weights / weights.sum()).astype(np.int8)
-    alpha, rho = _radiosensitivity_and_growth(n, response_rng)
+    mu, sigma, lo, hi = np.array([(s.mu, s.sigma, s.lo_cm, s.hi_cm) for s in STAGES]).T[:, stage]
+    initial_cm = np.clip(np.exp(_truncated_normal(volume_rng, mu, sigma, np.log(lo), np.log(hi))), lo, hi)
+    # (alpha, rho) are drawn from a bivariate normal until n pairs are positive; about one pair in two is.
+    mean, r = np.array([ALPHA_MEAN, RHO_MEAN]), ALPHA_RHO_CORRELATION
+    root = np.array([[ALPHA_SD, 0.0], [RHO_SD * r, RHO_SD * (1 - r**2) ** 0.5]])  # of the covariance (Cholesky)
+    accepted = np.empty((0, 2))
+    while len(accepted) < n:
+        pairs = mean + response_rng.standard_normal((n + 16, 2)) @ root.T
+        accepted = np.concatenate([accepted, pairs[(pairs > 0).all(axis=1)]])
+    alpha, rho = accepted[:n].T.copy()
     patient_type = type_rng.integers(1, 4, size=n, dtype=np.int8)
     alpha = alpha + TYPE_GAIN * ALPHA_MEAN * (patient_type == RADIO_TYPE)
     beta_chemo = _truncated_normal(chemo_rng, np.full(n, BETA_CHEMO_MEAN), BETA_CHEMO_SD, 0.0, np.inf)
     return TumorPatients(
         stage=stage,
-        initial_volume_cm3=volume_cm3(_initial_diameter_cm(stage, volume_rng)),
+        initial_volume_cm3=volume_cm3(initial_cm),
         alpha=alpha,
         beta=alpha / ALPHA_BETA_RATIO,
         rho=rho,
         beta_chemo=beta_chemo + TYPE_GAIN * BETA_CHEMO_MEAN * (patient_type == CHEMO_TYPE),
         patient_type=patient_type,
     )
-
-
-def _initial_diameter_cm(stage: NDArray[np.int8], rng: np.random.Generator) -> Floats:
-    mu, sigma, lo, hi = np.array([(s.mu, s.sigma, s.lo_cm, s.hi_cm) for s in STAGES]).T[:, stage]
-    return np.clip(np.exp(_truncated_normal(rng, mu, sigma, np.log(lo), np.log(hi))), lo, hi)
 
 
 def _truncated_normal(
@@ -120,16 +124,3 @@ def _truncated_normal(
     p_lo, p_hi = ndtr((lo - mean) / sd), ndtr((hi - mean) / sd)
     z = ndtri(p_lo + (p_hi - p_lo) * rng.random(mean.shape))
     return np.clip(mean + sd * z, lo, hi)
-
-
-def _radiosensitivity_and_growth(n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Draw (alpha, rho) from a bivariate normal until n pairs are positive; about one pair in two is."""
-    mean = np.array([ALPHA_MEAN, RHO_MEAN])
-    r = ALPHA_RHO_CORRELATION
-    root = np.array([[ALPHA_SD, 0.0], [RHO_SD * r, RHO_SD * (1 - r**2) ** 0.5]])  # of the covariance (Cholesky)
-    accepted = np.empty((0, 2))
-    while len(accepted) < n:
-        pairs = mean + rng.standard_normal((n + 16, 2)) @ root.T
-        accepted = np.concatenate([accepted, pairs[(pairs > 0).all(axis=1)]])
-    alpha, rho = accepted[:n].T.copy()
-    return alpha, rho

@@ -109,19 +109,13 @@ def visit_counterfactuals(
     for lo in range(0, len(subject), CHUNK):
         rows = slice(lo, lo + CHUNK)
         origin_P = day_NK[subject[rows], visit[rows]]
-        steps = _daily(plan_PKH2[rows], ahead_PH[rows])
+        steps = []  # the treatments `[K,P,2]` of each day, none between visits
+        for day in range(int(ahead_PH[rows, -1].max(initial=0))):
+            today_PH = ahead_PH[rows, :-1] == day
+            steps.append((plan_PKH2[rows] & today_PH[:, None, :, None]).any(axis=2).transpose(1, 0, 2))
         volume_PKD = follow_branches(patients, noise, factual, subject[rows], origin_P, steps)
         volume_PKH[rows] = np.take_along_axis(volume_PKD, ahead_PH[rows, None, 1:] - 1, axis=2)
     return flat(subject, visit, plan_PKH2, volume_PKH)
-
-
-def _daily(plan_PKH2: Bools, ahead_PH: Ints) -> list[Bools]:
-    """Return the treatments `[K,P,2]` of each day of plans whose visits are so many days ahead, none between visits."""
-    daily = []
-    for day in range(int(ahead_PH[:, -1].max(initial=0))):
-        today_PH = ahead_PH[:, :-1] == day
-        daily.append((plan_PKH2 & today_PH[:, None, :, None]).any(axis=2).transpose(1, 0, 2))
-    return daily
 
 
 def answer_visits(
