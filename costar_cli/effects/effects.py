@@ -140,21 +140,16 @@ class _Contrasts:
         unit_M = np.unique(self.effects.trials.unit_M[in_M], return_inverse=True)[1]
         return np.asarray(unit_M, dtype=np.int64), in_M
 
-    @cached_property
-    def _moments(self) -> tuple[list[Floats], list[Floats]]:
-        """Return means `[H,Q]` of each plan, and what each unit moves of them `[U,H,Q]`."""
-        (unit_M, in_M), g = self._of_units, self.group
-        units, moved = int(unit_M.max(initial=-1)) + 1, []
-        for curve in self.curves:
-            sums_UHQ = np.zeros((units, *curve.mean_GHQ.shape[1:]))
-            np.add.at(sums_UHQ, unit_M, curve.influence_GMHQ[g, in_M])
-            moved.append(sums_UHQ / max(len(in_M), 1))
-        return [curve.mean_GHQ[g] for curve in self.curves], moved
-
     def rows(self, levels: Sequence[float]) -> Iterator[Row]:
         """Yield rows of means, then of contrasts with the reference plan; of events, the time until the first."""
         target, effects = self.estimates.target, self.effects
-        means, moved = self._moments
+        (unit_M, in_M), g = self._of_units, self.group
+        units, means, moved = int(unit_M.max(initial=-1)) + 1, [], []
+        for curve in self.curves:
+            sums_UHQ = np.zeros((units, *curve.mean_GHQ.shape[1:]))
+            np.add.at(sums_UHQ, unit_M, curve.influence_GMHQ[g, in_M])
+            means.append(curve.mean_GHQ[g])
+            moved.append(sums_UHQ / max(len(in_M), 1))  # what each unit moves of the means
         events = target.kinds[0] == "event"
         nouns = ("risk", "risk difference", "risk ratio") if events else ("mean", "difference", "ratio")
         names, kinds = target.names, target.kinds

@@ -58,7 +58,7 @@ class Follow:
             plan: ratios to practice.
             kept_MK: probabilities of being followed further.
             measured_MHQ: of being measured.
-            truncated: the quantile.
+            truncated: the quantile of the weights of a step that are not 0, at which larger ones are cut.
         """
         steps = len(plan)
         still_MK = np.ones((len(trials), steps), dtype=bool)
@@ -69,9 +69,14 @@ class Follow:
         raw_MK = np.cumprod(np.where(still_MK | settled_MK, factor_MK, 0.0), axis=1, dtype=np.float64)
         share_MHQ = target.measured_MHQ[:, :steps] / measured_MHQ[:, :steps]
         raw_last_MHQ: Floats = raw_MK[..., None] * share_MHQ
-        ratio_MK, weight_MK, last_MHQ = (
-            _cut(weights, at_MK, truncated) for weights in (np.where(at_MK, factor_MK, 0.0), raw_MK, raw_last_MHQ)
-        )
+        ratio_MK, weight_MK, last_MHQ = np.where(at_MK, factor_MK, 0.0), raw_MK.copy(), raw_last_MHQ.copy()
+        for weights in (ratio_MK, weight_MK, last_MHQ):
+            for place in np.ndindex(weights.shape[1:]):
+                column_M = weights[:, *place]
+                # Trials that an event has settled weigh little: if they counted, all who go on would be cut.
+                counted_M = column_M[(column_M > 0) & at_MK[:, place[0]]]
+                if len(counted_M):
+                    weights[:, *place] = np.minimum(column_M, np.quantile(counted_M, truncated))
         return cls(at_MK, ratio_MK, share_MHQ, raw_MK, raw_last_MHQ, weight_MK, last_MHQ)
 
     def effective(self, weights: Floats, rows: Ints | slice = slice(None)) -> Floats:
@@ -90,20 +95,6 @@ def kish(weights: Floats) -> Floats:
     """Return how many trials of equal weight know as much as some with these `[M,...]` (Kish 1965)."""
     square = np.asarray((weights**2).sum(axis=0))
     return np.asarray(np.divide(weights.sum(axis=0) ** 2, square, out=np.zeros_like(square), where=square > 0))
-
-
-def _cut(weights: Floats, at_MK: Bools, quantile: float) -> Floats:
-    """Return weights `[M,K,...]`, each column cut at a quantile of those that are not 0.
-
-    Trials that an event has settled do not count in it: they weigh little, so that all who go on would be cut.
-    """
-    cut = weights.copy()
-    for place in np.ndindex(weights.shape[1:]):
-        column_M = weights[:, *place]
-        counted_M = column_M[(column_M > 0) & at_MK[:, place[0]]]
-        if len(counted_M):
-            cut[:, *place] = np.minimum(column_M, np.quantile(counted_M, quantile))
-    return cut
 
 
 @dataclass(frozen=True, eq=False)

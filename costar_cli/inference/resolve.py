@@ -76,7 +76,14 @@ class Resolved:
         of_Q = survival_forecast(model, panel, queries, found_Q.mean_QHY)
         for at, simulated in self.undecided() if of_Q else ():
             kinds = [simulated.kinds(place) for place in range(len(at))]
-            moved_KHY = _moved_courses(simulated, kinds)
+            drawn_SQHY, usual_QHY, moved = simulated.outcomes_SQHY, simulated.usual_QHY, []
+            if drawn_SQHY is not None and usual_QHY is not None:
+                for q, (_, place_S) in enumerate(kinds):
+                    order_S, count_K = place_S.argsort(kind="stable"), np.bincount(place_S)
+                    total_KHY = np.add.reduceat(drawn_SQHY[order_S, q], count_K.cumsum() - count_K, axis=0)
+                    moved.append(total_KHY / count_K[:, None, None] - usual_QHY[q])
+            # how far the draws of each course are from those of the most common one
+            moved_KHY = np.concatenate(moved) if moved else None
             known = iter(self.means.get(id(simulated)) or ())
             for asked in _asked(model, self.moments.take(at), kinds, self.horizon, MOST_QUERIES):
                 if moved_KHY is None:
@@ -209,18 +216,6 @@ def _asked(
         values_KHA = _lasting(np.concatenate([of for of, _ in kinds[begin:end]]), horizon)
         queries = ask(model, moments.take(at_K), values_KHA)
         yield _RolloutBatch(queries, own_K, at_K, weight_K[own_K], np.flatnonzero(np.diff(at_K, prepend=-1)))
-
-
-def _moved_courses(simulated: SimulatedRule, kinds: Sequence[Kinds]) -> Floats | None:
-    """Return how far the draws of each course `[K,H,Y]` are from those of the most common one, None without draws."""
-    if simulated.outcomes_SQHY is None or simulated.usual_QHY is None:
-        return None
-    moved = []
-    for q, (_, place_S) in enumerate(kinds):
-        order_S, count_K = place_S.argsort(kind="stable"), np.bincount(place_S)
-        total_KHY = np.add.reduceat(simulated.outcomes_SQHY[order_S, q], count_K.cumsum() - count_K, axis=0)
-        moved.append(total_KHY / count_K[:, None, None] - simulated.usual_QHY[q])
-    return np.concatenate(moved)
 
 
 def draw_played(

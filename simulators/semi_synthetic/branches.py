@@ -91,7 +91,16 @@ class _Start:
         sums = [before]  # sums[k]: of the outcomes before hour origin + k, on the branch
         for k, step in enumerate(steps):
             sums.append([total + now for total, now in zip(sums[k], path[k], strict=True)])
-            recent, hours = self._recent(subject, origin, k, sums)
+            recent, hours = [], []  # of each treatment: sums of confounders over its look-back window, and its hours
+            for treatment in TREATMENTS:
+                first = np.maximum(origin + k - treatment.look_back, 0)
+                branched = k - treatment.look_back  # hours after the origin at which the window starts, where positive
+                if branched > 0:
+                    earlier = [sums[branched][j] for j in treatment.confounders]
+                else:
+                    earlier = [self.sum_J[j].take(subject * (self.n_hours + 1) + first) for j in treatment.confounders]
+                recent.append([sums[k + 1][j] - e for j, e in zip(treatment.confounders, earlier, strict=True)])
+                hours.append((origin + k + 1 - first).astype(np.float64))
             p_L = probabilities([self.logit_L[i].take(at + k) for i in range(len(TREATMENTS))], recent, hours)
             strength_S = strengths(p_L, [step[:, :, i] for i in range(len(TREATMENTS))])
             for lag in range(1, min(horizon - k, EFFECT_HOURS) + 1):
@@ -116,22 +125,6 @@ class _Start:
                 for j in range(len(OUTCOMES)):
                     path[k][j] -= fade(ago + k) * strength_SJ[stage + j]
         return path
-
-    def _recent(
-        self, subject: Ints, origin: Ints, k: int, sums: list[list[Floats]]
-    ) -> tuple[list[list[Floats]], list[Floats]]:
-        """Return each treatment's sums of confounders over its look-back window at hour origin + k, and its hours."""
-        recent, hours = [], []
-        for treatment in TREATMENTS:
-            first = np.maximum(origin + k - treatment.look_back, 0)
-            branched = k - treatment.look_back  # hours after the origin at which the window starts, where positive
-            if branched > 0:
-                earlier = [sums[branched][j] for j in treatment.confounders]
-            else:
-                earlier = [self.sum_J[j].take(subject * (self.n_hours + 1) + first) for j in treatment.confounders]
-            recent.append([sums[k + 1][j] - e for j, e in zip(treatment.confounders, earlier, strict=True)])
-            hours.append((origin + k + 1 - first).astype(np.float64))
-        return recent, hours
 
 
 def _flat(series: Floats) -> Floats:
