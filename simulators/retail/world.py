@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from simulators.retail.calendar import N_SALES_DAYS, RetailCalendar, build_calendar
 from simulators.retail.catalogue import CATEGORIES, RetailCatalogue, build_catalogue
-from simulators.retail.chance import Floats, Ints, WeekChance, draw_quantiles, draw_week_chance
+from simulators.retail.chance import Floats, Ints, draw_quantiles, draw_week_chance
 from simulators.retail.demand import (
     calendar_group,
     calendar_multiplier,
@@ -155,43 +155,50 @@ def simulate_retail(
     )
     for lo in range(0, n_items, BLOCK):
         items = slice(lo, min(lo + BLOCK, n_items))
-        if confounding == "observed":
-            _simulate_week_by_week(world, items)
-        else:
-            _simulate_weeks(world, items, confounding)
+        _simulate_items(world, items, confounding)
         if progress is not None:
             progress(items.stop, n_items)
     return world
 
 
-def _simulate_weeks(world: RetailWorld, items: slice, confounding: float) -> None:
-    """Fill in prices, what demand depends on, and the sales."""
-    chance = _draw_chance(world, items)
-    state_ISW = demand_states(chance)
-    _fill_demand(world, items, chance, state_ISW)
-    rate_I = _change_rate(world, items)
-    regular, price = price_paths(world.traits.base_price[items], rate_I, state_ISW[..., :-1], chance, confounding)
-    on_sale_ISW = np.arange(world.calendar.n_weeks) >= world.traits.launch[items, :, None]
+def _simulate_items(world: RetailWorld, items: slice, confounding: Confounding) -> None:
+    """Fill in what demand depends on, prices and sales."""
+    calendar, catalogue, traits = world.calendar, world.catalogue, world.traits
+    key = catalogue.department[items], catalogue.number[items]
+    chance = draw_week_chance(world.seed, *key, catalogue.n_stores, calendar.n_weeks)
+    quantile_ISD = draw_quantiles(world.seed, *key, catalogue.n_stores, len(calendar))
+    category_I = catalogue.category[items]
+    season_IW = season(category_I, traits.season_amplitude[items], traits.season_phase[items], calendar)
+    shared_IW, state_ISW = season_IW + item_drift(chance), demand_states(chance)
+    world.state[items] = state_ISW[..., 1:]
+    world.log_demand[items] = traits.log_level[items, :, None] + shared_IW[:, None] + state_ISW[..., 1:]
+    world.stock_share[items] = stock_share(chance)
+    base_price_I = traits.base_price[items]
+    change_rate_I = np.array([law.change_rate for law in CATEGORIES])[category_I]
+    day_ISD = world.day_effect[world.group[items, None], catalogue.store_state]
+    if confounding == "observed":
+        new_year_W = np.diff(calendar.week_year, prepend=0) != 0
+        begins_ISW = new_year_W | (np.arange(calendar.n_weeks) == traits.launch[items, :, None])
+        policy = ObservedPolicy(base_price_I, change_rate_I, chance, begins_ISW)
+        _sell_week_by_week(world, items, policy, day_ISD, quantile_ISD)
+        return
+    regular, price = price_paths(base_price_I, change_rate_I, state_ISW[..., :-1], chance, confounding)
+    on_sale_ISW = np.arange(calendar.n_weeks) >= traits.launch[items, :, None]
     world.price[items] = np.where(on_sale_ISW, price, np.nan)
     world.regular_price[items] = np.where(on_sale_ISW, regular, np.nan)
-    day_ISD, quantile_ISD = _day_effect(world, items), _draw_quantiles(world, items)
-    mean_ISD = np.take(_daily_mean(world, items, slice(None)), world.calendar.week, axis=-1) * day_ISD
+    mean_ISD = np.take(_daily_mean(world, items, slice(None)), calendar.week, axis=-1) * day_ISD
     world.sales[items] = negative_binomial_quantile(quantile_ISD, mean_ISD)[..., :N_SALES_DAYS]
 
 
-def _simulate_week_by_week(world: RetailWorld, items: slice) -> None:
-    """Fill in what demand depends on, and then prices and sales in turns: each price follows the sales before it."""
-    calendar, launch_IS1 = world.calendar, world.traits.launch[items, :, None]
-    chance = _draw_chance(world, items)
-    _fill_demand(world, items, chance, demand_states(chance))
-    day_ISD, quantile_ISD = _day_effect(world, items), _draw_quantiles(world, items)
-    new_year_W = np.diff(calendar.week_year, prepend=0) != 0
-    begins_ISW = new_year_W | (np.arange(calendar.n_weeks) == launch_IS1)
-    policy = ObservedPolicy(world.traits.base_price[items], _change_rate(world, items), chance, begins_ISW)
+def _sell_week_by_week(
+    world: RetailWorld, items: slice, policy: ObservedPolicy, day_ISD: Floats, quantile_ISD: Floats
+) -> None:
+    """Fill in prices and sales in turns: each price follows the sales before it."""
+    calendar, launch_IS, begins_ISW = world.calendar, world.traits.launch[items], policy.begins_ISW
     units_ISD = np.zeros(day_ISD.shape, dtype=np.int16)
-    signal_IS, sold_IS, weeks_IS = (np.zeros(launch_IS1.shape[:2]) for _ in range(3))
+    signal_IS, sold_IS, weeks_IS = (np.zeros(launch_IS.shape) for _ in range(3))
     for week in range(calendar.n_weeks):
-        on_sale_IS = week >= launch_IS1[..., 0]
+        on_sale_IS = week >= launch_IS
         for filled, price_IS in zip(
             (world.regular_price, world.price), policy.set_prices(week, signal_IS), strict=True
         ):
@@ -204,36 +211,6 @@ def _simulate_week_by_week(world: RetailWorld, items: slice) -> None:
         weeks_IS = np.where(begins_ISW[..., week], 0.0, weeks_IS) + 1.0
         signal_IS = np.log((last_IS + 1.0) / (sold_IS / weeks_IS + 1.0)).clip(-LARGEST_SIGNAL, LARGEST_SIGNAL)
     world.sales[items] = units_ISD[..., :N_SALES_DAYS]
-
-
-def _draw_chance(world: RetailWorld, items: slice) -> WeekChance:
-    catalogue = world.catalogue
-    key = catalogue.department[items], catalogue.number[items]
-    return draw_week_chance(world.seed, *key, catalogue.n_stores, world.calendar.n_weeks)
-
-
-def _draw_quantiles(world: RetailWorld, items: slice) -> Floats:
-    catalogue = world.catalogue
-    key = catalogue.department[items], catalogue.number[items]
-    return draw_quantiles(world.seed, *key, catalogue.n_stores, len(world.calendar))
-
-
-def _change_rate(world: RetailWorld, items: slice) -> Floats:
-    return np.array([law.change_rate for law in CATEGORIES])[world.catalogue.category[items]]
-
-
-def _fill_demand(world: RetailWorld, items: slice, chance: WeekChance, state_ISW: Floats) -> None:
-    """Fill in what demand depends on beside the price; `state_ISW` begins with the week before week 0."""
-    traits, category_I = world.traits, world.catalogue.category[items]
-    season_IW = season(category_I, traits.season_amplitude[items], traits.season_phase[items], world.calendar)
-    shared_IW = season_IW + item_drift(chance)
-    world.state[items] = state_ISW[..., 1:]
-    world.log_demand[items] = traits.log_level[items, :, None] + shared_IW[:, None] + state_ISW[..., 1:]
-    world.stock_share[items] = stock_share(chance)
-
-
-def _day_effect(world: RetailWorld, items: slice) -> Floats:
-    return world.day_effect[world.group[items, None], world.catalogue.store_state]
 
 
 def _daily_mean(world: RetailWorld, items: slice, weeks: slice) -> Floats:
