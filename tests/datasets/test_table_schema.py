@@ -64,6 +64,8 @@ CASES = [
     ({**changed(), "treatments": {"mode": "multilable"}}, "did you mean `multilabel`?"),
     ({**changed(), "max_length": 3, "min_length": 5}, "max_length 3 is below min_length 5"),
     ({**changed(), "queries": {"rolling_origin": 1}}, "queries.rolling_origin = 1"),
+    ({**changed(), "blank": [3]}, "blank.0 = 3: input should be a valid string"),
+    ({**changed(), "treatments": {"classes": [["none", [2]]]}}, "treatments.classes.0.1"),
 ]  # fmt: skip
 
 

@@ -188,7 +188,8 @@ def _explain(item: Mapping[str, Any]) -> str:
             model = ColumnSchema
             break
         kinds = [field.annotation, *get_args(field.annotation)]
-        model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+        # a list of words is no table
+        model = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), model)
     near = did_you_mean(str(loc[-1]), list(model.model_fields), lead=", ") if loc else ""
     hint = ' such as { role = "covariate" }' if loc[:1] == ("columns",) and len(loc) > 1 else ""
     texts = {
