@@ -46,6 +46,14 @@ def test_a_dose_stands_beside_named_levels(tmp_path: Path) -> None:
     assert encoding.width == len(encoding.classes) + 1
 
 
+def test_levels_that_are_no_class_are_named_without_the_dose_beside_them(tmp_path: Path) -> None:
+    frame = dosed().with_columns(arm=ward()["drug"])
+    arm = {"role": "treatment", "levels": ["none", "low", "high"]}
+    schema = make_schema({"drug": MG, "arm": arm}, treatments={"classes": [["none"], ["low"]]})
+    with pytest.raises(DataError, match="that is not a class: arm=high"):
+        ingest(frame, schema, folder=tmp_path)
+
+
 @pytest.mark.parametrize("kind", [MG, {**MG, "basis": "splines"}, {**MG, "range": [-9, 99], "basis": "identity"}])
 @pytest.mark.parametrize("armed", [False, True])
 def test_an_export_is_read_back_as_it_was(tmp_path: Path, kind: dict[str, Any], *, armed: bool) -> None:

@@ -73,7 +73,7 @@ def encode_treatments(context: EncodingContext) -> tuple[TreatmentEncoding, NDAr
     number = class_numbers(code, encoding)
     if (classless := given & (number < 0)).any():
         at = int(classless.argmax())
-        what = encoding.describe(code[at])
+        what = encoding.describe_levels(code[at])
         problem = f"{counted(int(classless.sum()), 'row')} with a combination of treatments that is not a class: {what}"
         if context.schema.treatments.classes is None:
             problem += ", which source-train does not have"
