@@ -131,5 +131,6 @@ def _parts_of(path: Path, fix: str) -> "Mapping[Shard, Path]":
 
 
 def _require_whole(path: Path, is_whole: bool, what: str) -> None:
+    """Raise a `MismatchError` where something else has the name of the whole."""
     if not is_whole:
         raise MismatchError(f"`{path}` exists, and is another {what} or damaged", where=str(path), fix="remove it")

@@ -221,7 +221,7 @@ class Dataset(Displayed):
         wanted = [str(subject) for subject in subjects]
         places = [labelled.get(name) for name in wanted]
         for i, text in enumerate(name.strip() for name in wanted):
-            if places[i] is None and text.lstrip("-").isdecimal() and len(text) < MOST_DIGITS:
+            if places[i] is None and text.removeprefix("-").isdecimal() and len(text) < MOST_DIGITS:
                 places[i] = numbered.get(int(text))
         return places
 

@@ -121,6 +121,7 @@ class ExploreServer(ThreadingHTTPServer):
                     except Exception as error:  # whatever it is, the page says it, and the next question is answered
                         Termination.stop_if_signalled()
                         future.set_exception(as_costar_error(error))
+                    del future, work, question  # a page may be large, and the next question far
         finally:
             self.shutdown()
             self.server_close()

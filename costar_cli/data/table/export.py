@@ -94,7 +94,7 @@ def _step(dataset: Dataset) -> str:
         row, step = np.nonzero(panel.observed)
         at = calendar.at(row, step, panel.length[row])
         later = (at[1:] > at[:-1]) | (row[1:] != row[:-1])
-        if np.isnat(at).any() or not later.all():  # each step has a date, later than that of the step before
+        if np.isnat(at).any() or not later.all():  # a step without a date, or no later than the one before
             return ""
     gap, unit = elapsed_dose(dataset.schema.treatments), known[0].unit
     if gap is None and known[0].size is None:

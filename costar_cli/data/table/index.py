@@ -172,11 +172,11 @@ def read_keys(
         reporter.say(Diagnostic.of("series-cut", subjects=counted(cut, "subject"), steps=counted(longest, "step")))
         length = np.bincount(keys.subject[kept], minlength=len(subjects)).astype(np.int64)
         keys = replace(keys, subject=keys.subject[kept], step=keys.step[kept], row=keys.row[kept], length=length)
-    length = keys.step[np.cumsum(keys.length) - 1] + 1  # with the steps between rows
-    refuse_long(subjects, length)
-    if schema.time.gaps == "fill" and (lacking := int(length.sum()) - len(keys.step)):
+    steps = keys.step[np.cumsum(keys.length) - 1] + 1  # with those between rows
+    refuse_long(subjects, steps)
+    if schema.time.gaps == "fill" and (lacking := int(steps.sum()) - len(keys.step)):
         reporter.say(Diagnostic.of("steps-filled", steps=counted(lacking, "step")))
-        keys = keys.filled(length)
+        keys = keys.filled(steps)
     return keys.keep(long_enough(keys, schema.min_length, reporter))
 
 

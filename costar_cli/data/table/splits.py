@@ -292,7 +292,8 @@ def holds(condition: Condition, columns: Mapping[str, pl.Series]) -> pl.Series:
 def _splits(table: Table, schema: TableSchema, domain: Texts, seed: int) -> Texts:
     few_shot = schema.split.few_shot
     cluster: Texts | None = None  # of each subject that has a domain
-    for name in schema.named("cluster")[:1]:
+    if own_clusters := schema.named("cluster"):
+        name = own_clusters[0]
         said, findings = table.subject_values(name)
         lacking = said.is_null().to_numpy() & (domain != "")
         if lacking.any():

@@ -57,6 +57,7 @@ class BoostingMethod(ReadsModels):
                     )
                 forest, _ = grow(learned, validation, config, seed, logistic=logistic, library=config.library)
                 row.append(forest)
+                del learned, validation  # before the next rows are made: up to 100,000 each
             grown.append(row)
         meta = {
             "forms": [form.to_meta() for form in forms],

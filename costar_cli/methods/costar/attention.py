@@ -235,9 +235,11 @@ class FeatureBlock(nn.Module):
         kv = torch.cat([kv, kv_V[:, None].expand(-1, n_steps, -1, -1)], dim=2).flatten(0, 1)
         k, v = torch.split(kv, width, dim=-1)
         q_PMD = (q[:, :, None] * self.head_mask).flatten(2, 3).flatten(0, 1)  # P = B * T, M = h * F
-        score = dots_of_rows(q_PMD, k).view(batch, n_steps, q_PMD.shape[1], -1)
-        # Over the last axis, but with that axis second: kernels are slow on rows of a few entries
-        p = torch.softmax(score.movedim(-1, 1).contiguous(), dim=1).movedim(1, -1)
+        # Over the last axis, but with that axis second: kernels are slow on rows of a few entries. Scores have no name,
+        # which would keep them in memory.
+        p = torch.softmax(
+            dots_of_rows(q_PMD, k).view(batch, n_steps, q_PMD.shape[1], -1).movedim(-1, 1).contiguous(), dim=1
+        ).movedim(1, -1)
         if drawn is not None:
             p = p * self.unit.dropout.factors(drawn, p.dtype)
         o_BThFD = torch.bmm(p.flatten(0, 1), v).view(batch, n_steps, -1, n_temporal, width)

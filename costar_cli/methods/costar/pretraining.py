@@ -228,6 +228,7 @@ class PretrainStage(PlainStage):
         first, second = both.view(n_members, n_kinds, 2, -1, width).unbind(2)
         active_RKN = active_RBT.flatten(1)[:, None].expand(-1, n_kinds, -1)
         per_kind = spectral_loss(first, second, self.config.spectral_sigma, active_N=active_RKN)
+        # of the overall representation, plus the mean of the components' (spec COSTAR-23)
         return per_kind[:, 0] + (per_kind[:, 1:].mean(dim=1) if n_kinds > 1 else 0.0)
 
     def _active(self, name: PartName, rows_RB: Tensor) -> Tensor:

@@ -96,6 +96,7 @@ def choose(task: Task, config: GcompConfig, seed: int) -> Chosen:
             predicted_LM[:, out_M] = path_LP[:, 1:] @ columns_MP[out_M].T + path_LP[:, :1]
         least = int(np.argmin(task.loss(predicted_LM).mean(axis=1)))  # the largest penalty of equally good ones
         held_out[name] = predicted_LM[least], PENALTIES[least]
+        del columns_MP, answer_M, weight_M  # copies as large as the data
     if BOOSTING in names:
         penalty, others = held_out[BASE][1], [held_out[name][0] for name in names if name != BOOSTING]
         if (grown_M := _grown_held_out(task, config, seed, penalty, others)) is not None:

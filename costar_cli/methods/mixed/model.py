@@ -128,6 +128,7 @@ class MixedModel(EncodingModel[Histories]):
                 for values in (series.y_NTY, series.usual_NTY, series.x_NTX, series.before_NTL)
             )
             chunks.append(Histories(steps, y_YM, usual_YM, x_XM, before_LM, effects, exposures, own_sd))
+            del series, found, mean_MP, factor_MZZ  # most of the memory, which the next chunk needs
 
         def join(name: str) -> Any:  # noqa: ANN401
             values = [getattr(chunk, name) for chunk in chunks]

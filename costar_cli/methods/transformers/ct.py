@@ -196,6 +196,7 @@ class CtMethod(ReadsModels):
         settings = task.settings_of(self.defaults)
         if settings.outputs.structured:
             of_network = settings.network.training(task.config)
+            # States are rolled out (spec NET-21), and weights averaged after each step.
             optimiser = of_network.optimiser.model_copy(update={"averaging": settings.averaging})
             balancing, alpha = settings.balance
             return (

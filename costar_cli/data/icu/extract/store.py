@@ -227,6 +227,7 @@ def write_extract(path: Path, cohort: IcuCohort, reporter: Reporter) -> dict[str
         with pd.HDFStore(os.devnull, mode="w", **IN_MEMORY) as store:
             for key, frame in _tables(cohort):
                 store.put(key, frame, format="fixed")
+                del frame  # one table at a time: beside the file and its image
                 task.advance()
             store.root._v_attrs[SIMULATED] = True
             image = store.root._v_file.get_file_image()
@@ -248,6 +249,7 @@ def _tables(cohort: IcuCohort) -> Iterator[tuple[str, "pd.DataFrame"]]:
     values = np.empty((len(cohort), len(columns)))
     values[:, :-1], values[:, -1] = cohort.values, cohort.diastolic
     yield VITALS, pd.DataFrame(values, index=hours, columns=columns)
+    del values
     given = np.zeros((len(cohort), len(CARE_COLUMNS)), dtype=np.int64)
     for name, series in {"vent": cohort.vent, "vaso": cohort.vaso}.items():
         given[:, CARE_COLUMNS.index(name)] = series
