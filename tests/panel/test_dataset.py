@@ -53,6 +53,12 @@ def test_unknown_subject_is_an_error_that_names_the_ranges(tumor_dataset: Datase
     assert "target/test: 73 to 81" in caught.value.fix
 
 
+@pytest.mark.parametrize("subject", ["--5", "-", "5-"])
+def test_what_is_no_number_is_an_unknown_subject(subject: str, tumor_dataset: Dataset):
+    with pytest.raises(UsageError):
+        tumor_dataset.find_subject(subject)
+
+
 def with_labels(dataset: Dataset, form: str) -> Dataset:
     panels = {
         part: replace(panel, label=np.array([form.format(i + 1) for i in panel.subject_id]))
