@@ -110,6 +110,30 @@ def fit(
         TrainingError: training diverged.
     """
     require_data_set(dataset)
+    _check_choices(method, domain, init, start)
+    dataset = with_digest(dataset)
+    sections = ["finetune", "runtime", method.replace("-", "_")]
+    given = _with_shared(settings, "pretrain", seed=seed, members=members)
+    chosen = resolved(given, sections, preset=preset, config=config, dataset=dataset.name)
+    run = _mark(
+        chosen, dataset, "model", {"method": method, "domain": domain, "start": start.digest if start else init}
+    )
+    with reporting(progress) as reporter, _logged(log, run) as to:
+        states = _states(checkpoints)
+        begin = start.artifact if start is not None else None
+        if begin is None and METHODS[method].pretrained and init != "scratch":
+            begin = _pretrained(dataset, chosen, states, reporter, to)
+        elif begin is not None and (warning := other_data(f"the {begin.kind}", begin.parents, dataset)):
+            reporter.say(warning)
+        plan = plan_fit(chosen, method, domain, dataset=dataset.digest, start=begin)
+        own = _only(dataset, plan.parts)
+        trained = plan.run(own, begin, checkpoint=states.get(MODEL), reporter=reporter, log=to)
+        _forget(states)
+        return model_on(of_training("model", trained), plan.runtime)
+
+
+def _check_choices(method: str, domain: str, init: str | None, start: object) -> None:
+    """Check the arguments that are no settings, and that they go together."""
     one_of(method, METHODS, "method", "method")
     one_of(domain, get_args(DomainName), "domain", "domain")
     if init is not None:
@@ -132,25 +156,6 @@ def fit(
         raise UsageError(
             "the source's model starts from an encoder", where="start=", fix="give what `pretrain` returned"
         )
-    dataset = with_digest(dataset)
-    sections = ["finetune", "runtime", method.replace("-", "_")]
-    given = _with_shared(settings, "pretrain", seed=seed, members=members)
-    chosen = resolved(given, sections, preset=preset, config=config, dataset=dataset.name)
-    run = _mark(
-        chosen, dataset, "model", {"method": method, "domain": domain, "start": start.digest if start else init}
-    )
-    with reporting(progress) as reporter, _logged(log, run) as to:
-        states = _states(checkpoints)
-        begin = start.artifact if start is not None else None
-        if begin is None and pretrained and init != "scratch":
-            begin = _pretrained(dataset, chosen, states, reporter, to)
-        elif begin is not None and (warning := other_data(f"the {begin.kind}", begin.parents, dataset)):
-            reporter.say(warning)
-        plan = plan_fit(chosen, method, domain, dataset=dataset.digest, start=begin)
-        own = _only(dataset, plan.parts)
-        trained = plan.run(own, begin, checkpoint=states.get(MODEL), reporter=reporter, log=to)
-        _forget(states)
-        return model_on(of_training("model", trained), plan.runtime)
 
 
 def _pretrained(

@@ -74,48 +74,7 @@ def ingest_new(
     if unread := sorted(columns - schema.file_columns - set(condition_readings(schema))):
         reporter.say(Diagnostic.of("columns-unused", names=shown(unread, 8)))
     with _without_schema(inputs, like), Scratch(inputs.scratch) as scratch:
-        wrong: list[Diagnostic] = []
-        table = read_table(inputs, schema, reporter, scratch=scratch, wrong=wrong)
-        table = _until_plans(table, schema, reporter)
-        told = has_target(schema)
-        strange = list(_strange_domains(table, schema)) if told else []
-        domain = domains_of(table, schema) if told and not strange else np.full(len(table.keys.subjects), "")
-        if not strange and (untold := domain == "").any() and like.has_target:
-            who = counted(int(untold.sum()), "subject")
-            reporter.say(Diagnostic.of("domain-assumed", subjects=who, domain=like.domain))
-        numbers = {domain: Part.all().index(Part(domain, "test")) for domain in ("source", "target")}
-        part = np.array([numbers[name or like.domain] for name in domain.tolist()], dtype=np.int64)
-        context = EncodingContext(table, part, schema, reporter, known=like.learned, findings=[*wrong, *strange])
-        context.findings += _impossible(context, like.possible)
-        panel_schema, by_cell, by_subject = _in_order_of(like.panel, *encode_columns(context))
-        panels = build_panels(context, by_cell, by_subject)
-        asked = {part: rolling_origin(panel, like.horizon) for part, panel in panels.items() if panel_schema.outcomes}
-        config: dict[str, Any] = {LIKE: like.digest, **ingestion_record(context)}
-        if like.stored:
-            config[KEY] = dict(like.stored)
-        dataset = Dataset(
-            like.name.removesuffix(NEW) + NEW,
-            panel_schema,
-            like.horizon,
-            panels,
-            {part: {ROLLING: queries} for part, queries in asked.items() if queries is not None},
-            config=config,
-        )
-        require_compatible(dataset, like.panel, model="the model")
-        for name, count in context.filled.items():
-            categorical = context.schema.columns[name].kind == "categorical"
-            rest = "left without a category" if categorical else "with the training mean"
-            missing, carried, learned = counted(count["missing"], "missing value"), count["carried"], count["learned"]
-            reporter.say(
-                Diagnostic.of("values-filled", name, missing=missing, carried=carried, learned=learned, rest=rest)
-            )
-        if again := [name for name in table.keys.subjects.names if str(name) in like.trained]:
-            who = counted(len(again), "subject has the id of one", "subjects have ids of some")
-            reporter.say(Diagnostic.of("ids-repeated", subjects=who, names=shown(again)))
-        for unlike in _unlike(context, like):
-            reporter.say(unlike)
-        check_dataset(dataset, reporter)
-        return dataset
+        return _made(inputs, schema, like, reporter, scratch)
 
 
 @told_of_memory()
@@ -202,6 +161,52 @@ def without_schema_advice(line: str) -> str:
     kept = [(lead, words) for lead, words in pairs if not _OF_SCHEMA.search(words)]
     left = "".join(words if i == 0 else lead + words for i, (lead, words) in enumerate(kept))
     return f"{problem}({left})" if left else problem.rstrip()
+
+
+def _made(
+    inputs: TableInputs, schema: TableSchema, like: Preprocessing, reporter: Reporter, scratch: Scratch
+) -> Dataset:
+    """Return the data set of tables that are read by training's schema."""
+    wrong: list[Diagnostic] = []
+    table = read_table(inputs, schema, reporter, scratch=scratch, wrong=wrong)
+    table = _until_plans(table, schema, reporter)
+    told = has_target(schema)
+    strange = list(_strange_domains(table, schema)) if told else []
+    domain = domains_of(table, schema) if told and not strange else np.full(len(table.keys.subjects), "")
+    if not strange and (untold := domain == "").any() and like.has_target:
+        who = counted(int(untold.sum()), "subject")
+        reporter.say(Diagnostic.of("domain-assumed", subjects=who, domain=like.domain))
+    numbers = {domain: Part.all().index(Part(domain, "test")) for domain in ("source", "target")}
+    part = np.array([numbers[name or like.domain] for name in domain.tolist()], dtype=np.int64)
+    context = EncodingContext(table, part, schema, reporter, known=like.learned, findings=[*wrong, *strange])
+    context.findings += _impossible(context, like.possible)
+    panel_schema, by_cell, by_subject = _in_order_of(like.panel, *encode_columns(context))
+    panels = build_panels(context, by_cell, by_subject)
+    asked = {part: rolling_origin(panel, like.horizon) for part, panel in panels.items() if panel_schema.outcomes}
+    config: dict[str, Any] = {LIKE: like.digest, **ingestion_record(context)}
+    if like.stored:
+        config[KEY] = dict(like.stored)
+    dataset = Dataset(
+        like.name.removesuffix(NEW) + NEW,
+        panel_schema,
+        like.horizon,
+        panels,
+        {part: {ROLLING: queries} for part, queries in asked.items() if queries is not None},
+        config=config,
+    )
+    require_compatible(dataset, like.panel, model="the model")
+    for name, count in context.filled.items():
+        categorical = context.schema.columns[name].kind == "categorical"
+        rest = "left without a category" if categorical else "with the training mean"
+        missing, carried, learned = counted(count["missing"], "missing value"), count["carried"], count["learned"]
+        reporter.say(Diagnostic.of("values-filled", name, missing=missing, carried=carried, learned=learned, rest=rest))
+    if again := [name for name in table.keys.subjects.names if str(name) in like.trained]:
+        who = counted(len(again), "subject has the id of one", "subjects have ids of some")
+        reporter.say(Diagnostic.of("ids-repeated", subjects=who, names=shown(again)))
+    for unlike in _unlike(context, like):
+        reporter.say(unlike)
+    check_dataset(dataset, reporter)
+    return dataset
 
 
 def _until_plans(table: Table, schema: TableSchema, reporter: Reporter) -> Table:
