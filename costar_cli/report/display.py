@@ -24,17 +24,14 @@ def html_of(result: Displayed) -> str:
         for outcome in result.schema.outcomes:
             headers, rows = end_table(result, outcome.name)
             title = f"{outcome.name} at the end of each plan"
-            tables.append(ReportTable(title, "", tuple(headers), tuple(map(tuple, rows))))
+            tables.append(ReportTable(title, "", headers, rows))
     elif isinstance(result, SearchReport) and len(result.answers) == 1:
         from costar_cli.report.pages.search import rank_table  # noqa: PLC0415 - it loads matplotlib
 
         headers, rows = rank_table(result)
-        tables = [ReportTable("", "", ("rank", *headers[1:]), tuple(map(tuple, rows)))]
+        tables = [ReportTable("", "", ("rank", *headers[1:]), rows)]
     elif isinstance(result, EffectReport):
-        tables = [
-            ReportTable(table.title, "", tuple(table.headers), tuple(map(tuple, table.rows)))
-            for table in end_tables(result, main=True)
-        ]
+        tables = [ReportTable(table.title, "", table.headers, table.rows) for table in end_tables(result, main=True)]
     elif isinstance(result, EvaluationReport):
         title = f"RMSE in {result.unit.label}" if result.unit.label else "RMSE"
         scored = tuple((row.setup, row.truth, row.label, row.mean.average) for row in result.rows if row.truth)

@@ -60,10 +60,10 @@ def averages_page(
         rows = list(effects.to_rows())
         for outcome in dict.fromkeys(row["outcome"] for row in rows):
             end = end_table(effects, [row for row in rows if row["outcome"] == outcome])
-            ends.append(ReportTable(end.title, "", tuple(end.headers), tuple(map(tuple, end.rows))))
+            ends.append(ReportTable(end.title, "", end.headers, end.rows))
         for table in step_tables(effects, rows):
             title = f"Every {step_word(effects.schema.step)}: {table.title}"
-            ends.append(ReportTable(title, "", tuple(table.headers), tuple(map(tuple, table.rows)), folded=True))
+            ends.append(ReportTable(title, "", table.headers, table.rows, folded=True))
         if effects.ratings_GPL is not None:
             grouped, several = len(effects.groups) > 1, len(found) > 1
             rated = tuple(

@@ -82,8 +82,8 @@ def effects_page(report: EffectReport, parents: Mapping[str, str], figure_name: 
     tables, every = end_tables(report), steps_table(report)
     if (shared := followers_table(report)) is not None:  # by estimators
         tables.append(shared)
-    ends = [ReportTable(table.title, "", tuple(table.headers), tuple(map(tuple, table.rows))) for table in tables]
-    ends.append(ReportTable(every.title, "", tuple(every.headers), tuple(map(tuple, every.rows)), folded=True))
+    ends = [ReportTable(table.title, "", table.headers, table.rows) for table in tables]
+    ends.append(ReportTable(every.title, "", every.headers, every.rows, folded=True))
     what, steps = ", ".join(_quantities(report)), steps_of(max(map(len, effects.plans)), schema.step)
     question = (
         f"What would {what} be on average over {steps} after time zero, if all followed each of these plans? "
@@ -330,4 +330,4 @@ def _baseline(report: EffectReport, shown: Sequence[Mapping[str, Any]]) -> Repor
         line.append(text)
         if row["plan"] is not None:
             line.append(None if row["before"] is None else f"{row['before']:+.2f} ({row['after']:+.2f})")
-    return ReportTable("Baseline", ABOUT_BASELINE, tuple(headers), tuple(map(tuple, lines.values())))
+    return ReportTable("Baseline", ABOUT_BASELINE, headers, list(lines.values()))

@@ -36,8 +36,8 @@ class ReportTable:
 
     title: str
     note: str
-    headers: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]
+    headers: Sequence[str]
+    rows: Sequence[Sequence[object]]
     folded: bool = False
 
     def style(self, column: int) -> "Markup":

@@ -206,11 +206,11 @@ def _about(report: WhatIfReport, figure_name: str) -> list[Section]:
                 ends = {str(cell)[-2:] for row in rows for cell in row}
                 signs = [meaning for meaning in SIGNS.values() if f" {meaning[0]}" in ends]
                 note = " ".join([of_range if differences else f"{note}{truth}", *signs]).strip()
-                answers.append(ReportTable(title, note, tuple(headers), tuple(map(tuple, rows))))
+                answers.append(ReportTable(title, note, headers, rows))
         if model.survival_forecast:
             headers, rows = survival_table(report, model)
             title = f"No {' or '.join(model.survival_forecast.names)} so far, by {model.heading}"
-            answers.append(ReportTable(title, ABOUT_SURVIVAL, tuple(headers), tuple(map(tuple, rows))))
+            answers.append(ReportTable(title, ABOUT_SURVIVAL, headers, rows))
     outcomes = ", ".join(labelled(outcome.name, outcome.unit) for outcome in report.schema.outcomes)
     steps = steps_of(max(len(plan) for plan in report.plans), report.schema.step)
     question = f"What would {outcomes} of this subject be over the next {steps} under each of these plans?"
