@@ -133,14 +133,14 @@ class GNetModel(RecurrentModel):
         steps = LstmSteps(network.lstm, torch.cat([treatment, statics]), torch.cat([own, covariates]))
         # Draws depend on the numbers of the members in the ensemble that they are part of
         numbers: Sequence[int] = self.record.facts.get("member_numbers") or range(self.members)
+        residuals = self.residuals(asked.member)
         before, *parted = PlanPrefixes.along(torch.stack([asked.subject_id_Q, asked.origin_Q], dim=1), asked.plan_QHA)
         values_KSE = torch.cat([asked.outcomes_QY, asked.covariates_QX], dim=1)[before.query_K, None]
         state = PrefixState.of(state_at(asked.known_QD[before.query_K], network))
         outcomes = []
         for step, prefixes in enumerate(parted):
             if step:
-                seed = int((self.record.config or {})["seed"])
-                residuals, origin_K = self.residuals(asked.member), asked.origin_Q[before.query_K]
+                seed, origin_K = int((self.record.config or {})["seed"]), asked.origin_Q[before.query_K]
                 draws = Draws.of(seed, numbers[asked.member], asked.subject_id_Q[before.query_K], origin_K)
                 drawn_KS = draws.below(len(residuals.length_K), self.settings.samples, step - 1)
                 values_KSE = values_KSE + residuals.at(drawn_KS, origin_K + step - 1)
