@@ -163,7 +163,7 @@ def plan_fit(settings: Settings, method: str, domain: DomainName, *, dataset: st
     parents, config = {"dataset": dataset}, settings[FinetuneConfig]
     if start is not None:
         parents[start.kind] = start.digest
-        inherited: dict[str, object] = {}  # from what there is to start from, unless somebody chose others
+        inherited: dict[str, object] = {}  # from the artifact to start from, except for settings that the user chose
         if not settings.is_chosen("finetune.members"):
             inherited["members"] = ModelRecord.of(start).members
         if not settings.any_chosen("finetune.encoder."):

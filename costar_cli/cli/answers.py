@@ -84,7 +84,7 @@ def _show_steps(out: Output, report: "WhatIfReport", sweep: "Sweep | None") -> N
     """Print every step: a row per dose, or what plans and rules give, then one model, or several side by side.
 
     Several models have a column each: estimates of every plan and step, then differences from the reference plan.
-    Where the truth is known it stands beside, and each model's root mean squared error below.
+    Where the truth is known, it has a column, and each model's root mean squared error a row below.
     """
     from costar_cli.data.schema import labelled
     from costar_cli.questions.tables import answer_table, difference_title, is_probability, survival_table

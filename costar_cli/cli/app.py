@@ -147,7 +147,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = args[: args.index("--")] if "--" in args else args
     out = Output(json="--json" in options)
     out.debug = os.environ.get("COSTAR_DEBUG", "0") not in {"", "0", "false"}
-    words = [arg for arg in args if not arg.startswith("-")]  # of which the verb is told before they are parsed
+    words = [arg for arg in args if not arg.startswith("-")]  # the verb is needed before arguments are parsed
     verb = " ".join(words[: 1 + (words[0] in MAKERS)]) if words and words[0] in VERBS else ""
     with Termination() as termination:
         try:

@@ -99,7 +99,7 @@ def _tell(
             session.out.say(Diagnostic.of("averages-corrected", effects.label, how=ESTIMATORS["tmle"]))
         if (warning := refuted(mine)) is not None:
             session.out.say(warning)
-        # why means at the end of plans have no interval, and of which plans and groups that is so
+        # reasons for missing intervals at the end of plans, each with its plans and groups
         ends, whys = {plan.name: len(plan) for plan in effects.plans}, dict[str, dict[str, None]]()
         for row in mine:
             kind, plan = row["interval_kind"], row["plan"]

@@ -135,8 +135,7 @@ def _pair(table: ResultTable) -> tuple[_Panel, _Panel | None]:
 def _draw_horizons(ax: Axes, panel: _Panel, x_H: NDArray[np.float64], styles: Mapping[str, Style], gap: float) -> bool:
     """Draw the rows, and the bound below ours; return whether an error bar is cut at the frame.
 
-    Each row's name stands beside the end of its line, with the marker that it is drawn with; names are at least `gap`
-    apart, in heights of the panel.
+    Each name is at the end of its line, with the line's marker; names are at least `gap` of the panel's height apart.
     """
     table, top, ends = panel.table, panel.top, list[tuple[ResultRow, float]]()
     apart = float(np.min(np.diff(x_H), initial=np.inf))

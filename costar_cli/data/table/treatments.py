@@ -227,7 +227,7 @@ def _encoding(
         else:
             found = {tuple(int(v) for v in row) for row in np.unique(learned, axis=0)} | {(0,) * len(names)}
             classes = tuple(sorted(found, key=lambda row: (any(row), row[::-1])))
-        if len(classes) > MOST_CLASSES:  # more than models learn of; what makes fewer of them is told
+        if len(classes) > MOST_CLASSES:  # more than models learn; the message says how to make fewer
             size = {name: len(known) for name, known in zip(names, levels, strict=True)}
             most = ", ".join(f"'{name}' has {n} levels" for name, n in sorted(size.items(), key=lambda of: -of[1])[:3])
             fixes = []

@@ -114,7 +114,7 @@ class Constraints:
             elif len(words) != 2:
                 problems.add(f"--not-with: {text!r} is not two treatments", fix='write --not-with "TREATMENT OTHER"')
             else:
-                for word in words:  # of which one or both are wrong
+                for word in words:  # one or both are wrong
                     given_of(word, "--not-with", encoding, problems)
         return cls(tuple(limits), tuple(g for g in apart if g), tuple(pairs), only)
 
