@@ -104,9 +104,11 @@ def run(*_):
             pass
 app._run = run
 """
-RUN = (
-    "import runpy, sys\nsys.argv = ['costar', 'doctor', '--json']\nrunpy.run_module('costar_cli', run_name='__main__')"
-)
+RUN = """
+import runpy, sys
+sys.argv = ["costar", "settings", "--json"]
+runpy.run_module("costar_cli", run_name="__main__")
+"""
 
 
 MOMENTS = {"import": WHILE_IMPORTING, "verb": IN_A_VERB}
@@ -192,7 +194,7 @@ def explained(error):
     return explain(error)
 output._explain = explained
 """
-    done = stopped(tmp_path, sent, RUN.replace("'doctor'", "'verify', 'nothing.h5'"))
+    done = stopped(tmp_path, sent, RUN.replace('"settings"', '"verify", "nothing.h5"'))
     assert done.returncode == ExitCode.TERMINATED
     assert json.loads(done.stdout)["status"] == "interrupted"
 
@@ -215,7 +217,7 @@ def begun(task):
     Lost()
 LoggedTask.__post_init__ = begun
 """
-    run = RUN.replace("'doctor'", "'simulate', 'linear', '--preset', 'quick'")
+    run = RUN.replace('"settings"', '"simulate", "linear", "--preset", "quick"')
     done = stopped(tmp_path, sent, run)
     assert done.returncode == ExitCode.TERMINATED
     assert json.loads(done.stdout)["status"] == "interrupted"
@@ -223,7 +225,7 @@ LoggedTask.__post_init__ = begun
 
 
 def test_closed_streams_lead_nowhere(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m costar_cli doctor <&- >&- 2>&-"
+    command = f"{sys.executable} -m costar_cli settings <&- >&- 2>&-"
     assert subprocess.run(command, shell=True, cwd=tmp_path, env=environment(), check=False).returncode == 0  # noqa: S602
 
 
@@ -237,19 +239,18 @@ def test_a_reader_of_a_page_who_leaves_is_no_error(tmp_path: Path, words: str) -
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("debug", ["0", "1"])
 @pytest.mark.parametrize(
-    ("words", "code"),
+    ("words", "debug", "code"),
     [
-        ([], ExitCode.USAGE),
-        (["verify", "nothing.h5"], ExitCode.ARTIFACT),
-        (["verify", "nothing.h5", "--json"], ExitCode.ARTIFACT),
-        (["simulate", "linear", "--preset", "quick"], ExitCode.OK),
-        (["simulate", "linear", "--preset", "quick", "--json"], ExitCode.OK),
+        *(([], debug, ExitCode.USAGE) for debug in "01"),
+        *((["verify", "nothing.h5"], debug, ExitCode.ARTIFACT) for debug in "01"),
+        *((["verify", "nothing.h5", "--json"], debug, ExitCode.ARTIFACT) for debug in "01"),
+        (["simulate", "linear", "--preset", "quick"], "0", ExitCode.OK),
+        (["simulate", "linear", "--preset", "quick", "--json"], "0", ExitCode.OK),
     ],
 )
 def test_a_stderr_on_a_full_disk_changes_nothing_else(
-    tmp_path: Path, words: list[str], code: ExitCode, debug: str
+    tmp_path: Path, words: list[str], debug: str, code: ExitCode
 ) -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "costar_cli", *words]
