@@ -23,6 +23,7 @@ TINY_COHORT = [
     *("--train", "24", "--val", "8", "--test", "6", "--target-train", "8", "--target-val", "6", "--target-test", "5"),
     *("--steps", "12", "--horizon", "3", "--seed", "1"),
 ]
+PLAN = '{"origin": 4, "plans": {"watch": [{}, {}], "both": [{"chemotherapy": 1, "radiotherapy": 1}, {}]}}'
 VERBS = ["simulate tumor", "simulate mimic", "simulate m5", "simulate linear", "ingest mimic", "ingest m5"]
 VERBS += ["simulate glucose", "simulate hiv", "simulate warfarin", "simulate sepsis", "ingest nonmem"]
 VERBS += ["ingest table", "check", "pretrain", "finetune", "evaluate", "score", "whatif", "search", "explore"]

@@ -3,7 +3,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cli_world import REPOSITORY, TINY_COHORT, Run
+from cli_world import PLAN, REPOSITORY, TINY_COHORT, Run
 
 from costar_cli.cli.app import main
 
@@ -52,7 +52,7 @@ def data(trained: Path) -> Path:
 def plan(tmp_path: Path) -> Path:
     """A plan file that fits the small data set."""
     path = tmp_path / "plan.json"
-    path.write_text('{"origin": 4, "plans": {"watch": [{}, {}], "both": [{"chemotherapy": 1, "radiotherapy": 1}, {}]}}')
+    path.write_text(PLAN)
     return path
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_world import TINY_COHORT, Run, write_ward
+from cli_world import PLAN, TINY_COHORT, Run, write_ward
 
 from costar_cli.cli.views import EvaluationFiles
 from costar_cli.errors import ExitCode
@@ -26,27 +26,38 @@ BENCHMARK = ["benchmark", "tumor", "--preset", "quick"]
 DATA, MODEL, ENCODER = (f"costar-workspace/{name}.h5" for name in ("data", "model", "encoder"))
 
 
-@pytest.fixture
-def here(trained: Path, plan: Path, tmp_path: Path) -> Path:
-    """The current folder, with a workspace, a plan, a file of subjects, settings, and somebody's own file."""
-    shutil.copytree(trained, tmp_path / "costar-workspace")
-    assert plan.parent == tmp_path
-    (tmp_path / "people.txt").write_text("1\n2\n")
-    (tmp_path / "own.csv").write_text("mine")
-    (tmp_path / "settings.toml").write_text("[runtime]\nthreads = 1\n")
-    os.mkfifo(tmp_path / "pipe.csv")
-    (tmp_path / "folder.csv").mkdir()
-    (tmp_path / "own" / "schema.toml").mkdir(parents=True)
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "table.parquet").write_text("mine")
+def furnished(folder: Path, trained: Path) -> Path:
+    """A folder with a workspace, a plan, a file of subjects, settings, and somebody's own file."""
+    shutil.copytree(trained, folder / "costar-workspace")
+    (folder / "plan.json").write_text(PLAN)
+    (folder / "people.txt").write_text("1\n2\n")
+    (folder / "own.csv").write_text("mine")
+    (folder / "settings.toml").write_text("[runtime]\nthreads = 1\n")
+    os.mkfifo(folder / "pipe.csv")
+    (folder / "folder.csv").mkdir()
+    (folder / "own" / "schema.toml").mkdir(parents=True)
+    (folder / "old").mkdir()
+    (folder / "old" / "table.parquet").write_text("mine")
     for name in ("cells.csv", "sweep.md"):
-        (tmp_path / "own" / name).write_text("mine")
-    shutil.copy(trained / "data.h5", tmp_path / "d.h5")
-    (tmp_path / "table.csv").write_text("a table")
-    behind = {"table": file_sha256(tmp_path / "table.csv")}
-    dataset = read_artifact(tmp_path / "d.h5")
-    write_artifact(tmp_path / "behind.h5", kind="dataset", arrays=dataset.arrays, meta=dataset.meta, parents=behind)
-    return tmp_path
+        (folder / "own" / name).write_text("mine")
+    shutil.copy(trained / "data.h5", folder / "d.h5")
+    (folder / "table.csv").write_text("a table")
+    behind = {"table": file_sha256(folder / "table.csv")}
+    dataset = read_artifact(folder / "d.h5")
+    write_artifact(folder / "behind.h5", kind="dataset", arrays=dataset.arrays, meta=dataset.meta, parents=behind)
+    return folder
+
+
+@pytest.fixture
+def here(trained: Path, tmp_path: Path) -> Path:
+    """The current folder, furnished."""
+    return furnished(tmp_path, trained)
+
+
+@pytest.fixture(scope="module")
+def kept(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A furnished folder in which nothing is ever written."""
+    return furnished(tmp_path_factory.mktemp("kept"), trained)
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
@@ -134,15 +145,16 @@ def contents(folder: Path) -> dict[Path, bytes]:
     ],
 )  # fmt: skip
 def test_an_output_that_would_replace_what_it_must_not_is_refused_before_any_work(
-    words: list[object], code: ExitCode, said: str, here: Path, call: Call
+    words: list[object], code: ExitCode, said: str, kept: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = contents(here)
+    monkeypatch.chdir(kept)
+    before = contents(kept)
     run = call(*words)
     assert run.code == code, run.err
     assert said in run.err
     if "that is read" in run.err:
         assert "add --overwrite" not in run.err
-    assert contents(here) == before
+    assert contents(kept) == before
 
 
 def test_tables_models_and_schemas_that_ingest_reads_are_never_replaced(tmp_path: Path, call: Call) -> None:
