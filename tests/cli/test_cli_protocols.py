@@ -27,10 +27,10 @@ TINY = """
 [simulate.tumor]
 train = 24
 val = 8
-test = 20
+test = 4
 target_train = 8
 target_val = 6
-target_test = 20
+target_test = 4
 [evaluate]
 bootstrap = 0
 [benchmark]
