@@ -200,21 +200,21 @@ def wait_for(process: object, path: Path) -> None:
         time.sleep(0.005)
 
 
-def test_a_killed_benchmark_continues_to_the_same_tables(
-    done: Path, settings: Path, tmp_path: Path, call: Call
-) -> None:
-    folder = tmp_path / "b"
-    words = ["benchmark", "tumor", *METHOD_WORDS, "-c", settings, "--folder", folder, "--no-plots"]
-    killed = start_process(*words, cwd=tmp_path)
+def test_a_killed_benchmark_continues_to_the_same_tables(settings: Path, tmp_path: Path, call: Call) -> None:
+    folder, whole = tmp_path / "b", tmp_path / "whole"
+    words = ["benchmark", "tumor", "--methods", "ridge,last-value", "--setups", "zero-shot", "-c", settings]
+    words += ["--no-plots", "--folder"]
+    killed = start_process(*words, folder, cwd=tmp_path)
     wait_for(killed, folder / "seed-10" / "model-ridge.h5")
     os.kill(killed.pid, signal.SIGKILL)
     killed.communicate()
     assert not (folder / "results.csv").exists()
     before = {path: path.stat().st_mtime_ns for path in (folder / "seed-10").glob("model-ridge.h5")}
-    last = call(*words, "--json")
+    last = call(*words, folder, "--json")
     assert (last.code, last.document["error"]) == (0, None)
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert timeless(folder) == timeless(done)
+    assert call(*words, whole).code == 0
+    assert timeless(folder) == timeless(whole)
 
 
 @pytest.mark.slow
