@@ -19,6 +19,7 @@ import pytest
 from cli_world import DOCUMENTS, Run, run_process
 from test_cli_benchmark_ray import cluster, needs_ray
 
+from costar_cli.cli.app import main
 from costar_cli.errors import ExitCode
 from costar_cli.files import read_artifact, write_artifact
 from costar_cli.questions import answers as answers_module
@@ -52,15 +53,13 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a data set of 1,200 subjects, a model that forecasts, whose averages are corrected, and plans."""
+    """A folder with a data set of 400 subjects, a model that forecasts, whose averages are corrected, and plans."""
     folder = tmp_path_factory.mktemp("fitted")
-    sizes = {"train": 1200, "val": 60, "test": 40, "target_train": 8, "target_val": 8, "target_test": 8}
-    words = [word for name, n in sizes.items() for word in (f"--{name.replace('_', '-')}", n)]
-    assert (
-        run_process("simulate", "linear", "-w", folder / "w", *words, "--steps", 8, "--gamma", 0.5, cwd=folder).code
-        == 0
-    )
-    assert run_process("finetune", "-w", folder / "w", "--method", "ridge", cwd=folder).code == 0
+    sizes = {"train": 400, "val": 60, "test": 40, "target_train": 8, "target_val": 8, "target_test": 8}
+    words = [word for name, n in sizes.items() for word in (f"--{name.replace('_', '-')}", str(n))]
+    place = ["-w", str(folder / "w"), "--quiet"]
+    assert main(["simulate", "linear", *words, "--steps", "8", "--gamma", "0.5", *place]) == 0
+    assert main(["finetune", "--method", "ridge", *place]) == 0
     (folder / "plans.json").write_text(json.dumps(PLANS), "utf-8")
     return folder
 
