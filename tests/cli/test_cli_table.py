@@ -256,7 +256,10 @@ def test_models_trained_on_either_are_the_same(tmp_path: Path, call: Call) -> No
     assert losses[0] == losses[1]
 
 
-def test_export_and_report_keep_what_is_there_unless_told(trained: Path, tmp_path: Path, call: Call) -> None:
+def test_export_and_report_keep_what_is_there_unless_told(
+    trained: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("costar_cli.report.figures.style.as_svg", lambda *_: "<svg/>")  # what is drawn is not asked
     words = ["inspect", trained / "data.h5", "--export", "tables", "--report", "report.html"]
     assert call(*words).code == 0
     assert call(*words).code == ExitCode.MISMATCH
