@@ -59,7 +59,7 @@ class World:
         by: groups.
         event: what ends series, where something does.
         steps: of plans; of three treatments in the ICU few keep to one for long.
-        slow: whether g-computation takes long; it then has ridge regressions alone.
+        slow: whether g-computation takes long; it then has ridge regressions alone, and two folds.
     """
 
     outcome: str
@@ -128,7 +128,7 @@ def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     make(request.param, folder)
     (folder / "plans.json").write_text(json.dumps({"origin": 1, "plans": world.plans()}), "utf-8")
     fast = folder / "fast.toml"
-    fast.write_text('[gcomp]\nlearner = "ridge"\nlags = 1\n', "utf-8")  # ICU data have 27 equations
+    fast.write_text('[gcomp]\nlearner = "ridge"\nlags = 1\nfolds = 2\n', "utf-8")  # ICU data have 27 equations
     line = ["finetune", "--method", "gcomp", *(["--config", str(fast)] if world.slow else [])]
     assert main([*line, "--workspace", str(folder / "w"), "--quiet"]) == 0
     return world, folder
