@@ -9,6 +9,7 @@ import pytest
 from cli_world import TINY_COHORT, Run, read_until, start_process
 
 from costar_cli.errors import ExitCode
+from costar_cli.training import loop
 
 Call = Callable[..., Run]
 
@@ -17,33 +18,53 @@ def words(workspace: Path, epochs: int) -> list[object]:
     return ["pretrain", "-w", workspace, "--epochs", epochs, "--members", 1, "--threads", 1]
 
 
-def interrupt(workspace: Path, epochs: int, *, after: str, by: signal.Signals) -> str:
-    """Start training in a process of its own, and end it after a line on stderr, which is returned."""
-    with start_process(*words(workspace, epochs), cwd=workspace, watched=True) as process:
-        line = read_until(process, after)
-        process.send_signal(by)
-        _, err = process.communicate(timeout=120)
-    assert process.returncode in {ExitCode.INTERRUPTED, ExitCode.TERMINATED}, err
-    return line
-
-
 @pytest.fixture(scope="module")
-def begun(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace in which 5,000 epochs of pretraining were begun; look, but do not write."""
+def begun(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
+    """A workspace in which 5,000 epochs of pretraining were begun, which Ctrl-C ended; look, but do not write."""
     workspace = tmp_path_factory.mktemp("begun")
     shutil.copy(trained / "data.h5", workspace)
-    interrupt(workspace, 5000, after="epoch 1", by=signal.SIGTERM)
-    assert (workspace / "runs" / "encoder.h5").exists()
-    return workspace
+    with start_process(*words(workspace, 5000), cwd=workspace, watched=True) as process:
+        line = read_until(process, "epoch 1")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    return workspace, Run(process.returncode, out, line + err)
 
 
 @pytest.fixture
-def interrupted(begun: Path, tmp_path: Path) -> Path:
+def interrupted(begun: tuple[Path, Run], tmp_path: Path) -> Path:
     """A copy of that workspace."""
-    return Path(shutil.copytree(begun, tmp_path / "workspace"))
+    return Path(shutil.copytree(begun[0], tmp_path / "workspace"))
 
 
-def test_other_epochs_after_an_interruption_exit_5_and_keep_the_work(interrupted: Path, call: Call) -> None:
+@pytest.fixture
+def ctrl_c(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let Ctrl-C come with the next update of training."""
+    step = loop.training_step
+
+    def interrupted_step(*args: object) -> object:
+        monkeypatch.setattr(loop, "training_step", step)
+        signal.raise_signal(signal.SIGINT)
+        return step(*args)
+
+    return lambda: monkeypatch.setattr(loop, "training_step", interrupted_step)
+
+
+def test_ctrl_c_exits_130_and_the_same_command_continues(
+    begun: tuple[Path, Run], interrupted: Path, ctrl_c: Callable[[], None], call: Call
+) -> None:
+    ctrl_c()
+    for run, after in ((begun[1], "epoch 1"), (call(*words(interrupted, 5000)), "continuing at epoch")):
+        assert (run.code, run.out) == (ExitCode.INTERRUPTED, ""), run.err
+        assert after in run.err
+        assert "\nerror: interrupted\n" in run.err
+        assert "run the same command to continue" in run.err
+        assert "Traceback" not in run.err
+    assert [path.name for path in (interrupted / "runs").glob("*.h5")] == ["encoder.h5"]
+
+
+def test_other_epochs_after_an_interruption_exit_5_and_keep_the_work(
+    interrupted: Path, ctrl_c: Callable[[], None], call: Call
+) -> None:
     state = (interrupted / "runs" / "encoder.h5").read_bytes()
     run = call(*words(interrupted, 1), "--seed", 3, "--json")
     document = run.document
@@ -53,7 +74,10 @@ def test_other_epochs_after_an_interruption_exit_5_and_keep_the_work(interrupted
     assert "--fresh" in document["error"]["fix"]
     assert "epochs: was 5000, now 1" in run.err
     assert (interrupted / "runs" / "encoder.h5").read_bytes() == state
-    line = interrupt(interrupted, 5001, after="continuing at epoch", by=signal.SIGINT)
+    ctrl_c()
+    longer = call(*words(interrupted, 5001))
+    assert longer.code == ExitCode.INTERRUPTED, longer.err
+    [line] = [line for line in longer.err.splitlines() if "continuing at epoch" in line]
     assert "with 5001 epochs instead of 5000" in line
     fresh = call(*words(interrupted, 1), "--fresh", "--json")
     assert fresh.code == 0, fresh.err
