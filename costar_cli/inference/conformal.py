@@ -58,7 +58,10 @@ def radii(score_M: Floats, unit_M: Ints, levels: Floats = GRID, weight_M: Floats
 
 def effective(unit_M: Ints, weight_M: Floats | None = None) -> float:
     """Return how many units of equal weight say as much as these: their number, where weights are the same."""
-    own_U, _ = _shares(unit_M, weight_M)
+    return _effective(_shares(unit_M, weight_M)[0])
+
+
+def _effective(own_U: Floats) -> float:
     return float(own_U.sum() ** 2 / (own_U**2).sum()) if own_U.any() else 0.0
 
 
@@ -71,12 +74,12 @@ def merged(
     `effective` counts them; none has more than `HEAVIEST` of the weight.
     """
     weight_M = np.ones(len(unit_M)) if weight_M is None else weight_M
+    unit_M = np.unique(unit_M, return_inverse=True)[1]  # so that none of the groups below is sorted
 
     def suffices(mine_M: NDArray[np.bool_]) -> bool:
-        own_U, _ = _shares(unit_M[mine_M], weight_M[mine_M])
+        own_U = _weights(unit_M[mine_M], _scaled(weight_M[mine_M]))
         heaviest = own_U.max(initial=0.0)
-        enough = effective(unit_M[mine_M], weight_M[mine_M]) >= least
-        return enough and bool(heaviest <= HEAVIEST * (own_U.sum() + heaviest))
+        return _effective(own_U) >= least and bool(heaviest <= HEAVIEST * (own_U.sum() + heaviest))
 
     groups, group, first = [], 0, 0
     for b in range(bins):
@@ -107,13 +110,20 @@ def table(
 
 
 def _shares(unit_M: Ints, weight_M: Floats | None) -> tuple[Floats, Floats]:
-    """Return the weight of each unit, the mean of its scores' weights, and what each score has of it.
-
-    The largest weight is brought to between 1 and 2, as those of a bin may all be next to nothing.
-    """
-    if weight_M is not None:
-        weight_M = np.ldexp(weight_M, 1 - np.frexp(weight_M.max(initial=0.0))[1])  # exact
+    """Return the weight of each unit, the mean of its scores' weights, and what each score has of it."""
+    weight_M = None if weight_M is None else _scaled(weight_M)
     _, row_M, count_U = np.unique(unit_M, return_inverse=True, return_counts=True)
     share_M = (1.0 if weight_M is None else weight_M) / count_U[row_M]
-    own_U = np.bincount(row_M, weight_M, minlength=len(count_U)) / count_U
-    return own_U, np.asarray(share_M)
+    return _weights(row_M, weight_M), np.asarray(share_M)
+
+
+def _weights(row_M: Ints, weight_M: Floats | None) -> Floats:
+    """Return the mean weight of each unit that has scores; units are numbered from 0."""
+    count_U = np.bincount(row_M)
+    there_U = count_U > 0
+    return np.asarray(np.bincount(row_M, weight_M)[there_U] / count_U[there_U])
+
+
+def _scaled(weight_M: Floats) -> Floats:
+    """Return weights of which the largest is between 1 and 2, as those of a bin may all be next to nothing."""
+    return np.asarray(np.ldexp(weight_M, 1 - np.frexp(weight_M.max(initial=0.0))[1]))  # exact
