@@ -137,11 +137,18 @@ class MethodCase:
 
     def with_another_treatment(self) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.float32]]]:
         """Yield each step of plans, their answers `[R,Q,H,Y]`, and those with another treatment at that step."""
-        queries = self.ask()
-        for step in range(self.model.horizon):
-            plan = queries.plan.copy()
+        for step, changed in enumerate(self._changed):
+            yield step, self.expected, changed
+
+    @cached_property
+    def _changed(self) -> Sequence[NDArray[np.float32]]:
+        """Answers `[R,Q,H,Y]` with another treatment at each step of the plans, to which all are asked at once."""
+        queries, horizon = self.ask(), self.model.horizon
+        plan_HQHA = np.stack([queries.plan] * horizon)
+        for step, plan in enumerate(plan_HQHA):
             plan[:, step] = self.other(plan[:, step])
-            yield step, self.expected, self.answer(replace(queries, plan=plan))
+        subject, origin = (np.tile(of, horizon) for of in (queries.subject, queries.origin))
+        return np.split(self.answer(Queries(subject, origin, np.concatenate(plan_HQHA))), horizon, axis=1)
 
 
 def nothing_after_the_origin_changes_a_prediction(case: MethodCase) -> None:
@@ -207,7 +214,7 @@ def a_panel_encoded_once_answers_any_queries_as_a_rollout_does(case: MethodCase)
 def answers_do_not_depend_on_company_or_batch_size(case: MethodCase) -> None:
     """A query has the same answer alone, among others, and in any batch."""
     queries, expected = case.ask(), case.expected
-    _close(case.model.rollout(case.panel, queries, batch_size=3), expected)
+    _close(case.model.rollout(case.panel, queries, batch_size=7), expected)
     alone = np.concatenate([case.answer(queries.take(slice(i, i + 1))) for i in range(5)], axis=1)
     _close(alone, expected[:, :5])
 

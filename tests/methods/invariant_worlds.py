@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from costar_cli.config.models import Config, EncoderConfig, FinetuneConfig, RuntimeConfig
-from costar_cli.data import Dataset
+from costar_cli.data import Dataset, Part
 from costar_cli.data.linear.settings import LinearGaussianConfig
 from costar_cli.data.linear.simulate import simulate_linear
 from costar_cli.data.tumor.settings import TumorConfig
@@ -98,7 +99,7 @@ def world(name: str) -> Dataset:
         return without_statics(simulate_tumor(TumorConfig(**SIZES, horizon=3, seed=3), NullReporter()))
     if name == "linear":
         return simulate_linear(LinearGaussianConfig(**SIZES, horizon=3, seed=3), NullReporter())
-    return ward()
+    return ward() if name == "ward" else small_ward()
 
 
 def without_statics(dataset: Dataset) -> Dataset:
@@ -109,6 +110,16 @@ def without_statics(dataset: Dataset) -> Dataset:
 def ward() -> Dataset:
     """Stays of 2 to 9 steps: 3 covariates, 3 treatments in any combination, 2 outcomes with holes, 2 statics."""
     return with_holes(random_dataset((3, 3, 2, 2), one_hot=False, horizon=3, n=24))
+
+
+def small_ward() -> Dataset:
+    """The same with 16 subjects to learn from and 10 to select on, where no numbers are asked for but many fits."""
+    dataset = ward()
+    sizes = {Part("source", "train"): 16, Part("source", "val"): 10}
+    return replace(
+        dataset,
+        panels={p: panel.take(np.arange(sizes.get(p, panel.n_subjects))) for p, panel in dataset.panels.items()},
+    )
 
 
 def settings_of(name: str) -> Config | None:

@@ -28,10 +28,12 @@ __all__ = ["fake_chronos", "without_compiler"]
 
 PLAN_BLIND = {"last-value", "mean", "seasonal-naive"}  # whatever the plan, it answers the same
 NOTHING_TO_ENCODE = {*PLAN_BLIND, "chronos"}
-MAY_FIND_NO_EFFECT = {("boosting", "ward")}  # the ward has no law, and a tree asks about what helps alone
+MAY_FIND_NO_EFFECT = {("boosting", "small ward")}  # the ward has no law, and a tree asks about what helps alone
 
 
-@pytest.fixture(scope="module", params=[(data, name) for name in NAMES for data in ("tumor", "ward")], ids="-".join)
+@pytest.fixture(
+    scope="module", params=[(data, name) for name in NAMES for data in ("tumor", "small ward")], ids="-".join
+)
 def case(request) -> Case:
     data, method = request.param
     dataset = world(data)
@@ -107,12 +109,12 @@ def test_a_file_whose_parameters_are_not_those_of_its_settings_is_refused(name: 
 @pytest.mark.parametrize(
     ("name", "data"),
     [
-        ("ridge", "ward"),
-        ("msm", "ward"),
-        ("mixed", "ward"),
+        ("ridge", "small ward"),
+        ("msm", "small ward"),
+        ("mixed", "small ward"),
         ("mixed", "tumor"),
         ("boosting", "tumor"),
-        ("gcomp", "ward"),
+        ("gcomp", "small ward"),
         ("seasonal-naive", "tumor"),
     ],
 )

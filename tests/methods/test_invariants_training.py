@@ -54,11 +54,11 @@ def test_same_seed_gives_the_same_predictions_and_another_seed_others(method: st
 
 
 def test_members_trained_together_equal_members_trained_apart(method: str) -> None:
-    members_trained_together_equal_members_trained_apart(partial(fit, method, world("ward")))
+    members_trained_together_equal_members_trained_apart(partial(fit, method, world("small ward")))
 
 
 def test_members_differ(method: str) -> None:
-    params = [values for name, values in trained(method, "ward").arrays.items() if name.startswith("params/")]
+    params = [values for name, values in trained(method, "small ward").arrays.items() if name.startswith("params/")]
     if not registered(method).closed_form:
         assert {len(values) for values in params} == {2}
         assert any(not np.array_equal(*values) for values in params)
@@ -76,7 +76,7 @@ def test_padding_changes_no_trained_weight(method: str, observed: str) -> None:
 
     A mask of what was observed hides padded targets, too: also without it.
     """
-    data = world("ward") if observed == "some" else without_holes(world("ward"))
+    data = world("small ward") if observed == "some" else without_holes(world("small ward"))
     usual, more = (
         fit(method, dataset, runtime=EXACT, dropout=False, epochs=1, members=1) for dataset in (data, longer(data))
     )
@@ -105,7 +105,7 @@ def test_padding_changes_no_weight_of_a_pretrained_encoder(architecture: str, ch
             members=1,
             **choice,
         )
-        for name, dataset in (("usual", world("ward")), ("more", longer(world("ward"))))
+        for name, dataset in (("usual", world("small ward")), ("more", longer(world("small ward"))))
     )
     same_weights(usual, more)
 
