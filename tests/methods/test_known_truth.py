@@ -142,11 +142,9 @@ def test_doses_alone_get_the_total_effect_right_and_the_timing_wrong():
 
 def test_clipping_weights_trades_bias_for_spread():
     bias, spread = {}, {}
+    worlds = [linear_data(gamma=1.0, train=500, steps=10, horizon=HORIZON, seed=seed) for seed in range(8)]
     for clip in (0.0, 0.05):
-        found = [
-            effect(model_of(fit(data, "msm", MsmConfig(clip=clip))), data)
-            for data in (linear_data(gamma=1.0, train=500, steps=10, horizon=HORIZON, seed=seed) for seed in range(8))
-        ]
+        found = [effect(model_of(fit(data, "msm", MsmConfig(clip=clip))), data) for data in worlds]
         bias[clip] = abs(np.mean(found, axis=0) - TRUE_EFFECT)[-1]
         spread[clip] = np.std(found, axis=0)[-1]
     assert bias[0.05] > bias[0.0]
