@@ -85,7 +85,7 @@ def test_targets_are_the_outcomes_after_each_treatment(tumor_dataset: Dataset):
     scaler = Scaler.fit(panel, tumor_dataset.schema)
     scaled = scaler.scale_outcomes(panel.outcomes)
     row = int((panel.length == panel.length.max()).nonzero()[0][0])
-    for origin in (0, 3, 9):
+    for origin in (0, 2, 4):
         plan = answers.treatment[0, row, origin]
         assert torch.equal(plan, torch.from_numpy(panel.treatments[row, origin : origin + tumor_dataset.horizon]))
         answer = answers.target[0, row, origin].numpy()

@@ -278,10 +278,12 @@ def test_counts_of_another_data_set_are_not_carried_over(tumor_dataset: Dataset,
     source = as_model(run_finetune(mine, tmp_path / "a", epochs=1))
     here = run_finetune(mine, tmp_path / "b", start=source, domain="target", epochs=1)
     assert here.meta["selected_on"] == {"source/val": 12, "target/val": 7}
-    assert "warnings" not in here.meta
+    (worse,) = here.meta["warnings"]
+    assert worse.startswith("worse than the last value carried forward on validation")
     there = run_finetune(other, tmp_path / "c", start=source, domain="target", epochs=1)
     assert there.meta["trained_on"] == {"target/train": 6}
-    assert "another data set (aaaaaaaa)" in there.meta["warnings"][0]
+    assert there.meta["warnings"][0] == worse
+    assert "another data set (aaaaaaaa)" in there.meta["warnings"][1]
 
 
 def test_labelled_target_subjects_of_a_real_few_shot_model_include_those_it_was_selected_on(tumor_dataset, tmp_path):
