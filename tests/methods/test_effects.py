@@ -15,9 +15,11 @@ from costar_cli.data import Dataset
 from costar_cli.data.windows import share_of_changes
 from costar_cli.inference import Reactions
 from costar_cli.methods import METHODS
-from costar_cli.methods.base import FittedModel, adjusted
+from costar_cli.methods.base import FitTask, FittedModel, FittedPart, adjusted
 from costar_cli.methods.registry import THAT_ADJUST
 from costar_cli.methods.regression.settings import MsmConfig
+from costar_cli.methods.stack import method as stack_method
+from costar_cli.methods.stack.model import StackModel
 from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.training import Trained
 from tests.feedback_worlds import LINEAR
@@ -214,9 +216,22 @@ def test_neither_plans_of_one_step_nor_treatments_that_never_change_need_a_word(
     assert not Reactions("all", 5, 0.0, truncated=0.5).matter
 
 
+def share_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let stacks of the same data, which are fitted one after another, have the same parts."""
+    fit_part, parts = stack_method._fit_part, dict[str, FittedPart]()
+
+    def once(task: FitTask, name: str, start: StackModel | None) -> FittedPart:
+        if name not in parts:
+            parts[name] = fit_part(task, name, start)
+        return parts[name]
+
+    monkeypatch.setattr(stack_method, "_fit_part", once)
+
+
 @pytest.mark.parametrize("seed", [3, 4])
 def test_a_stack_takes_what_adjusts_where_it_errs_as_little(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """On 400 subjects the anchor of all that is plain, ridge, is not beaten by more than chance."""
+    share_parts(monkeypatch)
     settings = StackConfig(parts="last-value,ridge,msm,mixed,boosting")
     monkeypatch.setattr("costar_cli.training.fit.effect_check", lambda *_: None)  # which alone would do, too
     trained = fit("stack", settings, seed=seed, n=400)
@@ -229,12 +244,13 @@ def test_a_stack_takes_what_adjusts_where_it_errs_as_little(seed: int, monkeypat
     assert effect(model_of(fit("stack", settings, seed=seed, n=400)), seed, 400) > 0.5 * TRUE
 
 
-@pytest.mark.parametrize("parts", ["closed-form", "last-value,ridge,boosting,gcomp"])
-def test_auto_ends_with_the_known_effect(parts: str) -> None:
+def test_auto_ends_with_the_known_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     """On 1,000 subjects, by any part that adjusts; `closed-form` is what `auto` fits without epochs."""
-    model = model_of(fit("stack", StackConfig(parts=parts)))
-    assert adjusted(model) == "all"
-    assert effect(model) == pytest.approx(TRUE, rel=0.05)
+    share_parts(monkeypatch)
+    for parts in ("closed-form", "last-value,ridge,boosting,gcomp"):
+        model = model_of(fit("stack", StackConfig(parts=parts)))
+        assert adjusted(model) == "all"
+        assert effect(model) == pytest.approx(TRUE, rel=0.05)
 
 
 def test_a_stack_of_what_does_not_adjust_names_it_with_its_weight() -> None:
