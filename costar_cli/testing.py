@@ -147,8 +147,8 @@ class MethodCase:
         plan_HQHA = np.stack([queries.plan] * horizon)
         for step, plan in enumerate(plan_HQHA):
             plan[:, step] = self.other(plan[:, step])
-        subject, origin = (np.tile(of, horizon) for of in (queries.subject, queries.origin))
-        return np.split(self.answer(Queries(subject, origin, np.concatenate(plan_HQHA))), horizon, axis=1)
+        asked = queries.take(np.tile(np.arange(len(queries)), horizon))
+        return np.split(self.answer(replace(asked, plan=np.concatenate(plan_HQHA))), horizon, axis=1)
 
 
 def nothing_after_the_origin_changes_a_prediction(case: MethodCase) -> None:
