@@ -1,16 +1,16 @@
 """What a figure must not do: write over its own text, or beyond its edge."""
 
-from collections.abc import Iterator
-from itertools import combinations
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.transforms import Bbox
+from matplotlib.transforms import Bbox, BboxBase
 
 TOUCH = 1.5  # pixels by which boxes of text may overlap: their corners are empty
 
@@ -54,29 +54,27 @@ def out_of_view(axis: Axis) -> Iterator[Text]:
             yield from (tick.label1, tick.label2)
 
 
-def overlapping(figure: Figure) -> list[tuple[str, str]]:
+def overlapping(boxes: Sequence[tuple[str, Bbox]]) -> list[tuple[str, str]]:
     """Pairs of texts that are written over each other."""
-    found = []
-    for (one, a), (other, b) in combinations(texts(figure), 2):
-        shared = Bbox.intersection(a, b)
-        if shared is not None and shared.width > TOUCH and shared.height > TOUCH:
-            found.append((one, other))
-    return found
+    low_K2, high_K2 = (np.array([getattr(box, side) for _, box in boxes]).reshape(-1, 2) for side in ("min", "max"))
+    shared_KK2 = np.minimum(high_K2[:, None], high_K2) - np.maximum(low_K2[:, None], low_K2)
+    pairs = np.argwhere(np.triu((shared_KK2 > TOUCH).all(axis=2), 1))
+    return [(boxes[i][0], boxes[j][0]) for i, j in pairs]
 
 
-def clipped(figure: Figure) -> list[str]:
+def clipped(boxes: Sequence[tuple[str, Bbox]], edge: BboxBase) -> list[str]:
     """Texts that reach beyond the edge of the figure."""
-    edge = figure.bbox
     return [
         text
-        for text, box in texts(figure)
+        for text, box in boxes
         if box.x0 < edge.x0 - TOUCH or box.x1 > edge.x1 + TOUCH or box.y0 < edge.y0 - TOUCH or box.y1 > edge.y1 + TOUCH
     ]
 
 
 def assert_readable(figure: Figure) -> None:
     """Fail where a text is written over another, or beyond the edge."""
-    found = {"overlapping": overlapping(figure), "clipped": clipped(figure)}
+    boxes = list(texts(figure))
+    found = {"overlapping": overlapping(boxes), "clipped": clipped(boxes, figure.bbox)}
     assert found == {"overlapping": [], "clipped": []}, found
 
 
