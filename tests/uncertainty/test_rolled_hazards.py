@@ -13,6 +13,7 @@ from costar_cli.inference.course_errors import CourseErrors, least_squares_share
 from costar_cli.inference.survival_fit import survival_windows
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
+from costar_cli.training import Trained
 from tests.fits import fit_method, model_of
 from tests.mortal_world import MORTAL, mortal_dataset, mortal_panel, true_ends
 
@@ -20,11 +21,17 @@ HORIZON = 5
 QUICK = FinetuneConfig(epochs=2, members=1, batch_size=256)
 CLOSED = [method.name for method in METHODS.values() if method.closed_form and not method.needs]
 NETWORKS = [name for name, method in METHODS.items() if not method.closed_form and name != "growth"]
+COSTLY = {*NETWORKS, "in-context"}
 
 
 @pytest.fixture(scope="module")
 def mortal() -> Dataset:
     return mortal_dataset((4_000, 1_000, 4_000, 40, 40, 40), horizon=HORIZON)
+
+
+@pytest.fixture(scope="module")
+def by_mean(mortal: Dataset) -> Trained:
+    return fit_method(mortal, "mean", None, QUICK)
 
 
 def survival_by(dataset: Dataset, method: str) -> tuple[FittedModel, Panel]:
@@ -43,7 +50,10 @@ def predicted_and_came(model: FittedModel, panel: Panel) -> tuple[np.ndarray, np
     return (hazard_QHE * at_risk_QH[..., None]).sum(axis=0), came_QHE.sum(axis=0)
 
 
-@pytest.mark.parametrize("method", [*CLOSED, "growth", *(pytest.param(n, marks=pytest.mark.slow) for n in NETWORKS)])
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in COSTLY)) for name in (*CLOSED, "growth", *NETWORKS)],
+)
 def test_as_many_ends_are_predicted_as_came_at_each_step_ahead(mortal: Dataset, method: str) -> None:
     predicted_HE, came_HE = predicted_and_came(*survival_by(mortal, method))
     assert (np.abs(predicted_HE - came_HE) < 3 * np.sqrt(2 * came_HE)).all()  # as many subjects to learn from
@@ -52,8 +62,9 @@ def test_as_many_ends_are_predicted_as_came_at_each_step_ahead(mortal: Dataset, 
 
 
 @pytest.mark.parametrize("plan", [(0, 0, 0, 0, 0), (1, 1, 1, 1, 1), (0, 0, 1, 1, 1)])
-def test_ends_under_plans_agree_with_the_truth(mortal: Dataset, plan: tuple[int, ...]) -> None:
-    model, panel = survival_by(mortal, "mean")  # its predictions ignore plans: covariates and hazards do not
+def test_ends_under_plans_agree_with_the_truth(mortal: Dataset, by_mean: Trained, plan: tuple[int, ...]) -> None:
+    model = model_of(by_mean)  # its predictions ignore plans: covariates and hazards do not
+    panel = mortal.panels[Part("source", "test")]
     rows = np.flatnonzero(panel.length > 3).astype(np.int32)
     asked = Queries(
         rows, np.full(len(rows), 2, np.int16), np.tile(np.array(plan, np.uint8)[:, None], (len(rows), 1, 1))
@@ -68,11 +79,10 @@ def test_ends_under_plans_agree_with_the_truth(mortal: Dataset, plan: tuple[int,
         )  # the course held at its mean and its start: up to .14 off
 
 
-def test_hazards_of_files_without_courses_ahead_are_read_as_they_were(mortal: Dataset) -> None:
-    trained = fit_method(mortal, "mean", None, QUICK)
+def test_hazards_of_files_without_courses_ahead_are_read_as_they_were(mortal: Dataset, by_mean: Trained) -> None:
     later = ("survival/next", "survival/errors")
-    old = replace(trained, arrays={k: v for k, v in trained.arrays.items() if not k.startswith(later)})
-    new, survival = (survival_of(model_of(one)) for one in (trained, old))
+    old = replace(by_mean, arrays={k: v for k, v in by_mean.arrays.items() if not k.startswith(later)})
+    new, survival = (survival_of(model_of(one)) for one in (by_mean, old))
     assert new is not None
     assert survival is not None
     assert new.hazards.errors is not None
@@ -95,14 +105,13 @@ def test_hazards_of_files_without_courses_ahead_are_read_as_they_were(mortal: Da
         ("next_range", None),
     ],
 )
-def test_damaged_courses_ahead_are_refused(mortal: Dataset, name: str, damage) -> None:
-    trained = fit_method(mortal, "mean", None, QUICK)
-    arrays = dict(trained.arrays)
+def test_damaged_courses_ahead_are_refused(by_mean: Trained, name: str, damage) -> None:
+    arrays = dict(by_mean.arrays)
     whole = arrays.pop(f"survival/{name}")
     if damage:
         arrays[f"survival/{name}"] = damage(whole)
     with pytest.raises(ArtifactError, match="survival is damaged"):
-        survival_of(model_of(replace(trained, arrays=arrays)))
+        survival_of(model_of(replace(by_mean, arrays=arrays)))
 
 
 def test_the_share_of_a_model_is_the_one_of_least_squares() -> None:
