@@ -94,7 +94,7 @@ def effect_of(report: EffectReport, estimator: str = "gformula") -> dict[str, An
 
 @pytest.mark.parametrize("world", ["linear", "binary"])
 def test_effects_are_those_of_regressions_where_these_are_the_law(world: str) -> None:
-    every = {"estimator": ["gformula", "sdr", "tmle"]}
+    every: dict[str, Any] = {"estimator": ["gformula", "sdr", "tmle"], "folds": 2}
     report = asked(world, "super-learner", **every)
     assert report.to_json()["learner_weights"] == {"y": {"regression": 1, "trees": 0}}
     assert report.to_json()["learners"] == {"y": "super-learner"}
@@ -124,7 +124,7 @@ def test_effects_are_as_near_as_those_of_the_better_part_where_regressions_are_w
 
 
 def test_a_doubly_robust_interval_holds_with_a_mixture() -> None:
-    report = asked("jumps", "super-learner", n=600, estimator=["sdr"])
+    report = asked("jumps", "super-learner", n=600, estimator=["sdr"], folds=2)
     assert report.to_json()["learner_weights"]["y"]["trees"] > 0
     row, truth = effect_of(report, "sdr"), TRUTH["jumps"]["always"][0] - TRUTH["jumps"]["never"][0]
     assert abs(row["estimate"] - truth) < 3 * row["se"] < 1
@@ -133,9 +133,8 @@ def test_a_doubly_robust_interval_holds_with_a_mixture() -> None:
 def test_events_have_risks_by_a_super_learner() -> None:
     data = Dataset("mortal", MORTAL, 2, {Part("source", "train"): mortal_panel(300, 4, rows=3)})
     plans = {"never": {"repeat": {}, "times": 2}, "always": {"repeat": {"a": 1}, "times": 2}}
-    report = costar.estimate_effects(
-        data, {"plans": plans}, learner="super-learner", estimator=["sdr", "tmle", "gformula"], measure="risk"
-    )
+    every: dict[str, Any] = {"estimator": ["sdr", "tmle", "gformula"], "folds": 2}
+    report = costar.estimate_effects(data, {"plans": plans}, learner="super-learner", measure="risk", **every)
     assert {row["quantity"] for row in report.rows} == {"risk"}
     assert all(0 <= row["estimate"] <= 1 for row in report.rows)
     assert set(report.to_json()["learner_weights"]) >= {"death", "recovery"}
