@@ -78,11 +78,12 @@ def test_the_protocol_is_made_of_the_request() -> None:
 
 
 def test_what_is_thin_is_marked_among_results_and_limitations(overlap: EffectReport, linear: EffectReport) -> None:
-    assert "Limitation: some plans have fewer than 50 effective followers" in text_of(linear)
+    text = text_of(linear)
+    assert "Limitation: some plans have fewer than 50 effective followers" in text
     assert "fewer than 50 effective followers at some step" not in text_of(overlap)
     row = last_rows(linear, "difference")["gformula", "always"]
     assert not row["supported"]
-    assert f"{row['estimate']:.4g} (90 % interval {row['lower']:.4g} to {row['upper']:.4g}) ?" in text_of(linear)
+    assert f"{row['estimate']:.4g} (90 % interval {row['lower']:.4g} to {row['upper']:.4g}) ?" in text
 
 
 @pytest.mark.parametrize(
