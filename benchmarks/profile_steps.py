@@ -143,8 +143,10 @@ def bandwidth(copies: int) -> float:
 def fit_task(dataset: Dataset, method: Method, runtime: Runtime, seed: int) -> FitTask:
     """Return the fit of one member to a source cohort, with the method's default settings."""
     scaler, config = Scaler.fit(dataset.panel("source", "train"), dataset.schema), FinetuneConfig(seed=seed)
-    settings, where = method.default_settings(), (runtime.device, runtime.dtype)
-    return FitTask(dataset.schema, dataset.horizon, "source", dataset.panels, scaler, config, settings, 1, None, *where)
+    settings = method.default_settings()
+    return FitTask(
+        dataset.schema, dataset.horizon, "source", dataset.panels, scaler, config, settings, 1, None, runtime
+    )
 
 
 def stages_of(method: Method, task: FitTask) -> Iterator[Stage]:

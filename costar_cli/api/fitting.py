@@ -115,7 +115,6 @@ class FitPlan:
     ) -> "Trained":
         """Fit to the parts `parts` of the data set, from an encoder, a model or nothing; see `train.finetune`."""
         from costar_cli.files import complete
-        from costar_cli.methods.costar.model import CostarModel
         from costar_cli.methods.shared.transformed import load_transformed
         from costar_cli.methods.stored import model_of
         from costar_cli.training import RunIdentity, finetune
@@ -123,8 +122,12 @@ class FitPlan:
         fitted = None
         if start is not None:
             with complete(start):
-                encoder = start.kind == "encoder"
-                fitted = load_transformed(start, CostarModel.from_artifact) if encoder else model_of(start)
+                if start.kind == "encoder":
+                    from costar_cli.methods.costar.model import CostarModel  # closed forms are fitted without torch
+
+                    fitted = load_transformed(start, CostarModel.from_artifact)
+                else:
+                    fitted = model_of(start)
         return finetune(
             dataset,
             self.config,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.config.choices import SelectionName
+from costar_cli.config.choices import PrecisionName, SelectionName
 from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
 from costar_cli.data import Domain, Panel, PanelSchema, Part, Scaler
 from costar_cli.data.panel import join_panels
@@ -53,6 +53,7 @@ __all__ = [
     "FittedPart",
     "Forecast",
     "Parameters",
+    "Place",
     "PredictFn",
     "PredictiveDistribution",
     "Stage",
@@ -122,6 +123,28 @@ class Stage(Protocol):
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where networks compute, and in which precision; what is fitted without torch imports it for neither."""
+
+    name: str = "cpu"  # as torch calls it
+    precision: PrecisionName = "float32"
+
+    @property
+    def device(self) -> "torch.device":
+        """Return the device."""
+        import torch  # noqa: PLC0415 - networks alone need it
+
+        return torch.device(self.name)
+
+    @property
+    def dtype(self) -> "torch.dtype":
+        """Return the type of parameters and data."""
+        import torch  # noqa: PLC0415 - networks alone need it
+
+        return torch.float64 if self.precision == "float64" else torch.float32
+
+
+@dataclass(frozen=True)
 class FitTask:
     """What a method is fitted to.
 
@@ -140,11 +163,20 @@ class FitTask:
     settings: Config | None
     members: int
     start: "FittedModel | None"
-    device: "torch.device"
-    dtype: "torch.dtype"
+    place: Place = Place()
     part_settings: "Mapping[str, Config | None]" = field(default_factory=dict)
     fit_part: "FitsParts | None" = None
     effect_check: "Callable[[], EffectCheck | None] | None" = None
+
+    @property
+    def device(self) -> "torch.device":
+        """Return where networks compute."""
+        return self.place.device
+
+    @property
+    def dtype(self) -> "torch.dtype":
+        """Return the type of their parameters and data."""
+        return self.place.dtype
 
     def tensors(self, part: Part) -> "PanelTensors":
         """Return a scaled panel on the device, long series in stretches."""

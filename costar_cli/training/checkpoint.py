@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.errors import STOPS, ArtifactError, MismatchError, SignalHandler
-from costar_cli.files import Artifact, read_artifact, read_header, write_artifact
+from costar_cli.files import Artifact, read_artifact, write_artifact
 from costar_cli.files.digest import Making, making_differences, makings_of
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared import processes
@@ -24,9 +24,9 @@ from costar_cli.methods.shared.members import Params
 from costar_cli.reporting import Reporter
 from costar_cli.training.group import GroupState, MemberRecord
 from costar_cli.training.identity import RunIdentity
+from costar_cli.training.run_files import START_OVER
 
 Arrays = dict[str, NDArray[np.generic]]
-START_OVER: Final = "`--fresh`"  # a benchmark has another flag
 
 
 class SavedGroup(NamedTuple):
@@ -297,33 +297,6 @@ class Checkpoint:
             fix=f"to continue it, use {had}; or add {START_OVER} to start over",
             details=[*(lines or [unknown]), *reasons],
         )
-
-
-def stage_checkpoint(path: Path, index: int) -> Path:
-    """Return the file of the run state of a fit's stage."""
-    return path if index == 0 else path.with_name(f"{path.stem}.{index}{path.suffix}")
-
-
-def forget_runs(path: Path, *, unless: str | None = None) -> bool:
-    """Remove the run states of all stages, and return whether there were any.
-
-    Args:
-        path: file of the first stage.
-        unless: keep them if they are of the run with this fingerprint.
-    """
-    if processes.rank() or (unless is not None and _is_of_run(path, unless)):
-        return False
-    found = [file for file in (path, *path.parent.glob(f"{path.stem}.*{path.suffix}")) if file.exists()]
-    for file in found:
-        file.unlink(missing_ok=True)
-    return bool(found)
-
-
-def _is_of_run(path: Path, fingerprint: str) -> bool:
-    try:
-        return str(read_header(path).meta["fingerprint"]).partition("/")[0] == fingerprint
-    except (ArtifactError, OSError):
-        return False
 
 
 def _under(group: str, arrays: Arrays) -> Arrays:

@@ -5,13 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional
 
 from costar_cli.config.choices import SelectionName
 from costar_cli.data.record import ModelRecord, StageRecord
@@ -23,18 +20,22 @@ from costar_cli.files.digest import Making
 from costar_cli.methods.base import FinalStage, FitTask, Fitted, FittedModel, FittedPart, Parameters, Stage
 from costar_cli.methods.entry import Method
 from costar_cli.methods.registry import METHODS
-from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.outcome_forms import choose_forms
 from costar_cli.methods.shared.trained import model_arrays
 from costar_cli.methods.shared.transformed import inner_task
 from costar_cli.reporting import Reporter
-from costar_cli.training.checkpoint import Checkpoint, stage_checkpoint
 from costar_cli.training.effect_check import effect_check
 from costar_cli.training.identity import RunIdentity
 from costar_cli.training.log import TrainingLog, no_log
-from costar_cli.training.loop import Selection, TrainedMembers, tell_of_epochs, train_members
+from costar_cli.training.run_files import stage_checkpoint
 from costar_cli.training.runtime import Runtime
 from costar_cli.training.selection import Validation, ValidationWindows, WeightScorer
+
+if TYPE_CHECKING:  # closed forms are fitted without torch
+    from torch import Tensor
+
+    from costar_cli.methods.shared.members import Params
+    from costar_cli.training.loop import TrainedMembers
 
 HISTORY = ("train_loss", "validation_loss", "best_epoch")
 
@@ -121,7 +122,7 @@ class FitRun:
             raise UsageError(f"the fit of {self.method.name} returned no parameters", where="Fitted.params", fix=fix)
         members = self.task.members
         for name, value in fitted.params.items():
-            shape = list(value.shape) if isinstance(value, Tensor | np.ndarray) else None
+            shape = list(value.shape) if isinstance(value, np.ndarray) or hasattr(value, "detach") else None
             if shape is None or shape[:1] != [members]:
                 what = f"a parameter of type {type(value).__name__}" if shape is None else f"an array of shape {shape}"
                 said = f"the fit of {self.method.name} returned {what}"
@@ -152,7 +153,7 @@ class FitRun:
             self.begun += run.begun
         self.stages += [replace(stage, name=f"{method}: {stage.name}") for stage in run.stages]
         artifact = run.artifact(selected.fitted)
-        return FittedPart(artifact, part.load(artifact, self.runtime.device), selected.fitted.warnings)
+        return FittedPart(artifact, part.load(artifact, self.runtime.name), selected.fitted.warnings)
 
     def select(self, fitted: Fitted) -> Selected:
         """Return the fit with its validation; few-shot members that do no better than the source's give way to them."""
@@ -194,7 +195,7 @@ class FitRun:
 
     def model(self, fitted: Fitted, settings: Mapping[str, Any] | None = None) -> FittedModel:
         """Return the complete model of what a fit ends with, as its artifact would give it."""
-        return self.method.load(self.artifact(fitted, settings), self.runtime.device)
+        return self.method.load(self.artifact(fitted, settings), self.runtime.name)
 
     def artifact(self, fitted: Fitted, settings: Mapping[str, Any] | None = None) -> Artifact:
         """Return what an artifact of the fit holds that its model is made from."""
@@ -217,7 +218,10 @@ class FitRun:
         made = model_arrays(fitted.params, self.task.scaler) | fitted.arrays
         return made if transforms is None else made | transforms.to_arrays()
 
-    def _train(self, step: Stage | FinalStage) -> TrainedMembers:
+    def _train(self, step: Stage | FinalStage) -> "TrainedMembers":
+        from costar_cli.training.checkpoint import Checkpoint  # noqa: PLC0415 - closed forms have no stage
+        from costar_cli.training.loop import Selection, tell_of_epochs, train_members  # noqa: PLC0415
+
         stage, scorer = (step.stage, self._scorer(step)) if isinstance(step, FinalStage) else (step, None)
         index = self.first_stage + self.begun
         self.begun += 1
@@ -241,13 +245,15 @@ class FitRun:
 
     def _scorer(self, last: FinalStage) -> WeightScorer | None:
         """Return what scores complete models while their last stage is trained; None for its own loss."""
+        import torch  # noqa: PLC0415 - closed forms have no stage
+
         self.select_on = last.select_on or self.task.config.select_on
         windows = self._judging()
         if windows is None or self.select_on == "own-loss":
             return None
         settings = last.settings.model_dump(mode="json") if last.settings else None
 
-        def scorer(weights_R: Params, members: Sequence[int]) -> list[float]:
+        def scorer(weights_R: "Params", members: Sequence[int]) -> list[float]:
             with torch.no_grad():
                 score_R = windows.score(self.model(last.complete(weights_R, members), settings))
             return [float(score) for score in score_R]
@@ -267,11 +273,13 @@ class FitRun:
         return np.array(stage.history["best_epoch"]) < 0
 
 
-def _mixed(params_R: Parameters, source_R: Parameters, kept_R: NDArray[np.bool_]) -> Params:
+def _mixed(params_R: Parameters, source_R: Parameters, kept_R: NDArray[np.bool_]) -> "Params":
     """Return parameters with some members' replaced by the source's.
 
     What models keep of their training data (G-Net's residuals) may differ in size: both are padded with zeros.
     """
+    import torch  # noqa: PLC0415 - closed forms have one member
+
     rows = torch.from_numpy(np.flatnonzero(kept_R))
     mixed = {}
     for name in params_R:
@@ -284,7 +292,9 @@ def _mixed(params_R: Parameters, source_R: Parameters, kept_R: NDArray[np.bool_]
     return mixed
 
 
-def _padded(value_R: Tensor, shape: Sequence[int]) -> Tensor:
+def _padded(value_R: "Tensor", shape: Sequence[int]) -> "Tensor":
     """Return values with zeros behind them along every axis but the first."""
+    from torch.nn import functional  # noqa: PLC0415 - see above
+
     ends = [(0, wanted - size) for wanted, size in zip(shape, value_R.shape[1:], strict=True)]
     return functional.pad(value_R, [n for pair in reversed(ends) for n in pair])

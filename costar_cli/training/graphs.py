@@ -80,7 +80,7 @@ class ReplayedSteps:
         self._stage, self._state, self._runtime = stage, state, runtime
         self._recorder, self._reporter = recorder, reporter
         # The fused kernel of a GPU reads a learning rate in single precision, the one of a CPU in double
-        rate_dtype = torch.float64 if runtime.device.type == "cpu" else torch.float32
+        rate_dtype = torch.float64 if runtime.kind == "cpu" else torch.float32
         self._rates = [torch.zeros((), dtype=dtype, device=runtime.device) for dtype in (rate_dtype, runtime.dtype)]
         self._size = min(stage.config.batch_size, stage.n_train)
         self._rows_RB = torch.empty(0, dtype=torch.int64)

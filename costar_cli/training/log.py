@@ -15,13 +15,13 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from costar_cli.errors import MismatchError, StorageError, UsageError, storing
 from costar_cli.methods.base import Stage
-from costar_cli.methods.shared.stage import EpochSchedule
-from costar_cli.training.group import MemberRecord
-from costar_cli.training.optimiser import learning_rate
+
+if TYPE_CHECKING:  # closed forms are fitted without torch
+    from costar_cli.training.group import MemberRecord
 
 COLUMNS: Final = (
     "run", "stage", "member", "epoch", "step", "loss", "validation_loss", "selection_score", "learning_rate", "seconds",
@@ -30,11 +30,11 @@ CURVES: Final = COLUMNS[5:-1]  # what TensorBoard draws
 FOLDER_FILE: Final = "log.jsonl"  # in a folder for TensorBoard: which rows its event files have
 FLAG: Final = "--log"
 
-EpochLog = Callable[[Stage, Sequence[int], Sequence[MemberRecord], float | None], None]
+EpochLog = Callable[[Stage, Sequence[int], Sequence["MemberRecord"], float | None], None]
 """Logs those epochs of members that are not logged yet; the last argument is how many seconds the newest one took."""
 
 
-def no_log(stage: Stage, members: Sequence[int], records: Sequence[MemberRecord], seconds: float | None) -> None:
+def no_log(stage: Stage, members: Sequence[int], records: "Sequence[MemberRecord]", seconds: float | None) -> None:
     """Log nothing."""
 
 
@@ -161,8 +161,11 @@ class TrainingLog:
         self._out.flush()
 
     def _add(
-        self, part: str, stage: Stage, members: Sequence[int], records: Sequence[MemberRecord], seconds: float | None
+        self, part: str, stage: Stage, members: Sequence[int], records: "Sequence[MemberRecord]", seconds: float | None
     ) -> None:
+        from costar_cli.methods.shared.stage import EpochSchedule  # noqa: PLC0415 - stages alone log
+        from costar_cli.training.optimiser import learning_rate  # noqa: PLC0415
+
         pace = EpochSchedule.of(stage.config, stage.n_train, drop_last=stage.drop_last)
         name = f"{part}{stage.name}"
         latest = max(len(record.train_loss) for record in records)

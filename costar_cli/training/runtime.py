@@ -5,15 +5,13 @@ import ctypes
 import sys
 from dataclasses import dataclass
 
-import torch
-
 from costar_cli.config.memory import GB, total_memory
 from costar_cli.config.models import RuntimeConfig
 from costar_cli.errors import DeviceError
 from costar_cli.files.digest import Making, making_here
+from costar_cli.methods.base import Place
 from costar_cli.methods.shared import processes
-from costar_cli.methods.shared.cores import use_threads
-from costar_cli.methods.shared.microbatches import keep_microbatches
+from costar_cli.methods.shared.cores import thread_count, use_threads
 from costar_cli.reporting import Reporter
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -2, -3, -8  # malloc.h
@@ -41,15 +39,27 @@ def keep_freed_memory() -> bool:
     return all(mallopt(option, value) == 1 for option, value in settings)
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
+@dataclass(frozen=True)
+class Runtime(Place):
     """A resolved `RuntimeConfig`."""
 
-    device: torch.device
-    dtype: torch.dtype
-    precision: str
-    group: int | None
+    threads: int = 1
+    group: int | None = None
     graphs: bool = False
+
+    @classmethod
+    def of_arrays(cls, config: RuntimeConfig) -> "Runtime":
+        """Return where arrays are computed on: torch is not imported, unless a GPU or several processes are asked for.
+
+        Raises:
+            DeviceError: as `resolve`.
+        """
+        if config.device == "cuda" or processes.count() > 1:
+            return cls.resolve(config)
+        keep_freed_memory()
+        if config.threads is not None:
+            use_threads(config.threads)
+        return cls(precision=config.precision, threads=thread_count(), group=config.group)
 
     @classmethod
     def resolve(cls, config: RuntimeConfig) -> "Runtime":
@@ -58,6 +68,10 @@ class Runtime:
         Raises:
             DeviceError: CUDA was asked for and there is none, or the device lacks the precision.
         """
+        import torch  # noqa: PLC0415 - what is fitted by numpy does without
+
+        from costar_cli.methods.shared.microbatches import keep_microbatches  # noqa: PLC0415
+
         has_cuda = torch.cuda.is_available()
         if config.device == "cuda" and not has_cuda:
             raise DeviceError(
@@ -76,30 +90,36 @@ class Runtime:
         default_gb = total_memory(sharing=several).n_bytes / GB / 2
         keep_microbatches(config.max_memory / several if config.max_memory else default_gb)
         torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
-        dtype = torch.float64 if config.precision == "float64" else torch.float32
         device = processes.join(device)
         can_record = device.type == "cuda" and processes.count() == 1  # what waits for other processes is not recorded
         graphs = can_record and config.graphs is not False
-        return cls(device=device, dtype=dtype, precision=config.precision, group=config.group, graphs=graphs)
+        return cls(str(device), config.precision, torch.get_num_threads(), config.group, graphs)
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of the device: `cpu` or `cuda`."""
+        return self.name.partition(":")[0]
 
     def tell_of_graphs(self, config: RuntimeConfig, reporter: Reporter) -> None:
         """Note that networks are trained without CUDA graphs where these were asked for."""
         if config.graphs and not self.graphs:
-            why = "several processes train together" if self.device.type == "cuda" else "they need a GPU"
+            why = "several processes train together" if self.kind == "cuda" else "they need a GPU"
             reporter.note(f"training goes on without CUDA graphs, which `runtime.graphs` asks for: {why}")
 
     def making(self) -> Making:
         """Return on what, and with which versions, this process trains: what its rounding depends on."""
-        return making_here(self.device.type, torch.get_num_threads())
+        return making_here(self.kind, self.threads)
 
     def group_size(self, members: int) -> int:
         """Return how many members share a step: all on a GPU, one on a CPU, unless told otherwise."""
         # On a CPU a group overflows the caches: five members at once cost 7 to 9 times one.
-        default = members if self.device.type == "cuda" else 1
+        default = members if self.kind == "cuda" else 1
         return min(self.group or default, members)
 
     def autocast(self) -> contextlib.AbstractContextManager[object]:
         """Return the context in which losses are computed."""
         if self.precision == "bf16":
-            return torch.autocast(self.device.type, dtype=torch.bfloat16)
+            import torch  # noqa: PLC0415 - what is fitted by numpy does without
+
+            return torch.autocast(self.kind, dtype=torch.bfloat16)
         return contextlib.nullcontext()

@@ -3,12 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from costar_cli.data import Panel, Scaler
 from costar_cli.data.record import ValidationRecord
@@ -16,13 +14,17 @@ from costar_cli.data.windows import MOST_WINDOWS, FactualWindows, factual_window
 from costar_cli.diagnostics import Diagnostic
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.regression.naive import LastValue
-from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
-from costar_cli.methods.shared.outcome_scale import OutcomeScale
 from costar_cli.reporting import both_errors, is_worse
 
+if TYPE_CHECKING:  # closed forms are fitted without torch
+    from torch import Tensor
+
+    from costar_cli.methods.shared.members import Params
+    from costar_cli.methods.shared.outcome_scale import OutcomeScale
+
 # Returns the selection score of some members, by the weights `[R,..]` of a fit's last stage and the members' numbers.
-WeightScorer = Callable[[Params, Sequence[int]], list[float]]
+WeightScorer = Callable[["Params", Sequence[int]], list[float]]
 NOT_FINITE = 1e30  # the score of predictions that overflow: worse than any, and a number in JSON
 
 
@@ -67,13 +69,17 @@ class ValidationWindows(FactualWindows):
         return score_R
 
     @cached_property
-    def _scale_and_units(self) -> tuple[OutcomeScale, Tensor]:
+    def _scale_and_units(self) -> "tuple[OutcomeScale, Tensor]":
         """Return the scale of the forms, and the unit of errors at each window's origin, `[Q,Y]`."""
+        from costar_cli.methods.shared.outcome_scale import OutcomeScale  # noqa: PLC0415 - networks alone have forms
+
         scale, y_NTY = OutcomeScale(self.forms).double(), self._scaled(self.panel.outcomes)
         unit_NTY = scale.error_unit(y_NTY, scale.units(y_NTY))
         return scale, unit_NTY[self.queries.subject, self.queries.origin]
 
-    def _scaled(self, outcomes: NDArray[np.floating]) -> Tensor:
+    def _scaled(self, outcomes: NDArray[np.floating]) -> "Tensor":
+        import torch  # noqa: PLC0415 - see above
+
         return torch.from_numpy(self.scaler.scale_outcomes(outcomes).astype(np.float64))
 
     def last_value(self, model: FittedModel) -> float:

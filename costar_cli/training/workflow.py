@@ -18,7 +18,6 @@ from costar_cli.data.indication import indications, suspects
 from costar_cli.data.panel import join_panels
 from costar_cli.data.record import ModelRecord
 from costar_cli.data.support import MOST_KEPT, Support, never_together
-from costar_cli.data.tensors import PanelTensors
 from costar_cli.data.transforms import OutcomeTransforms
 from costar_cli.data.truncated import STRETCH, Stretches, is_long
 from costar_cli.diagnostics import Diagnostic
@@ -36,7 +35,6 @@ from costar_cli.inference import (
     survival_of,
 )
 from costar_cli.methods.base import FitTask, FittedModel
-from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.entry import Method
 from costar_cli.methods.registry import METHODS, REFERENCE
 from costar_cli.methods.shared import processes
@@ -44,11 +42,10 @@ from costar_cli.methods.shared.outcome_forms import choose_forms
 from costar_cli.methods.shared.trained import model_arrays
 from costar_cli.methods.shared.transformed import on_transforms
 from costar_cli.reporting import Reporter, warnings_of
-from costar_cli.training.checkpoint import Checkpoint, forget_runs
 from costar_cli.training.fit import FitRun, Selected
 from costar_cli.training.identity import RunIdentity
 from costar_cli.training.log import TrainingLog, no_log
-from costar_cli.training.loop import tell_of_epochs, train_members
+from costar_cli.training.run_files import forget_runs
 from costar_cli.training.runtime import Runtime
 from costar_cli.training.selection import ValidationWindows
 
@@ -91,6 +88,11 @@ def pretrain(
     Raises:
         MismatchError: the target's series are asked for, and the data set has none.
     """
+    from costar_cli.data.tensors import PanelTensors  # noqa: PLC0415 - closed forms are fitted without torch
+    from costar_cli.methods.costar.pretraining import PretrainStage  # noqa: PLC0415
+    from costar_cli.training.checkpoint import Checkpoint  # noqa: PLC0415
+    from costar_cli.training.loop import tell_of_epochs, train_members  # noqa: PLC0415
+
     runtime = Runtime.resolve(runtime_config)
     runtime.tell_of_graphs(runtime_config, reporter)
     check_dataset(dataset, reporter)
@@ -192,12 +194,14 @@ def finetune(
             interrupted run had other inputs or settings.
         UsageError: settings that contradict what to start from.
     """
-    runtime, method = Runtime.resolve(runtime_config), method or METHODS[REFERENCE]
+    method = method or METHODS[REFERENCE]
+    parts = method.parts(settings, start.record if start else None)
+    by_arrays = all(METHODS[part].by_arrays for part in parts) if parts else method.by_arrays
+    runtime = Runtime.of_arrays(runtime_config) if by_arrays else Runtime.resolve(runtime_config)
     check_dataset(dataset, reporter)
     _check_start(dataset, start)
     support = _support(dataset, domain, start, reporter)
     scaler = start.scaler if start else Scaler.fit(dataset.panel("source", "train"), dataset.schema)
-    parts = method.parts(settings, start.record if start else None)
     closed_form = (
         METHODS.in_closed_form(method.name, parts) if parts else method.closed_form
     )  # it may be in no registry
@@ -209,8 +213,8 @@ def finetune(
     selecting, calibrating = halves(validation) if halved else (validation, validation)
     panels = {**dataset.panels, Part(domain, "val"): selecting}
     task = FitTask(
-        dataset.schema, dataset.horizon, domain, panels, scaler, config, settings, members, start,
-        runtime.device, runtime.dtype, part_settings or {},
+        dataset.schema, dataset.horizon, domain, panels, scaler, config, settings, members, start, runtime,
+        part_settings or {},
     )  # fmt: skip
     if fresh and checkpoint is not None:
         forget_runs(checkpoint)
@@ -399,6 +403,6 @@ def _facts_of_run(
         "config": config.model_dump(),
         "members": members,
         "precision": runtime.precision,
-        "device": runtime.device.type,
+        "device": runtime.kind,
         "history": history,
     }

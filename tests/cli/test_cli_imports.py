@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from costar_cli.methods.registry import METHODS
 from tests.contract.outputs import PLANS, SEARCH, WORLD
 
 MIXED, RIDGE = "--model model-mixed.h5", "--model model-ridge.h5"
@@ -25,6 +26,13 @@ COMMANDS = (
     "inspect model-mixed.h5",
     "verify model-mixed.h5",
     "simulate tumor --train 12 --val 4 --test 4 --steps 10 --horizon 3 -o d.h5",
+)
+BY_ARRAYS = sorted(name for name, method in METHODS.items() if method.by_arrays and not method.needs)
+FITS = (
+    *(f"finetune --method {name} --overwrite --fresh" for name in BY_ARRAYS),
+    "finetune --method stack --parts msm,ridge --overwrite --fresh",
+    *(f"whatif -s 45 --plan chemo.json --model model-{name}.h5" for name in (*BY_ARRAYS, "stack")),
+    "effect --subjects all --plan chemo.json --learner regression --unsupported",
 )
 HEAVY = ("torch", "matplotlib", "pandas", "sklearn", "scipy.stats", "scipy.optimize", "rich.markdown")
 RUN = """
@@ -52,6 +60,11 @@ def test_closed_forms_answer_without_torch(tmp_path: Path) -> None:
     ended = called(COMMANDS, tmp_path)
     assert [(command, code) for command, code, _ in ended] == [(command, 0) for command in COMMANDS]
     assert [command for command, _, heavy in ended if "torch" in heavy] == []
+
+
+def test_closed_forms_are_fitted_and_effects_estimated_without_torch(tmp_path: Path) -> None:
+    assert {"boosting", "last-value", "mean", "msm", "ridge"} < set(BY_ARRAYS)
+    assert called(FITS, tmp_path, ["torch"]) == [(command, 0, []) for command in FITS]
 
 
 def test_questions_to_closed_forms_import_nothing_heavy(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
 from costar_cli.data import Dataset, Panel, Queries, Scaler
-from costar_cli.methods.base import FitTask, FittedModel
+from costar_cli.methods.base import FitTask, FittedModel, Place
 from costar_cli.methods.shared.relative_attention import RelativeTables
 from costar_cli.methods.transformers.ct_network import CtNetwork
 from costar_cli.methods.transformers.model import TransformerModel
@@ -55,7 +55,7 @@ def task(dataset: Dataset, name: str, *, members: int = 1, **changes: object) ->
     scaler = Scaler.fit(dataset.panel("source", "train"), dataset.schema)
     return FitTask(
         dataset.schema, dataset.horizon, "source", dataset.panels, scaler, config, SETTINGS[name], members, None,
-        torch.device("cpu"), torch.float64,
+        Place(precision="float64"),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Dataset
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods import METHODS
-from costar_cli.methods.base import FinalStage
+from costar_cli.methods.base import FinalStage, Place
 from costar_cli.methods.transformers.model import TransformerModel
 from costar_cli.methods.transformers.settings import CtConfig, EdctConfig
 from tests.fits import KilledError, die_at_step, fit_method
@@ -60,7 +60,7 @@ def test_few_shot_starts_from_the_weights_of_the_source(name, dataset, models):
     world = task(dataset, name, members=2)
     start = models[name]
     fitting = METHODS[name.split()[0]].fit(
-        type(world)(**{**world.__dict__, "start": start, "domain": "target", "dtype": torch.float32})
+        type(world)(**{**world.__dict__, "start": start, "domain": "target", "place": Place()})
     )
     first = next(fitting)
     stage = first.stage if isinstance(first, FinalStage) else first

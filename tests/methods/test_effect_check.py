@@ -6,7 +6,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-import torch
 
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.data import Dataset, Scaler
@@ -34,10 +33,7 @@ def worlds() -> dict[str, FeedbackWorld]:
 
 def checked(dataset: Dataset, horizon: int = STEPS) -> EffectCheck | None:
     scaler = Scaler.fit(dataset.panel("source", "train"), dataset.schema)
-    device = torch.device("cpu")
-    return effect_check(
-        FitTask(dataset.schema, horizon, "source", dataset.panels, scaler, CONFIG, None, 1, None, device, torch.float32)
-    )
+    return effect_check(FitTask(dataset.schema, horizon, "source", dataset.panels, scaler, CONFIG, None, 1, None))
 
 
 @cache

@@ -346,7 +346,7 @@ def test_what_is_recorded_stays_on_the_device(make, members: int, tumor_dataset:
     if make is SupervisedStage:
         config |= {"horizon": tumor_dataset.horizon}
     stage = make(tumor_dataset.schema.dims, train=far[0], validation=far[1], **config)
-    runtime = replace(Runtime.resolve(CPU), device=torch.device("meta"))
+    runtime = replace(Runtime.resolve(CPU), name="meta")
     state = GroupState.fresh(stage, list(range(members)), runtime)
     streams = [ReplayedStream(Nowhere(0)) for _ in range(members)]
     monkeypatch.setattr(torch.amp, "is_autocast_available", lambda _: False)  # it does not know `meta`

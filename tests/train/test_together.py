@@ -20,10 +20,10 @@ from costar_cli.data import Dataset
 from costar_cli.data.store import write_dataset
 from costar_cli.files import read_header
 from costar_cli.methods.base import Stage
-from costar_cli.methods.shared import processes
+from costar_cli.methods.shared import microbatches, processes
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.reporting import NullReporter
-from costar_cli.training import Runtime, runtime
+from costar_cli.training import Runtime
 from costar_cli.training.group import GroupState
 from tests.fits import KilledError, die_at_step
 from tests.train.worlds import CPU, EXACT, close, pretrain_stage, run_pretrain, same, supervised_stage
@@ -158,7 +158,7 @@ def test_processes_of_somebody_else_compute_alone_and_those_that_train_together_
     for name, value in {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "RANK": "3"}.items():
         monkeypatch.setenv(name, value)
     found: list[float] = []
-    monkeypatch.setattr(runtime, "keep_microbatches", found.append)
+    monkeypatch.setattr(microbatches, "keep_microbatches", found.append)
     Runtime.resolve(CPU.model_copy(update={"max_memory": 8.0}))  # would wait for the others if it joined them
     assert (processes.count(), processes.rank(), list(processes.share(2))) == (1, 0, [0, 1])
     monkeypatch.setattr(processes, "join", lambda device: device)

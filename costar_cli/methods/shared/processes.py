@@ -9,13 +9,14 @@ it, is that of one process. The first process alone writes and speaks.
 import atexit
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
-
-import torch
-from torch import Tensor, distributed
+from typing import TYPE_CHECKING, TypeVar
 
 from costar_cli.errors import UnforeseenError
 from costar_cli.reporting import launched
+
+if TYPE_CHECKING:  # one process alone has nobody to meet, and closed forms are fitted without torch
+    import torch
+    from torch import Tensor
 
 Number = TypeVar("Number", float, float | None)
 Item = TypeVar("Item")
@@ -69,10 +70,13 @@ def rank() -> int:
     return _launched("RANK", 0)
 
 
-def join(device: torch.device) -> torch.device:
+def join(device: "torch.device") -> "torch.device":
     """Meet the other processes, if there are any and they were not met yet; return this one's device."""
     if count() == 1:
         return device
+    import torch  # noqa: PLC0415
+    from torch import distributed  # noqa: PLC0415
+
     if device.type == "cuda":
         device = torch.device("cuda", launched("LOCAL_RANK"))
         torch.cuda.set_device(device)
@@ -89,6 +93,8 @@ def wait() -> None:
         UnforeseenError: another process has ended; so do all functions below that exchange something.
     """
     if count() > 1:
+        from torch import distributed  # noqa: PLC0415
+
         with _meeting():
             distributed.barrier()
 
@@ -112,10 +118,13 @@ def share(number: int) -> range:
     return range(rank() * number // processes, (rank() + 1) * number // processes)
 
 
-def gathered(own: Sequence[tuple[Tensor, ...]], like: Tensor) -> list[tuple[Tensor, ...]]:
+def gathered(own: "Sequence[tuple[Tensor, ...]]", like: "Tensor") -> "list[tuple[Tensor, ...]]":
     """Return what the microbatches of all processes gave, in order, in the dtype and on the device of `like`."""
     if count() == 1:
         return list(own)
+    import torch  # noqa: PLC0415
+    from torch import distributed  # noqa: PLC0415
+
     shapes = said([[value.shape for value in values] for values in own])
     flat = torch.cat([like.new_zeros(0), *(value.detach().reshape(-1) for values in own for value in values)])
     sent = like.new_zeros(max(sum(shape.numel() for of in process for shape in of) for process in shapes))
@@ -135,10 +144,13 @@ def gathered(own: Sequence[tuple[Tensor, ...]], like: Tensor) -> list[tuple[Tens
     return found
 
 
-def summed(values: Sequence[Tensor]) -> list[Tensor]:
+def summed(values: "Sequence[Tensor]") -> "list[Tensor]":
     """Return the sums of tensors over all processes."""
     if count() == 1:
         return list(values)
+    import torch  # noqa: PLC0415
+    from torch import distributed  # noqa: PLC0415
+
     flat = torch.cat([value.reshape(-1) for value in values])
     with _meeting():
         distributed.all_reduce(flat)
@@ -150,6 +162,9 @@ def anywhere(flag: bool) -> bool:  # noqa: FBT001 - a fact
     """Return whether something has happened in any process."""
     if count() == 1:
         return flag
+    import torch  # noqa: PLC0415
+    from torch import distributed  # noqa: PLC0415
+
     device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
     return bool(summed([torch.tensor([float(flag)], device=device)])[0])
 
@@ -158,6 +173,8 @@ def first_says(values: Sequence[Number]) -> list[Number]:
     """Return the first process's numbers, so that all decide alike whatever their rounding."""
     numbers = [list(values)]
     if count() > 1:
+        from torch import distributed  # noqa: PLC0415
+
         with _meeting():
             distributed.broadcast_object_list(numbers)
     return numbers[0]
@@ -167,6 +184,8 @@ def said(value: Item) -> list[Item]:
     """Return what each process says, in their order; it is sent as `pickle` writes it."""
     if count() == 1:
         return [value]
+    from torch import distributed  # noqa: PLC0415
+
     values = [value] * count()
     with _meeting():
         distributed.all_gather_object(values, value)
