@@ -41,6 +41,7 @@ __all__ = [
     "ratio",
     "run",
     "run_child",
+    "unit_s",
     "verdict",
 ]
 
@@ -169,6 +170,22 @@ def peak_gflops(size: int = 2048, inner: int | None = None, *, device: str = "cp
     return 2 * size * size * inner / best.best_s / 1e9
 
 
+def unit_s() -> float:
+    """Return the processor seconds of a fixed piece of work: what other seconds of the same run are compared with."""
+    values, small = np.linspace(0.0, 1.0, 500_000), np.ones((96, 96))
+
+    def work() -> float:
+        start = time.process_time()
+        sum(i * i for i in range(1_000_000))
+        for _ in range(10):
+            np.exp(values).sum()
+        for _ in range(500):
+            small @ small
+        return time.process_time() - start
+
+    return float(np.median([work() for _ in range(5)]))
+
+
 def document(
     name: str, command: Sequence[str], options: Mapping[str, Any], measured: Measured, *, load_before: float
 ) -> dict[str, Any]:
@@ -193,6 +210,7 @@ def document(
         "load_average": loads,
         "load": {"before": round(load_before, 2), "after": loads[0]},
         "options": {key: value for key, value in options.items() if isinstance(value, bool | int | float | str)},
+        "unit_s": unit_s(),
         "figures": {key: figure.to_json() for key, figure in measured.figures.items()},
         "details": measured.details,
     }

@@ -5,8 +5,8 @@
 Ours is `costar_cli.training.loop.training_step` on a `PretrainStage`: views, dropout bytes, two encoders, contrast,
 backward, finite checks, Adam. The yardstick is `LiteralPretrainer.step` (benchmarks/literal_costar.py). Both contrast
 all active positions of 64 simulated tumour patients at gamma 10 (T = 59), in float32, and take turns in one process. So
-do a step of `SupervisedStage` with the published decoder and `LiteralFinetuner.step`, on 32 patients. All else is about
-pretraining.
+do a step of `SupervisedStage` with the published decoder and `LiteralFinetuner.step`, on 32 patients, and our steps
+in bfloat16 (`--precision bf16`). All else is about pretraining.
 
 **Parts.** The methods of the stage are wrapped by a stopwatch whose parts exclude one another, in a run apart from the
 timed comparison. Dropout bytes are drawn in the encoders' threads and count as theirs. Momentum and online encoder run
@@ -177,8 +177,10 @@ def peak_memory(options: argparse.Namespace, n_steps: int = 5) -> dict[str, floa
 
 
 def in_turns(ours: Steps, literal: Callable[[], float], options: argparse.Namespace) -> dict[str, Timing]:
-    """Return the times of a step, ours and the literal one's."""
-    return interleaved({"ours": ours, "literal": literal}, options.repeats, warmup=1 if options.quick else 2)
+    """Return the times of a step: ours, ours in bfloat16, and the literal one's."""
+    half = Runtime.resolve(RuntimeConfig(device="cpu", threads=options.threads, precision="bf16"))
+    rivals = {"ours": ours, "bf16": Steps(ours.stage, [0], half), "literal": literal}
+    return interleaved(rivals, options.repeats, warmup=1 if options.quick else 2)
 
 
 def time_finetuning(dataset: Dataset, runtime: Runtime, options: argparse.Namespace) -> dict[str, Timing]:
@@ -213,6 +215,10 @@ def measure(options: argparse.Namespace) -> Measured:
     whole = sum(parts.values())
     figures = {
         "ratio_to_literal": Figure("times faster than the literal step", ratio(timings, "literal", "ours"), "x", GOAL),
+        "bf16_ratio": Figure("in bfloat16, over single precision", ratio(timings, "bf16", "ours"), "times"),
+        "finetune_bf16_ratio": Figure(
+            "fine-tuning: in bfloat16, over single precision", ratio(finetuning, "bf16", "ours"), "times"
+        ),
         "step_s": Figure("step of one member", timings["ours"].median_s, "s"),
         "literal_step_s": Figure("literal step", timings["literal"].median_s, "s"),
         "finetune_ratio_to_literal": Figure(

@@ -14,7 +14,9 @@ of steps that were not profiled. Of a fit in numpy cProfile sees functions, not 
 
 **Floor**: floating point operations over the rate of a large product in this process, plus bytes that operators other
 than products read and write over the bandwidth of a copy within the caches. It is that of the operators that run: fewer
-or fused ones would have a lower one.
+or fused ones would have a lower one. A fit in closed form has that of torch's operators (`mixed`) and of what its inner
+loops cannot do without: two products of the rows with a vector per gradient of a logistic regression, one of the rows
+with themselves per least squares, and each tree's reading of all binned rows, with gradient and curvature, once.
 
 **The paper's size**: steps of pretraining and fine-tuning of one member under `--preset paper` and `default`, times the
 processor time of a step; validation comes on top.
@@ -126,9 +128,9 @@ def processor_s(call: Callable[[], object], repeats: int, *, warmup: int = 1) ->
     return taken
 
 
-def product_gflops(size: int) -> float:
+def product_gflops(size: int, dtype: torch.dtype = torch.float32) -> float:
     """Return the rate of the best of several large products, over processor time: other work does not count."""
-    a, out = torch.rand(size, size), torch.empty(size, size)
+    a, out = torch.rand(size, size, dtype=dtype), torch.empty(size, size, dtype=dtype)
     return 2 * size**3 / min(processor_s(lambda: torch.mm(a, a, out=out), 7)) / 1e9
 
 
@@ -238,8 +240,40 @@ def _part(name: str, computed: Counter[str]) -> str:
     return "kernels" if name in computed else "python"
 
 
-def parts_of_fit(method: Method, task: FitTask) -> dict[str, Any]:
-    """Return the processor seconds of a fit without stages by part, and the functions that cost most."""
+class InnerLoops:
+    """While it is entered, counts the operations and bytes of fits by scikit-learn and numpy (see "Floor" above)."""
+
+    def __init__(self) -> None:
+        self.flop, self.n_bytes = 0, 0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "InnerLoops":
+        from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower  # noqa: PLC0415
+        from sklearn.linear_model._linear_loss import LinearModelLoss  # noqa: PLC0415
+
+        for owner, name, count in (
+            (LinearModelLoss, "loss_gradient", lambda args: 4 * args[2].size),
+            (np.linalg, "lstsq", lambda args: 2 * args[0].size * args[0].shape[1]),
+        ):
+            self._count(owner, name, count, "flop")
+        self._count(TreeGrower, "grow", lambda args: args[0].X_binned.nbytes + 8 * len(args[0].X_binned), "n_bytes")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _count(self, owner: Any, name: str, count: Callable[[Any], int], what: str) -> None:
+        call = getattr(owner, name)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            setattr(self, what, getattr(self, what) + count(args))
+            return call(*args, **kwargs)
+
+        self._stack.enter_context(mock.patch.object(owner, name, counted))
+
+
+def parts_of_fit(method: Method, task: FitTask, gflops: float, per_s: float) -> dict[str, Any]:
+    """Return the processor seconds of a fit without stages by part, its floor, and the functions that cost most."""
 
     def fit() -> None:
         for _ in method.fit(task):
@@ -255,11 +289,17 @@ def parts_of_fit(method: Method, task: FitTask) -> dict[str, Any]:
         compiled = file == "~"
         named = (part for part, names in OF_NUMPY.items() if compiled and any(name in function for name in names))
         part_s[next(named, "kernels" if compiled else "python")] += seconds
+    with OperatorCounter() as by_torch, InnerLoops() as by_numpy:
+        fit()
+    flop, n_bytes = by_torch.flop + by_numpy.flop, by_torch.n_bytes + by_numpy.n_bytes
     scale = step_s / sum(part_s.values())
     most = sorted(own_s.items(), key=lambda pair: -pair[1])[:8]
     return {
         "step_s": step_s,
         "parts_s": {part: seconds * scale for part, seconds in part_s.items()},
+        "gflop": flop / 1e9,
+        "megabytes": n_bytes / 1e6,
+        "floor_s": flop / 1e9 / gflops + n_bytes / per_s,
         "most": [[name, seconds * scale] for name, seconds in most],
     }
 
@@ -273,7 +313,9 @@ def updates_of(preset: PresetName, patients: int) -> dict[str, int]:
 
 def measure(options: argparse.Namespace) -> Measured:
     runtime = Runtime.resolve(RuntimeConfig(device="cpu", threads=options.threads))
-    rates = product_gflops(256 if options.quick else 1024), bandwidth(5 if options.quick else 200)
+    size = 256 if options.quick else 1024
+    rates = product_gflops(size), bandwidth(5 if options.quick else 200)
+    of_doubles = product_gflops(size, torch.float64)
     many, few = (training_data(n, steps=20 if options.quick else 60, seed=options.seed) for n in _patients(options))
 
     stages: dict[str, Stage] = {}
@@ -285,13 +327,13 @@ def measure(options: argparse.Namespace) -> Measured:
     for name, stage in stages.items():
         found[name] = parts_of_step(stage, runtime, options.repeats, *rates)
     for method in (METHODS[name] for name in options.only if name in METHODS and METHODS[name].closed_form):
-        found[method.name] = parts_of_fit(method, fit_task(few, method, runtime, options.seed))
+        found[method.name] = parts_of_fit(method, fit_task(few, method, runtime, options.seed), of_doubles, rates[1])
     figures = {}
     for name, values in found.items():
         key, what = name.replace(" ", "_"), f"{name}: a {'step' if 'batch' in values else 'fit'}"
         figures[f"ms_{key}"] = Figure(what, 1000 * values["step_s"], "ms")
         figures[f"python_{key}"] = Figure(f"{name}: python", 100 * values["parts_s"]["python"] / values["step_s"], "%")
-        if "floor_s" in values:
+        if values["floor_s"]:
             figures[f"floor_{key}"] = Figure(f"{name}: over its floor", values["step_s"] / values["floor_s"], "x")
         if values.get("literal_s"):
             times = values["literal_s"] / values["step_s"]
@@ -301,7 +343,13 @@ def measure(options: argparse.Namespace) -> Measured:
         for preset, of_stage in updates.items():
             hours = sum(n * found[stage]["step_s"] for stage, n in of_stage.items()) / 3600
             figures[f"hours_{preset}"] = Figure(f"training a member on {PAPER_PATIENTS:,}, {preset}", hours, "h")
-    details = {"gflops": rates[0], "bytes_per_s": rates[1], "found": found, "updates": updates}
+    details = {
+        "gflops": rates[0],
+        "gflops_of_doubles": of_doubles,
+        "bytes_per_s": rates[1],
+        "found": found,
+        "updates": updates,
+    }
     return Measured(figures, details | {"patients": _patients(options)})
 
 

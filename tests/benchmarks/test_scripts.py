@@ -13,7 +13,7 @@ from benchmarks.machine import ROOT, machine_slug
 from benchmarks.measure import Child, run_child
 
 DOCUMENT = {"benchmark", "command", "date", "commit", "dirty", "machine", "versions", "load_average", "load", "busy",
-            "options", "figures", "details"}  # fmt: skip
+            "options", "figures", "details", "unit_s"}  # fmt: skip
 FIGURES = {
     "start": {"version", "help", "whatif", "average", "search"},
     "simulate": {"ratio_to_loop", "ratio_to_numpy_loop", "simulate_s", "largest_difference_cm3"},
