@@ -16,7 +16,7 @@ from costar_cli.files import Artifact
 from costar_cli.inference.rollout import simulate_rule
 from costar_cli.methods.base import adjusted
 from costar_cli.methods.gcomp.design import Design
-from costar_cli.methods.gcomp.learners import BOOSTING, OF_TREES, REGRESSIONS, Task, _fit, choose, replicates
+from costar_cli.methods.gcomp.learners import BOOSTING, OF_TREES, REGRESSIONS, Gram, Task, _fit, choose, replicates
 from costar_cli.methods.gcomp.model import GcompModel
 from costar_cli.methods.gcomp.settings import GcompConfig
 from costar_cli.methods.shared.course import DECAYS, Scales, along
@@ -103,7 +103,7 @@ def task_of(response: Callable[[np.ndarray, np.ndarray], np.ndarray], *, logisti
     blocks = np.repeat(["recent", "history", "products"], [3, 2, 4])
     among = {name: np.isin(blocks, of) for name, of in {**REGRESSIONS, BOOSTING: OF_TREES}.items()}
     train, subject_M = rows(6 * n), np.repeat(np.arange(n), 6)
-    return Task(*train, subject_M, subject_M % 5, rows(600), logistic, among)
+    return Task(*train, subject_M, subject_M % 5, rows(600), logistic, among, Gram())
 
 
 @pytest.mark.parametrize("logistic", [False, True])
@@ -120,6 +120,27 @@ def test_the_simplest_learner_that_is_as_good_as_the_best_is_chosen(
     learner: str, response: Callable[..., np.ndarray], *, logistic: bool
 ) -> None:
     assert choose(task_of(response, logistic=logistic), GcompConfig(), seed=0).equation.learner == learner
+
+
+def test_variables_seen_in_the_same_rows_share_what_regressions_need_of_them() -> None:
+    task, config = task_of(lambda recent, history: recent[:, 0] + history[:, 0]), GcompConfig(learner="ridge")
+    other = task._replace(answer_M=task.answer_M[::-1])
+    alone = [choose(one._replace(gram=Gram()), config, seed=0) for one in (task, other)]
+    first = choose(task, config, seed=0)
+    known = len(task.gram.known)
+    second = choose(other, config, seed=0)
+    assert len(task.gram.known) <= known + 1  # the whole fit of a regression that the first one did not take
+    for shared, own in zip((first, second), alone, strict=True):
+        np.testing.assert_array_equal(shared.equation.weight_P, own.equation.weight_P)
+        np.testing.assert_array_equal(shared.held_out_M, own.held_out_M)
+
+
+def test_weights_of_other_sizes_are_not_shared() -> None:
+    task, config = task_of(lambda recent, history: recent[:, 0] + history[:, 0]), GcompConfig(learner="ridge")
+    heavy = task._replace(weight_M=np.linspace(1, 9, len(task.weight_M)))
+    choose(task, config, seed=0)
+    shared, own = choose(heavy, config, seed=0), choose(heavy._replace(gram=Gram()), config, seed=0)
+    np.testing.assert_array_equal(shared.equation.weight_P, own.equation.weight_P)
 
 
 def test_trees_are_added_to_a_regression_so_that_they_extrapolate() -> None:

@@ -5,7 +5,8 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -49,8 +50,31 @@ class Equation:
         return np.asarray(response_M if self.forest is None else response_M + self.forest.predict(columns_MP))
 
 
+@dataclass
+class Gram:
+    """What ridge regressions need of columns, whatever they predict: moments, and axes of the products with each other.
+
+    Variables that are seen in the same rows share theirs: `known` are those of earlier regressions.
+    """
+
+    known: dict[tuple[str, bytes, bytes], tuple[Floats, ...]] = field(default_factory=dict)
+
+    def of(self, columns_MP: Floats, weight_M: Floats, which: tuple[str, bytes]) -> tuple[Floats, ...]:
+        """Return weighted means and sds `[P]`, sizes `[P]` and axes `[P,P]`; `which` tells columns and rows."""
+        key = *which, sha256(weight_M.tobytes()).digest()
+        if key not in self.known:
+            mean_P, sd_P = _moments(columns_MP, weight_M)
+            scaled_MP = (columns_MP - mean_P) / sd_P
+            gram_PP = scaled_MP.T @ (scaled_MP * weight_M[:, None]) / weight_M.sum()
+            self.known[key] = mean_P, sd_P, *np.linalg.eigh(gram_PP)
+        return self.known[key]
+
+
 class Task(NamedTuple):
-    """One variable's rows: columns, answers, weights and subjects, sorted by subject; folds; validation rows."""
+    """One variable's rows: columns, answers, weights and subjects, sorted by subject; folds; validation rows.
+
+    `gram` is that of all variables with these rows.
+    """
 
     columns_MP: Floats
     answer_M: Floats
@@ -60,6 +84,7 @@ class Task(NamedTuple):
     validation: Rows
     logistic: bool
     among: Mapping[str, NDArray[np.bool_]]
+    gram: Gram
 
     def loss(self, predicted: Floats) -> Floats:
         """Return the loss of each row `[..., M]`: squared, or the log loss."""
@@ -92,7 +117,8 @@ def choose(task: Task, config: GcompConfig, seed: int) -> Chosen:
             Termination.stop_if_signalled()
             out_M = task.fold_M == fold
             answer_M, weight_M = task.answer_M[~out_M], task.weight_M[~out_M]
-            path_LP = _path(columns_MP[~out_M], answer_M, weight_M, PENALTIES, logistic=task.logistic)
+            which = name, (~out_M).tobytes()
+            path_LP = _path(task, which, columns_MP[~out_M], answer_M, weight_M, PENALTIES)
             predicted_LM[:, out_M] = path_LP[:, 1:] @ columns_MP[out_M].T + path_LP[:, :1]
         least = int(np.argmin(task.loss(predicted_LM).mean(axis=1)))  # the largest penalty of equally good ones
         held_out[name] = predicted_LM[least], PENALTIES[least]
@@ -111,12 +137,14 @@ def choose(task: Task, config: GcompConfig, seed: int) -> Chosen:
 
 
 def _fit(
-    task: Task, rows: slice | NDArray[np.bool_], name: str, penalty: float, config: GcompConfig, seed: int
+    task: Task, rows: slice | NDArray[np.generic], name: str, penalty: float, config: GcompConfig, seed: int
 ) -> Equation:
     """Return the equation of some rows: a regression, or one with trees of what it leaves over."""
     columns_MP, answer_M, weight_M = task.columns_MP[rows], task.answer_M[rows], task.weight_M[rows]
-    among_P, weight_P = task.among[BASE if name == BOOSTING else name], np.zeros(1 + columns_MP.shape[1])
-    path_1P = _path(columns_MP[:, among_P], answer_M, weight_M, (penalty,), logistic=task.logistic)
+    of_line = BASE if name == BOOSTING else name
+    among_P, weight_P = task.among[of_line], np.zeros(1 + columns_MP.shape[1])
+    which = of_line, b"" if isinstance(rows, slice) else rows.tobytes()
+    path_1P = _path(task, which, columns_MP[:, among_P], answer_M, weight_M, (penalty,))
     weight_P[np.append(True, among_P)] = path_1P[0]
     equation = Equation(name, weight_P)
     if name != BOOSTING:
@@ -170,19 +198,26 @@ def _grown_held_out(
 
 
 def _path(
-    columns_MP: Floats, answer_M: Floats, weight_M: Floats, penalties: tuple[float, ...], *, logistic: bool
+    task: Task,
+    which: tuple[str, bytes],
+    columns_MP: Floats,
+    answer_M: Floats,
+    weight_M: Floats,
+    penalties: tuple[float, ...],
 ) -> Floats:
-    """Return the weights `[L,1+P]` of ridge or logistic regressions for each penalty; intercepts are free."""
-    mean_P, sd_P, total = *_moments(columns_MP, weight_M), weight_M.sum()
-    scaled_MP = (columns_MP - mean_P) / sd_P
+    """Return the weights `[L,1+P]` of ridge or logistic regressions for each penalty; intercepts are free.
+
+    `which` tells the columns and rows from the task's others.
+    """
     with one_thread("blas"):
-        if logistic:
-            scaled_LP, intercept_L = _logistic_path(scaled_MP, answer_M, penalties)
+        if task.logistic:
+            mean_P, sd_P = _moments(columns_MP, weight_M)
+            scaled_LP, intercept_L = _logistic_path((columns_MP - mean_P) / sd_P, answer_M, penalties)
         else:
             level = float(np.average(answer_M, weights=weight_M))
-            gram_PP = scaled_MP.T @ (scaled_MP * weight_M[:, None]) / total
-            size_P, axes_PP = np.linalg.eigh(gram_PP)
-            cross_P = axes_PP.T @ (scaled_MP.T @ (weight_M * (answer_M - level)) / total)
+            mean_P, sd_P, size_P, axes_PP = task.gram.of(columns_MP, weight_M, which)
+            scaled_MP = (columns_MP - mean_P) / sd_P
+            cross_P = axes_PP.T @ (scaled_MP.T @ (weight_M * (answer_M - level)) / weight_M.sum())
             scaled_LP = np.stack([axes_PP @ (cross_P / (size_P.clip(min=0) + penalty)) for penalty in penalties])
             intercept_L = np.full(len(penalties), level)
     weight_LP = scaled_LP / sd_P

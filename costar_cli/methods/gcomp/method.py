@@ -8,7 +8,7 @@ from costar_cli.data import Part
 from costar_cli.errors import Termination
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.gcomp.design import BLOCKS, Design
-from costar_cli.methods.gcomp.learners import BOOSTING, OF_TREES, REGRESSIONS, Chosen, Task, choose, replicates
+from costar_cli.methods.gcomp.learners import BOOSTING, OF_TREES, REGRESSIONS, Chosen, Gram, Task, choose, replicates
 from costar_cli.methods.gcomp.model import GcompModel
 from costar_cli.methods.gcomp.settings import GcompConfig
 from costar_cli.methods.shared.course import Scales
@@ -50,7 +50,7 @@ class GcompMethod(ReadsModels):
             BOOSTING: design.among(OF_TREES)
         }
         chosen, residual_ME, replicate = list[Chosen](), np.full(sides[0].course.now_ME.shape, np.nan), []
-        dispersion = list[float]()
+        dispersion, gram_of_all = list[float](), Gram()
         for e in range(len(scales.kinds)):
             rows, validation = (
                 Rows(columns_MP if seen_M.all() else columns_MP[seen_M], *rest)
@@ -59,7 +59,8 @@ class GcompMethod(ReadsModels):
             kept_M = sides[0].seen_ME[:, e]
             subject_M = sides[0].subject_M[kept_M]
             logistic = scales.kinds[e] == "binary"
-            one = Task(*rows, subject_M, fold_N[subject_M], validation, logistic, among)
+            gram = gram_of_all if kept_M.all() else Gram()
+            one = Task(*rows, subject_M, fold_N[subject_M], validation, logistic, among, gram)
             chosen.append(choose(one, config, seed))
             Termination.stop_if_signalled()
             replicate.append(replicates(one, chosen[-1], multiplier_BN))
