@@ -8,12 +8,13 @@ from benchmarks.fused_lstm import SHAPES, SMALL
 from benchmarks.growth import OTHERS, slope
 from benchmarks.large import WORDS
 from benchmarks.machine import ROOT
-from benchmarks.profile_steps import FINETUNING, PARTS, PRESETS, PRETRAINING
+from benchmarks.profile_steps import ATTENTION, FINETUNING, PARTS, PRESETS, PRETRAINING
 from costar_cli.settings.presets import preset_settings
 
 __all__ = [
     "commands_table",
     "compiled_sentence",
+    "goals_of_steps",
     "gpu_table",
     "growth_table",
     "large_table",
@@ -114,10 +115,17 @@ def commands_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
     log = json.loads((RESULTS / "ingest_events_100m-amd-epyc-2-cores.json").read_text("utf-8"))
     value = {name: figure["value"] for name, figure in log["figures"].items()}
     yield ""
+    yield "Slopes of log processor time and memory over these sizes, beyond that of a start (1: in proportion):"
+    grown = {name: figure["value"] for name, figure in document["figures"].items()}
+    pairs = {name: [grown[f"{name}_{what}_slope"] for what in ("cpu", "memory")] for name in details["points"]}
+    yield f"{', '.join(f'{name} {cpu:.2f} and {memory:.2f}' for name, (cpu, memory) in pairs.items())}."
     yield f"Processor time and peak memory; `python -m benchmarks.growth_commands`, commit {origin}."
+    yield ""
+    goals = [log["figures"][name]["goal"] for name in ("ingest_s", "ingest_rss_mb")]
     yield f"`ingest meds` of {value['events'] / 1e6:.0f} million events: {value['cpu_s']:.0f} s of processor time,"
     yield f"{value['ingest_rss_mb'] / 1000:.1f} GB, {value['ingest_s'] / 60:.0f} minutes, niced and busy"
-    yield f"(commit {log['commit']}): memory is what bends first."
+    yield f"(commit {log['commit']}): memory is what bends first. {goals[0]:.0f} s and {goals[1] / 1000:.1f} GB,"
+    yield "the goals of ten million, are missed."
 
 
 def steps_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
@@ -128,7 +136,7 @@ def steps_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
     yield "|---|---:|---:|" + "---:|" * (len(PARTS) + 2)
     for name, of in found.items():
         shares = (f"{100 * of['parts_s'][part] / of['step_s']:.0f} %" for part in PARTS)
-        times = f"{of['step_s'] / of['floor_s']:.1f}x" if "floor_s" in of else ""
+        times = f"{of['step_s'] / of['floor_s']:,.1f}x" if of.get("floor_s") else ""
         literal = f"{of['literal_s'] / of['step_s']:.1f}x" if of.get("literal_s") else ""
         rows = of.get("batch", f"{details['patients'][1]} patients")
         yield f"| {name} | {rows} | {1000 * of['step_s']:,.1f} ms | {' | '.join(shares)} | {times} | {literal} |"
@@ -137,7 +145,8 @@ def steps_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
     yield "`memory` getting and clearing it, `random` drawing numbers, `python` the rest: interpreter, dispatch,"
     yield "autograd; of fits also operators on arrays. The floor is operations at"
     yield f"{details['gflops']:.0f} GFLOP/s, the rate of a large product, and bytes of all else at"
-    yield f"{details['bytes_per_s'] / 1e9:.0f} GB/s, that of copies in the caches. Written out (goal 3x):"
+    yield f"{details['bytes_per_s'] / 1e9:.0f} GB/s, that of copies in the caches; of fits it is what inner loops"
+    yield "cannot do without: gradients of regressions, least squares, each tree reading its rows once. Written out:"
     yield "recurrences cell by cell, relative attention with a vector for every pair of steps, differentiated by torch;"
     yield "the decoder of EDCT has neither."
     if f"hours_{PRESETS[0]}" in value:
@@ -148,6 +157,40 @@ def steps_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
         )
         yield f"COSTAR on 10,000 patients, a member, without validation and early stopping: {' and '.join(steps)}."
     yield f"`{document['command']}`, one thread, commit {origin}."
+
+
+def goals_of_steps(
+    steps: Mapping[str, Any], pretraining: Mapping[str, Any], processes: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield which goals of training are missed, by how much, and what was tried."""
+    value = {name: figure["value"] for name, figure in pretraining["figures"].items()}
+    found: Mapping[str, Mapping[str, Any]] = steps["details"]["found"]
+    literal = [of["literal_s"] / of["step_s"] for of in found.values() if of.get("literal_s")]
+    contrast, softmax = (
+        100 * next(seconds for name, _, seconds in found[step]["most"] if name == operator) / found[step]["step_s"]
+        for step, operator in ((PRETRAINING, ATTENTION), ("ct", "_softmax"))
+    )
+    memory = 100 * max(of["parts_s"]["memory"] / of["step_s"] for of in found.values() if "batch" in of)
+    cpu_s = {name: figure["value"] for name, figure in processes["figures"].items()}
+    divided = " and ".join(f"{cpu_s[f'{stage}_divided_cpu_s'] / cpu_s[f'{stage}_alone_cpu_s']:.2f}" for stage in STAGES)
+    yield "| goal of training | reached |"
+    yield "|---|---|"
+    yield f"| pretraining, 8x the literal step | {value['ratio_to_literal']:.1f}x |"
+    yield f"| fine-tuning, 8x | {value['finetune_ratio_to_literal']:.1f}x |"
+    yield f"| steps of baselines, 3x written out | {min(literal):.1f}x to {max(literal):.1f}x |"
+    hours = steps["figures"]["hours_paper"]["value"]
+    yield f"| COSTAR at the paper's size, half of 5.6 hours (f9f1e66b) | {hours:.1f} hours |"
+    yield ""
+    yield "What was tried or measured for them:"
+    yield ""
+    yield f"- **bfloat16** (`--precision bf16`) takes {value['bf16_ratio']:.2f} times the time of single precision in"
+    yield f"  pretraining and {value['finetune_bf16_ratio']:.2f} in fine-tuning."
+    yield f"- **One operator for attention**: the contrast has one already ({contrast:.0f} % of a step of pretraining);"
+    yield f"  in the blocks it would save the softmax between two products, {softmax:.0f} % of a step of CT: not built."
+    yield f"- **Reused buffers** would save what getting memory takes: at most {memory:.0f} % of a step."
+    yield f"- **Two processes of one thread** take {divided} times the processor time of one: members are"
+    yield "  divided, and no step gets cheaper."
+    yield "- **A fused LSTM** and **compilation**: below, and [why not](adr/0038-no-compilation.md)."
 
 
 def compiled_sentence(document: Mapping[str, Any], origin: str) -> Iterator[str]:

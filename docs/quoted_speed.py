@@ -9,7 +9,7 @@ from benchmarks.machine import is_busy, load_before_and_after
 from costar_cli.methods.registry import METHODS
 from docs import quoted_scale
 
-__all__ = ["bands_cost", "gpu_table", "preset_sentence", "scale_table", "speed_table"]
+__all__ = ["bands_cost", "goals_table", "gpu_table", "preset_sentence", "scale_table", "speed_table"]
 
 
 def bands_cost() -> Iterator[str]:
@@ -126,6 +126,11 @@ def gpu_table() -> Iterator[str]:
     names = ("members-5", "members-1", "members-1-100-epochs", "epochs")
     five, one, half, epochs = (json.loads((RESULTS / "gpu" / f"{name}.json").read_text("utf-8")) for name in names)
     return quoted_scale.gpu_table(five, one, half, epochs, _origin(one))
+
+
+def goals_table() -> Iterator[str]:
+    """Yield which goals of training are missed, and what was tried."""
+    return quoted_scale.goals_of_steps(*map(speed_document, ("profile_steps", "pretrain_step", "processes")))
 
 
 def scale_table(name: str) -> Iterator[str]:

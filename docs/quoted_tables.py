@@ -23,7 +23,7 @@ from costar_cli.methods.registry import METHODS
 from costar_cli.settings.presets import PRESETS
 from docs import quoted_goals
 from docs.quoted_effects import choice_table, corrected_table, gcomp_table
-from docs.quoted_speed import bands_cost, gpu_table, preset_sentence, scale_table, speed_table
+from docs.quoted_speed import bands_cost, goals_table, gpu_table, preset_sentence, scale_table, speed_table
 from docs.quoted_wins import marked, observed_table, repaired_table, wins_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -420,6 +420,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     **{name: partial(scale_table, name) for name in ("large", "growth", "processes")},
     "growth commands": partial(scale_table, "growth_commands"),
     "training steps": partial(scale_table, "profile_steps"),
+    "goals of training": goals_table,
     "compiled operator": partial(scale_table, "fused_lstm"),
 }
 
