@@ -3,7 +3,7 @@
 # make test-slow   the tests that take minutes
 # make campaign    half an hour of kills, damaged files, full disks, races, odd texts and numbers
 # make test-lowest the fast tests with the lowest versions that pyproject.toml allows, in .venv-lowest
-# make bench-guard whether costar is still as much faster than plain implementations as stored ratios say
+# make bench-guard whether costar is still as fast as stored results say: most of an idle hour
 # make docs        the site, in build/site; fails on dead links and on pages that stand nowhere
 # make dist        wheel and sdist in dist/, the same bytes from the same commit
 # make audit       known vulnerabilities of the versions in constraints.txt

@@ -1,5 +1,6 @@
 """Every benchmark runs at toy size and says what it promises; how fast it was is nobody's business here."""
 
+import fnmatch
 import json
 import math
 from importlib import import_module
@@ -196,22 +197,35 @@ def test_one_command_makes_the_pretraining_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "at_most", "code"),
-    [(100.0, False, 0), (60.0, False, 1), (60.0, True, 0), (140.0, True, 0), (170.0, True, 1)],
-)
-def test_the_guard_fails_where_a_ratio_is_clearly_below_the_stored_one(
-    now: float, code: int, *, at_most: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    figure, before = (
-        {"figures": {"ratio_to_loop": {"value": value, "at_most": at_most}}, "busy": False} for value in (now, 110.0)
+    ("now", "unit", "at_most", "unit_s", "code"),
+    [
+        (100.0, "x", False, 1.0, 0), (60.0, "x", False, 1.0, 1), (60.0, "x", False, 9.0, 1),
+        (60.0, "times", True, 1.0, 0), (140.0, "times", True, 1.0, 0), (170.0, "times", True, 1.0, 1),
+        (60.0, "s", False, 1.0, 0), (170.0, "s", True, 1.0, 1), (170.0, "s", False, 1.5, 0),
+        (110.0, "s", False, 0.5, 1), (170.0, "MB", False, 1.0, 1), (170.0, "MB", True, 9.0, 1),
+    ],
+)  # fmt: skip
+def test_the_guard_fails_where_a_ratio_is_clearly_worse_than_the_stored_one(
+    now: float, unit: str, unit_s: float, code: int, *, at_most: bool, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    after, before = (
+        {"figures": {"of_loop": {"value": value, "unit": unit, "at_most": at_most}}, "unit_s": work_s, "busy": False}
+        for value, work_s in ((now, unit_s), (110.0, 1.0))
     )
-    monkeypatch.setattr(guard, "GUARDED", {"simulate": ("ratio_to_loop",)})
+    monkeypatch.setattr(guard, "GUARDED", {"simulate": ("of_*",)})
     monkeypatch.setattr(guard, "stored", lambda _: before)
-    monkeypatch.setattr(guard, "run_child", lambda *_: Child(1.0, 1.0, json.dumps(figure)))
-    assert guard.main([]) == code
+    monkeypatch.setattr(guard, "run_child", lambda *_: Child(1.0, 1.0, json.dumps(after)))
+    assert guard.main(["--only", "simulate"]) == code
     assert capsys.readouterr().out.endswith("SLOWER\n" if code else "as fast\n")
 
 
-def test_every_ratio_that_is_guarded_is_stored() -> None:
-    for name, keys in guard.GUARDED.items():
-        assert all(guard.stored(name)["figures"][key]["value"] > 0 for key in keys), name
+@pytest.mark.parametrize("name", guard.GUARDED)
+def test_every_figure_that_is_guarded_is_stored(name: str) -> None:
+    document = guard.stored(name)
+    for pattern in guard.GUARDED[name]:
+        found = fnmatch.filter(document["figures"], pattern)
+        assert found, pattern
+        assert all(document["figures"][key]["value"] > 0 for key in found)
+        timed = {document["figures"][key]["unit"] for key in found} & guard.TIMES
+        assert not timed or document["unit_s"] > 0
