@@ -52,7 +52,7 @@ class Method:
             are set, `all` methods of a benchmark leave it out.
         closed_form: the fit has no epochs, and no randomness of which more members would show the spread: one member is
             all there is. What it draws by the seed (which rows it reads, say) stands in `reads`.
-        by_arrays: it is fitted and answers without torch, which is then not imported: it takes a second or more.
+        by_arrays: it is fitted without torch, which takes a second or more to import, and so has no stages.
         learns_from_source: adapting to the target needs the source's training subjects again.
         pretrained: it can start from the encoder that `costar pretrain` makes; it has no settings but the shared ones.
         reads: those of the settings that all methods share, by name, on which its model depends; None for all, or for

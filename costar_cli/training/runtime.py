@@ -11,7 +11,7 @@ from costar_cli.errors import DeviceError
 from costar_cli.files.digest import Making, making_here
 from costar_cli.methods.base import Place
 from costar_cli.methods.shared import processes
-from costar_cli.methods.shared.cores import thread_count, use_threads
+from costar_cli.methods.shared.cores import chosen_threads, thread_count, use_threads
 from costar_cli.reporting import Reporter
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -2, -3, -8  # malloc.h
@@ -83,9 +83,9 @@ class Runtime(Place):
                 "this GPU has no bfloat16 arithmetic", where="--precision bf16", fix="use `--precision float32`"
             )
         keep_freed_memory()
-        if config.threads is not None:
-            torch.set_num_threads(config.threads)
-            use_threads(config.threads)
+        if (threads := config.threads or chosen_threads()) is not None:  # maybe for a fit that needed no torch
+            torch.set_num_threads(threads)
+            use_threads(threads)
         several = processes.here()
         default_gb = total_memory(sharing=several).n_bytes / GB / 2
         keep_microbatches(config.max_memory / several if config.max_memory else default_gb)

@@ -17,6 +17,7 @@ from costar_cli.methods.base import Fitted
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.entry import Method
+from costar_cli.methods.shared import cores
 from costar_cli.reporting import NullReporter
 from costar_cli.training import RunIdentity, Runtime, loop
 from costar_cli.training.checkpoint import Checkpoint
@@ -231,9 +232,10 @@ def test_finetuning_refuses_what_does_not_fit(tumor_dataset: Dataset, tmp_path: 
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-def test_cuda_without_a_gpu_is_one_clear_error():
+@pytest.mark.parametrize("place", [Runtime.resolve, Runtime.of_arrays])
+def test_cuda_without_a_gpu_is_one_clear_error(place):
     with pytest.raises(DeviceError, match="no CUDA device"):
-        Runtime.resolve(RuntimeConfig(device="cuda"))
+        place(RuntimeConfig(device="cuda"))
 
 
 @pytest.mark.parametrize("precision", ["float64", "tf32", "bf16"])
@@ -319,3 +321,13 @@ def test_everything_an_encoder_computes_with_is_on_the_device_of_the_data(tumor_
         assert {t.device.type for t in tensors} == {"meta"}
         history, statics = far[0].history_NTS, far[0].v_NV
         assert stage.encoder(history, statics).z_BTD.device.type == "meta"
+
+
+def test_threads_chosen_for_a_fit_without_torch_hold_for_the_next_one_with_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cores, "_CHOSEN", [])
+    before = torch.get_num_threads()
+    try:
+        assert Runtime.of_arrays(RuntimeConfig(threads=1)).threads == 1
+        assert Runtime.resolve(RuntimeConfig(device="cpu")).threads == 1
+    finally:
+        torch.set_num_threads(before)

@@ -18,6 +18,11 @@ def use_threads(count: int) -> None:
     _CHOSEN[:] = [count]
 
 
+def chosen_threads() -> int | None:
+    """Return the number that was chosen in this process, None where none was."""
+    return _CHOSEN[0] if _CHOSEN else None
+
+
 def thread_count() -> int:
     """Return the number of threads: the chosen one, that of OMP_NUM_THREADS, or the number of usable cores."""
     if _CHOSEN:

@@ -73,5 +73,6 @@ CARRY_OVER = Method(
     estimator=CarryOver(),
     settings=CarryOverConfig,
     closed_form=True,
+    by_arrays=True,
     reads=("domain",),
 )
