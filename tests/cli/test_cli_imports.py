@@ -22,7 +22,12 @@ QUESTIONS = (
 COMMANDS = (
     *QUESTIONS,
     f"evaluate {MIXED} {RIDGE} --no-plots --out scores.h5",
+    f"evaluate {RIDGE} --no-plots --shard 1/2 --out part.h5",
     "inspect data.h5",
+    "inspect data.h5 --queries queries.parquet",
+    "check data.h5",
+    "ingest table series.csv --init",
+    "check series.csv --schema schema.toml",
     "inspect model-mixed.h5",
     "verify model-mixed.h5",
     "simulate tumor --train 12 --val 4 --test 4 --steps 10 --horizon 3 -o d.h5",
@@ -33,6 +38,9 @@ FITS = (
     "finetune --method stack --parts msm,ridge --overwrite --fresh",
     *(f"whatif -s 45 --plan chemo.json --model model-{name}.h5" for name in (*BY_ARRAYS, "stack")),
     "effect --subjects all --plan chemo.json --learner regression --unsupported",
+)
+SERIES = "id,t,a,y\n" + "".join(
+    f"{i},{t},{(i + t) % 2},{(7 * i + 3 * t) % 11}.5\n" for i in range(80) for t in range(8)
 )
 HEAVY = ("torch", "matplotlib", "pandas", "sklearn", "scipy.stats", "scipy.optimize", "rich.markdown")
 RUN = """
@@ -50,6 +58,7 @@ def called(commands: Sequence[str], folder: Path, modules: Sequence[str] = HEAVY
     shutil.copytree(WORLD / "tumor", place := folder / "tumor")
     for name, content in PLANS.items():
         (place / name).write_text(json.dumps(content))
+    (place / "series.csv").write_text(SERIES)
     environment = {**os.environ, "COSTAR_WORKSPACE": "."}
     words = [sys.executable, "-c", RUN, json.dumps(commands), json.dumps(modules)]
     run = subprocess.run(words, capture_output=True, text=True, cwd=place, env=environment, check=True, timeout=300)
