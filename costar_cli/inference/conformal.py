@@ -125,5 +125,5 @@ def _weights(row_M: Ints, weight_M: Floats | None) -> Floats:
 
 
 def _scaled(weight_M: Floats) -> Floats:
-    """Return weights of which the largest is between 1 and 2, as those of a bin may all be next to nothing."""
+    """Return weights scaled so that the largest is between 1 and 2: those of a bin may all be tiny."""
     return np.asarray(np.ldexp(weight_M, 1 - np.frexp(weight_M.max(initial=0.0))[1]))  # exact

@@ -170,15 +170,15 @@ def _made(
     wrong: list[Diagnostic] = []
     table = read_table(inputs, schema, reporter, scratch=scratch, wrong=wrong)
     table = _until_plans(table, schema, reporter)
-    told = has_target(schema)
-    strange = list(_strange_domains(table, schema)) if told else []
-    domain = domains_of(table, schema) if told and not strange else np.full(len(table.keys.subjects), "")
-    if not strange and (untold := domain == "").any() and like.has_target:
-        who = counted(int(untold.sum()), "subject")
+    with_target = has_target(schema)
+    unexpected = list(_strange_domains(table, schema)) if with_target else []
+    domain = domains_of(table, schema) if with_target and not unexpected else np.full(len(table.keys.subjects), "")
+    if not unexpected and (unstated := domain == "").any() and like.has_target:
+        who = counted(int(unstated.sum()), "subject")
         reporter.say(Diagnostic.of("domain-assumed", subjects=who, domain=like.domain))
     numbers = {domain: Part.all().index(Part(domain, "test")) for domain in ("source", "target")}
     part = np.array([numbers[name or like.domain] for name in domain.tolist()], dtype=np.int64)
-    context = EncodingContext(table, part, schema, reporter, known=like.learned, findings=[*wrong, *strange])
+    context = EncodingContext(table, part, schema, reporter, known=like.learned, findings=[*wrong, *unexpected])
     context.findings += _impossible(context, like.possible)
     panel_schema, by_cell, by_subject = _in_order_of(like.panel, *encode_columns(context))
     panels = build_panels(context, by_cell, by_subject)
