@@ -14,9 +14,10 @@ of steps that were not profiled. Of a fit in numpy cProfile sees functions, not 
 
 **Floor**: floating point operations over the rate of a large product in this process, plus bytes that operators other
 than products read and write over the bandwidth of a copy within the caches. It is that of the operators that run: fewer
-or fused ones would have a lower one. A fit in closed form has that of torch's operators (`mixed`) and of what its inner
-loops cannot do without: two products of the rows with a vector per gradient of a logistic regression, one of the rows
-with themselves per least squares, and each tree's reading of all binned rows, with gradient and curvature, once.
+or fused ones would have a lower one. A fit in closed form has that of what its inner loops cannot do without: two
+products of the rows with a vector per gradient of a logistic regression, one of the rows with themselves per least
+squares, four with a matrix of effects by effects per gradient of `mixed`, and each tree's reading of all binned rows,
+with gradient and curvature, once.
 
 **The paper's size**: steps of pretraining and fine-tuning of one member under `--preset paper` and `default`, times the
 processor time of a step; validation comes on top.
@@ -48,6 +49,7 @@ from costar_cli.config.models import FinetuneConfig, PretrainConfig, RuntimeConf
 from costar_cli.data import Dataset, Scaler
 from costar_cli.methods.base import FinalStage, FitTask, Stage
 from costar_cli.methods.entry import Method
+from costar_cli.methods.mixed import likelihood
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.members import stack_members
 from costar_cli.methods.shared.stage import EpochSchedule
@@ -254,6 +256,7 @@ class InnerLoops:
         for owner, name, count in (
             (LinearModelLoss, "loss_gradient", lambda args: 4 * args[2].size),
             (np.linalg, "lstsq", lambda args: 2 * args[0].size * args[0].shape[1]),
+            (likelihood, "_seen_linear", lambda args: 8 * args[0].size * args[0].shape[-1]),
         ):
             self._count(owner, name, count, "flop")
         self._count(TreeGrower, "grow", lambda args: args[0].X_binned.nbytes + 8 * len(args[0].X_binned), "n_bytes")
@@ -289,17 +292,16 @@ def parts_of_fit(method: Method, task: FitTask, gflops: float, per_s: float) -> 
         compiled = file == "~"
         named = (part for part, names in OF_NUMPY.items() if compiled and any(name in function for name in names))
         part_s[next(named, "kernels" if compiled else "python")] += seconds
-    with OperatorCounter() as by_torch, InnerLoops() as by_numpy:
+    with InnerLoops() as counted:
         fit()
-    flop, n_bytes = by_torch.flop + by_numpy.flop, by_torch.n_bytes + by_numpy.n_bytes
     scale = step_s / sum(part_s.values())
     most = sorted(own_s.items(), key=lambda pair: -pair[1])[:8]
     return {
         "step_s": step_s,
         "parts_s": {part: seconds * scale for part, seconds in part_s.items()},
-        "gflop": flop / 1e9,
-        "megabytes": n_bytes / 1e6,
-        "floor_s": flop / 1e9 / gflops + n_bytes / per_s,
+        "gflop": counted.flop / 1e9,
+        "megabytes": counted.n_bytes / 1e6,
+        "floor_s": counted.flop / 1e9 / gflops + counted.n_bytes / per_s,
         "most": [[name, seconds * scale] for name, seconds in most],
     }
 

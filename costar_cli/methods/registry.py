@@ -144,6 +144,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         estimator="costar_cli.methods.mixed.method:MIXED",
         settings="costar_cli.methods.mixed.settings:MixedConfig",
         closed_form=True,
+        by_arrays=True,
         learns_from_source=True,
         order=13,
         stepwise=True,

@@ -1,6 +1,7 @@
 """The mixed-effects growth model: its likelihood, what it recovers, its bands, and its laws."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,15 @@ from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.methods.mixed import likelihood
 from costar_cli.methods.mixed.law import Basis, Design, GrowthTransition, Series, carried
-from costar_cli.methods.mixed.likelihood import log_likelihood, maximise, start_values, usual_effect
+from costar_cli.methods.mixed.likelihood import (
+    _exposures,
+    _summed,
+    _trimmed,
+    log_likelihood,
+    maximise,
+    start_values,
+    usual_effect,
+)
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.shared.doses import dose_names, dose_table
 from costar_cli.reporting import NullReporter
@@ -54,6 +63,45 @@ def test_the_marginal_likelihood_is_the_density_of_all_responses_of_a_subject():
         expected += multivariate_normal(mean, covariance).logpdf(response_T[counted_T])
     expected -= design.log_scale_NT.sum()
     assert log_likelihood(design, effects) == pytest.approx(expected, rel=1e-9)
+
+
+def any_design(rng: np.random.Generator, **how: object) -> Design:
+    """Transitions of seven subjects, the last of them without any, that two doses, a link and two statics act on."""
+    n, steps = 7, 6
+    counted_NT = (np.arange(steps) < np.arange(n, 0, -1)[:, None] - 1).astype(float)
+    response_NT = (rng.normal(size=(n, steps)) > 0 if how.get("logit") else rng.normal(size=(n, steps))) * counted_NT
+    level_NTB = np.stack([np.ones((n, steps)), rng.normal(size=(n, steps))], axis=-1)
+    others = rng.normal(size=(n, steps, 1)), rng.random((n, steps, 2)), rng.normal(size=(n, 2))
+    return replace(
+        Design(level_NTB, *others, response_NT, counted_NT, np.zeros((n, steps))), **how
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["even", "gaps", "logit", "logit, gaps"])
+def test_slopes_of_the_likelihood_are_its_derivatives(kind: str):
+    rng = np.random.default_rng(0)
+    gaps: dict[str, Any] = {"gap_NT": rng.uniform(0.3, 4, size=(7, 6)), "reversion": 0.9} if "gaps" in kind else {}
+    design = any_design(rng, logit="logit" in kind, **gaps)
+    shapes = {"mean": (7,), "hidden": (3, 2), "bias": (3,), "output": (6, 3), "spread": (6, 6)}
+    effects = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    effects |= {"decay": rng.uniform(0.2, 0.8, size=(2, 2)), "variance": np.array(0.7)}
+    parts = [_trimmed(design.take(rows)) for rows in (slice(0, 3), slice(3, 7))]
+    _, slopes = _summed(parts, effects)
+    for name, value in effects.items():
+        for place in np.ndindex(value.shape):
+            near = [value.copy(), value.copy()]
+            near[0][place], near[1][place] = value[place] + 1e-5, value[place] - 1e-5
+            above, below = (_summed(parts, effects | {name: moved})[0] for moved in near)
+            # nodes of a quadrature stand still where slopes are taken
+            assert slopes[name][place] == pytest.approx(
+                (above - below) / 2e-5, rel=1e-5, abs=2e-3 if design.logit else 1e-6
+            )
+
+
+def test_a_decay_next_to_the_reversion_changes_what_is_left_of_doses_alone():
+    design = any_design(np.random.default_rng(0), gap_NT=np.full((7, 6), 2.0), reversion=0.5)
+    at, ahead = (_exposures(design, np.array([[0.5, decay]])) for decay in (0.5, 0.5 + 1e-7))
+    np.testing.assert_allclose(ahead[0] - at[0], 1e-7 * at[1] * [0, 1], rtol=1e-2, atol=1e-12)
 
 
 @pytest.mark.parametrize("relative", [True, False], ids=["relative", "amounts"])

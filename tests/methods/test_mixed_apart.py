@@ -120,14 +120,23 @@ def test_treatments_are_nearly_alike_where_they_were_mostly_given_together() -> 
 
 
 def test_spreads_of_which_little_is_known_are_likeliest_at_the_usual_size() -> None:
-    import torch
-
     apart = Apart.of([(0, 1)], np.diag([1.0, 0.01, 0.01]), np.full((1, 2), 0.3), usual=0.2)
-    losses = {size: float(apart.loss(torch.diag(torch.tensor([1.0, size, size]).double()))) for size in (0.1, 0.2, 0.4)}
+    losses = {size: apart.loss(np.diag([1.0, size, size]))[0] for size in (0.1, 0.2, 0.4)}
     assert min(losses, key=lambda size: losses[size]) == 0.2
-    together = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.2, 0.0], [0.0, 0.199, 0.02]]).double()
-    assert float(apart.loss(together)) > losses[0.2]  # the difference follows from the other effects
-    assert Apart.of([], np.zeros((3, 3)), np.full((1, 2), 0.3), usual=0.2).loss(torch.zeros(3, 3)) == 0
+    together = np.array([[1.0, 0.0, 0.0], [0.0, 0.2, 0.0], [0.0, 0.199, 0.02]])
+    assert apart.loss(together)[0] > losses[0.2]  # the difference follows from the other effects
+    assert Apart.of([], np.zeros((3, 3)), np.full((1, 2), 0.3), usual=0.2).loss(np.zeros((3, 3)))[0] == 0
+
+
+def test_the_slope_of_the_prior_of_spreads_is_its_derivative() -> None:
+    rng, apart = np.random.default_rng(0), Apart.of([(0, 1)], np.eye(5), np.full((2, 2), 0.3), usual=0.2)
+    spread_ZZ = np.eye(5) + 0.3 * rng.normal(size=(5, 5))
+    _, slope_ZZ = apart.loss(spread_ZZ)
+    for place in np.ndindex(5, 5):
+        step_ZZ = np.zeros((5, 5))
+        step_ZZ[place] = 1e-6
+        derivative = (apart.loss(spread_ZZ + step_ZZ)[0] - apart.loss(spread_ZZ - step_ZZ)[0]) / 2e-6
+        assert slope_ZZ[place] == pytest.approx(derivative, rel=1e-5, abs=1e-6)
 
 
 def test_a_treatment_that_follows_from_two_others_is_found() -> None:

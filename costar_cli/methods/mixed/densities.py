@@ -1,4 +1,4 @@
-"""Densities with gradients that the likelihood is made of: of logits, and of effects that are hard to separate.
+"""Densities and their slopes that the likelihood is made of: of logits, and of effects that are hard to separate.
 
 `K` are the nodes of a quadrature over the intercept's standard deviate, or pairs of treatments.
 """
@@ -8,9 +8,7 @@ from itertools import product
 from typing import Final, Self
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn import functional
+from scipy.special import expit, logsumexp
 
 from costar_cli.methods.mixed.directions import Pairs
 from costar_cli.methods.mixed.law import Design, Floats
@@ -21,8 +19,10 @@ FARTHEST: Final = 2.0
 PSEUDO: Final = 4  # subjects as whom the usual variance counts; with 2, bands of 90 % held 83 % after five odd steps
 
 
-def marginal(fixed_NT: Tensor, spread: Tensor, y_NT: Tensor, counted_NT: Tensor) -> Tensor:
+def marginal(fixed_NT: Floats, spread: float, y_NT: Floats, counted_NT: Floats) -> tuple[Floats, Floats, float]:
     """Return each subject's log-likelihood `[N]`, the intercept integrated out by adaptive Gauss-Hermite quadrature.
+
+    Beside it, the slopes of their sum by `fixed_NT` and by `spread`.
 
     Args:
         fixed_NT: logits but for the subject's own intercept.
@@ -32,38 +32,41 @@ def marginal(fixed_NT: Tensor, spread: Tensor, y_NT: Tensor, counted_NT: Tensor)
     """
     mode_N, sd_N = _mode(fixed_NT, spread, y_NT, counted_NT)
     node_K, weight_K = np.polynomial.hermite.hermgauss(NODES)
-    log_weight_K = torch.from_numpy(np.log(weight_K) + node_K**2 - 0.5 * np.log(np.pi))
-    z_NK = mode_N[:, None] + 2**0.5 * sd_N[:, None] * torch.from_numpy(node_K)
+    log_weight_K = np.log(weight_K) + node_K**2 - 0.5 * np.log(np.pi)
+    z_NK = mode_N[:, None] + 2**0.5 * sd_N[:, None] * node_K
     logit_NTK = fixed_NT[..., None] + spread * z_NK[:, None]
-    log_NTK = y_NT[..., None] * logit_NTK - functional.softplus(logit_NTK)
-    log_NK = (log_NTK * counted_NT[..., None]).sum(dim=1) - 0.5 * z_NK**2 + log_weight_K
-    return torch.logsumexp(log_NK, dim=1) + sd_N.log()
+    log_NTK = y_NT[..., None] * logit_NTK - np.logaddexp(0.0, logit_NTK)
+    log_NK = (log_NTK * counted_NT[..., None]).sum(axis=1) - 0.5 * z_NK**2 + log_weight_K
+    log_N = logsumexp(log_NK, axis=1)
+    # Nodes stand still: a quadrature hardly depends on where they are.
+    toward_NTK = (y_NT[..., None] - expit(logit_NTK)) * counted_NT[..., None]
+    toward_NTK *= np.exp(log_NK - log_N[:, None])[:, None]
+    return log_N + np.log(sd_N), toward_NTK.sum(axis=2), float((toward_NTK.sum(axis=1) * z_NK).sum())
 
 
-@torch.no_grad()
-def _mode(fixed_NT: Tensor, spread: Tensor, y_NT: Tensor, counted_NT: Tensor) -> tuple[Tensor, Tensor]:
+def _mode(fixed_NT: Floats, spread: float, y_NT: Floats, counted_NT: Floats) -> tuple[Floats, Floats]:
     """Return where each subject's density of the intercept's standard deviate is largest, and its sd there `[N]`."""
-    z_N = torch.zeros_like(fixed_NT[:, 0])
+    z_N = np.zeros(len(fixed_NT))
     for _ in range(NEWTON):
-        p_NT = torch.sigmoid(fixed_NT + spread * z_N[:, None])
-        slope_N = spread * ((y_NT - p_NT) * counted_NT).sum(dim=1) - z_N
-        curvature_N = 1 + spread**2 * (p_NT * (1 - p_NT) * counted_NT).sum(dim=1)
-        z_N = z_N + (slope_N / curvature_N).clamp(-FARTHEST, FARTHEST)
-    return z_N, curvature_N.rsqrt()
+        p_NT = expit(fixed_NT + spread * z_N[:, None])
+        slope_N = spread * ((y_NT - p_NT) * counted_NT).sum(axis=1) - z_N
+        curvature_N = 1 + spread**2 * (p_NT * (1 - p_NT) * counted_NT).sum(axis=1)
+        z_N = z_N + (slope_N / curvature_N).clip(-FARTHEST, FARTHEST)
+    return z_N, curvature_N**-0.5
 
 
 def fitted_logits(design: Design, fixed_NT: Floats, spread: float) -> Floats:
     """Return the logits `[N,T]` with the likeliest intercept of each subject, given those without."""
-    tensors = (torch.from_numpy(np.asarray(x)) for x in (fixed_NT, spread, design.response_NT, design.counted_NT))
-    return np.asarray(fixed_NT + spread * _mode(*tensors)[0].numpy()[:, None])
+    mode_N, _ = _mode(fixed_NT, spread, design.response_NT, design.counted_NT)
+    return np.asarray(fixed_NT + spread * mode_N[:, None])
 
 
 @dataclass(frozen=True)
 class Apart:
     """The directions `[Z,K]` in which effects of such pairs differ, and the variance `[K]` that is usual there."""
 
-    axes_ZK: Tensor
-    usual_K: Tensor
+    axes_ZK: Floats
+    usual_K: Floats
 
     @classmethod
     def of(cls, pairs: Pairs, spread_ZZ: Floats, decay_CL: Floats, usual: float) -> Self:
@@ -81,16 +84,19 @@ class Apart:
             first = z - decay_CL.size + carry_over * factors
             axes_KZ[k, [first + one, first + other]] = np.array([1, -1]) / np.sqrt(2)
         together_K = np.square(abs(axes_KZ) @ spread_ZZ).sum(axis=1)
-        return cls(torch.from_numpy(axes_KZ.T.copy()), torch.from_numpy(np.maximum(together_K, usual**2)))
+        return cls(axes_KZ.T.copy(), np.maximum(together_K, usual**2))
 
-    def loss(self, spread_ZZ: Tensor) -> Tensor:
-        """Return minus the log-density of spreads: as if some more subjects had differed by the usual variance.
+    def loss(self, spread_ZZ: Floats) -> tuple[float, Floats]:
+        """Return minus the log-density of spreads, as if some more subjects had differed by the usual variance.
 
         How they did has nothing to do with their other effects: `own_K` is what these leave unexplained (MIXED-13).
+        Beside it, its slope.
         """
         if not len(self.usual_K):
-            return torch.zeros((), dtype=torch.float64)
-        own_K = 1 / (torch.linalg.solve(spread_ZZ, self.axes_ZK) ** 2).sum(dim=0)
-        all_K = ((spread_ZZ.T @ self.axes_ZK) ** 2).sum(dim=0)
-        loss: Tensor = 0.5 * PSEUDO * (own_K.log() + (self.usual_K + all_K) / own_K).sum()
-        return loss
+            return 0.0, np.zeros_like(spread_ZZ)
+        solved_ZK, along_ZK = np.linalg.solve(spread_ZZ, self.axes_ZK), spread_ZZ.T @ self.axes_ZK
+        own_K, all_K = 1 / (solved_ZK**2).sum(axis=0), (along_ZK**2).sum(axis=0)
+        loss = 0.5 * PSEUDO * (np.log(own_K) + (self.usual_K + all_K) / own_K).sum()
+        of_own_ZZ = (np.linalg.solve(spread_ZZ.T, solved_ZK) * (own_K - self.usual_K - all_K)) @ solved_ZK.T
+        slope_ZZ: Floats = PSEUDO * (of_own_ZZ + (self.axes_ZK / own_K) @ along_ZK.T)
+        return float(loss), slope_ZZ

@@ -1,19 +1,18 @@
 """The exact marginal likelihood of growth with random effects, and its maximum (spec MIXED-5 to 6)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from scipy.special import expit, logit
 
 from costar_cli.errors import Termination
 from costar_cli.methods.mixed.densities import Apart, fitted_logits, marginal
 from costar_cli.methods.mixed.directions import START_DECAY, Pairs, gram, likeness, nearly_alike, sharing, silent
 from costar_cli.methods.mixed.effects import ARRAYS, Effects, effects_from
-from costar_cli.methods.mixed.law import NEAR, Design, Floats, noise_over
+from costar_cli.methods.mixed.law import NEAR, Design, Floats, lasting, noise_over
 from costar_cli.methods.mixed.population import LEAST_NOISE, open_factor, usual_effect
 
 MOST_CORRELATED: Final = 12  # random effects; with more of them, they are independent of each other
@@ -33,7 +32,7 @@ FLAT: Final = 1e-4  # gradient per transition at which an optimiser that cannot 
 
 def start_values(design: Design, *, carry_overs: int, hidden: int) -> Effects:
     """Return pooled least squares, and effects that spread as far as half of the residual allows (spec MIXED-6)."""
-    factors, n_statics, logit, design = (
+    factors, n_statics, is_logit, design = (
         design.dose_NTL.shape[-1],
         design.v_NV.shape[1],
         design.logit,
@@ -55,7 +54,7 @@ def start_values(design: Design, *, carry_overs: int, hidden: int) -> Effects:
     spread_ZZ = np.linalg.cholesky(residual * np.linalg.inv(gram_PP[:n_random, :n_random]) / 4 + guessed_ZZ)
     if n_random > MOST_CORRELATED:
         spread_ZZ = np.diag(np.sqrt(residual / np.diag(gram_PP)[:n_random] / 4 + np.diag(guessed_ZZ)))
-    if logit:  # the intercept alone differs between subjects (spec MIXED-14)
+    if is_logit:  # the intercept alone differs between subjects (spec MIXED-14)
         spread_ZZ = np.diag(START_SPREAD * (np.arange(n_random) == 0))
     hidden = min(hidden, max(len(design.v_NV) // (PER_WEIGHT * (n_statics + n_random)), 1))
     rng = np.random.default_rng(0)  # nothing else is random: the first layer only has to look in different directions
@@ -75,8 +74,9 @@ def _reach(design: Design) -> Floats:
     return np.stack([design.v_NV.min(axis=0), design.v_NV.max(axis=0)])
 
 
-def _tensor(values: NDArray[Any]) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(values))
+FREE: Final = tuple(name for name in ARRAYS if name != "reach")  # what the likelihood depends on, beside the noise
+Values = Mapping[str, NDArray[Any]]
+"""Arrays of `Effects`, or slopes by them, by name; `variance` is that of a response."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,13 @@ class _Space:
     `alike_L` is the factor whose decays each factor has.
     """
 
-    of_mean_PP: Tensor
-    of_random_ZZ: Tensor
-    alike_L: Tensor
+    of_mean_PP: Floats
+    of_random_ZZ: Floats
+    alike_L: NDArray[np.intp]
     noise: float
     least_noise: float
     spreading: str  # `full` spreads of effects, those of a `diagonal`, or of the `first`
-    shapes: tuple[tuple[int, ...], ...]
+    shapes: Mapping[str, tuple[int, ...]]
 
     @classmethod
     def of(cls, design: Design, effects: Effects, alike_L: NDArray[np.intp]) -> "_Space":
@@ -104,166 +104,217 @@ class _Space:
         of_mean, of_random = (unit * np.linalg.inv(np.linalg.cholesky(of_PP)).T for of_PP in (gram_PP, gram_PP[:z, :z]))
         spreading = "first" if design.weight_NT is not None else "diagonal" if z > MOST_CORRELATED else "full"
         n_spread = {"first": 1, "diagonal": z, "full": z * (z + 1) // 2}[spreading]
-        shapes = (
-            effects.mean.shape, effects.decay.shape, effects.hidden.shape, effects.bias.shape, effects.output.shape,
-            (n_spread,), (),
-        )  # fmt: skip
+        shapes = {name: getattr(effects, name).shape for name in FREE} | {"spread": (n_spread,), "variance": ()}
         if spreading == "diagonal":
             of_random = np.diag(unit / np.sqrt(np.diag(gram_PP)[:z]))
         least = max(LEAST_NOISE * float(np.var(response_M)), 1e-16)
-        return cls(_tensor(of_mean), _tensor(of_random), _tensor(alike_L), unit, least, spreading, shapes)
+        return cls(of_mean, of_random, alike_L, unit, least, spreading, shapes)
+
+    @property
+    def _places(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return row and column of each free element of the spreads' factor."""
+        z = len(self.of_random_ZZ)
+        diagonal = np.arange(1 if self.spreading == "first" else z)
+        return np.tril_indices(z) if self.spreading == "full" else (diagonal, diagonal)
 
     def pack(self, effects: Effects) -> Floats:
         """Return effects as one vector."""
-        mean, random = self.of_mean_PP.numpy(), self.of_random_ZZ.numpy()
-        whitened = np.linalg.solve(random, effects.spread)
-        if self.spreading != "full":
-            spread = np.diag(whitened)[: 1 if self.spreading == "first" else None]
-        else:
+        whitened = np.linalg.solve(self.of_random_ZZ, effects.spread)
+        if self.spreading == "full":
             square = whitened @ whitened.T
-            spread = np.linalg.cholesky(square + 1e-12 * np.eye(len(square)))[np.tril_indices(len(square))]
-        decay = effects.decay.clip(1e-6, 1 - 1e-6)
+            whitened = np.linalg.cholesky(square + 1e-12 * np.eye(len(square)))
         noise = max(effects.noise**2 - self.least_noise, 1e-3 * effects.noise**2) ** 0.5
-        values = (
-            np.linalg.solve(mean, effects.mean), np.log(decay / (1 - decay)), effects.hidden, effects.bias,
-            np.linalg.solve(random, effects.output), spread, np.log(noise / self.noise),
-        )  # fmt: skip
-        return np.concatenate([np.ravel(value) for value in values])
+        return self._joined({
+            "mean": np.linalg.solve(self.of_mean_PP, effects.mean),
+            "spread": whitened[self._places],
+            "decay": logit(effects.decay.clip(1e-6, 1 - 1e-6)),
+            "hidden": effects.hidden,
+            "bias": effects.bias,
+            "output": np.linalg.solve(self.of_random_ZZ, effects.output),
+            "variance": np.log(noise / self.noise),
+        })  # fmt: skip
 
-    def unpack(self, vector: Tensor) -> dict[str, Tensor]:
+    def _joined(self, values: Values) -> Floats:
+        return np.concatenate([np.ravel(values[name]) for name in self.shapes])
+
+    def fill(self, **values: float) -> Floats:
+        """Return a vector that has the same value for all of an array, 0 for those that have none."""
+        return self._joined({name: np.full(shape, values.get(name, 0.0)) for name, shape in self.shapes.items()})
+
+    def unpack(self, vector: Floats) -> Values:
         """Return the effects that a vector means, in the units of the columns."""
-        sizes = [int(np.prod(shape)) for shape in self.shapes]
-        mean, decay, hidden, bias, output, spread, noise = (
-            value.reshape(shape) for value, shape in zip(torch.split(vector, sizes), self.shapes, strict=True)
-        )
-        z = len(self.of_random_ZZ)
-        if self.spreading != "full":
-            factor = torch.diag(nn.functional.pad(spread, (0, z - len(spread))))
-        else:
-            row, column = (torch.from_numpy(index) for index in np.tril_indices(z))
-            factor = torch.zeros(z, z, dtype=torch.float64).index_put((row, column), spread)
-        return {
-            "mean": self.of_mean_PP @ mean,
-            "decay": torch.sigmoid(decay)[:, self.alike_L],
-            "hidden": hidden,
-            "bias": bias,
-            "output": self.of_random_ZZ @ output,
-            "spread": self.of_random_ZZ @ factor,
-            "variance": (2 * noise).exp() * self.noise**2 + self.least_noise,
+        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes.values()])[:-1]
+        parts = zip(np.split(vector, ends), self.shapes.items(), strict=True)
+        free = {name: part.reshape(shape) for part, (name, shape) in parts}
+        factor_ZZ = np.zeros_like(self.of_random_ZZ)
+        factor_ZZ[self._places] = free["spread"]
+        return free | {
+            "mean": self.of_mean_PP @ free["mean"],
+            "decay": expit(free["decay"])[:, self.alike_L],
+            "output": self.of_random_ZZ @ free["output"],
+            "spread": self.of_random_ZZ @ factor_ZZ,
+            "variance": np.asarray(np.exp(2 * free["variance"]) * self.noise**2 + self.least_noise),
         }
 
-
-@dataclass(frozen=True)
-class _Tensors:
-    """A design on the CPU, with the lags between its steps."""
-
-    level_NTB: Tensor
-    link_NTF: Tensor
-    dose_LNT: Tensor
-    v_NV: Tensor
-    response_NT: Tensor
-    counted_NT: Tensor
-    lag_TT: Tensor
-    gap_NT: Tensor | None
-    reversion: float
-    logit: bool
-
-    @classmethod
-    def of(cls, design: Design) -> "_Tensors":
-        """Put a design into tensors; subjects without a transition are left out."""
-        rows = design.counted_NT.any(axis=1)
-        last = int(np.flatnonzero(design.counted_NT.any(axis=0)).max(initial=0)) + 1
-        step_T = torch.arange(last)
-
-        return cls(
-            _tensor(design.level_NTB[rows, :last]),
-            _tensor(design.link_NTF[rows, :last]),
-            _tensor(design.dose_NTL[rows, :last].transpose(2, 0, 1)),
-            _tensor(design.v_NV[rows]),
-            _tensor(design.response_NT[rows, :last]),
-            _tensor(design.counted_NT[rows, :last]),
-            (step_T[None, :] - step_T[:, None]).double(),
-            None if design.gap_NT is None else _tensor(design.gap_NT[rows, :last]),
-            design.reversion,
-            design.logit,
-        )
-
-    def exposures(self, decay_CL: Tensor) -> Tensor:
-        """Return `[N,T,CL]`, each the doses so far times the decay to the power of their lag."""
-        decay_J = decay_CL.reshape(-1)
-        if self.gap_NT is None:
-            power_JTT = torch.where(self.lag_TT >= 0, decay_J[:, None, None] ** self.lag_TT.clamp(min=0), 0.0)
-            dose_JNT = self.dose_LNT.repeat(len(decay_CL), 1, 1)
-            return (dose_JNT @ power_JTT).permute(1, 2, 0)
-        gap_NT1 = self.gap_NT[..., None]  # exposures are integrated over gaps, as `Design.acting` does
-        dose_TNJ = self.dose_LNT.permute(2, 1, 0).repeat(1, 1, len(decay_CL))
-        left_NTJ, exposures = decay_J**gap_NT1, [dose_TNJ[0]]
-        for step in range(1, len(dose_TNJ)):
-            exposures.append(left_NTJ[:, step - 1] * exposures[-1] + dose_TNJ[step])
-        if self.logit:
-            return torch.stack(exposures, dim=1)
-        apart_J = torch.where((self.reversion - decay_J).abs() < NEAR, self.reversion - NEAR, decay_J)
-        lasting_NTJ = (self.reversion**gap_NT1 - apart_J**gap_NT1) / (self.reversion - apart_J)
-        noise_NT1 = torch.from_numpy(noise_over(gap_NT1.numpy(), self.reversion))
-        return torch.stack(exposures, dim=1) * lasting_NTJ / noise_NT1
-
-    def log_likelihood(self, effects: dict[str, Tensor]) -> Tensor:
-        """Return the logarithm of the density of all responses, the random effects integrated out (spec MIXED-5)."""
-        counted_NT1 = self.counted_NT[..., None]
-        random_NTZ = torch.cat([self.level_NTB, self.exposures(effects["decay"])], dim=-1) * counted_NT1
-        z, variance, spread_ZZ = random_NTZ.shape[-1], effects["variance"], effects["spread"]
-        statics_NZ = torch.tanh(self.v_NV @ effects["hidden"].T + effects["bias"]) @ effects["output"].T
-        expected_NT = (random_NTZ @ (effects["mean"][:z] + statics_NZ)[..., None])[..., 0]
-        of_links_NT = (self.link_NTF @ effects["mean"][z:]) * self.counted_NT
-        if self.logit:
-            return marginal(expected_NT + of_links_NT, spread_ZZ[0, 0], self.response_NT, self.counted_NT).sum()
-        residual_NT = self.response_NT - expected_NT - of_links_NT
-        spread_NTZ = random_NTZ @ spread_ZZ
-        inner_NZZ = torch.eye(z, dtype=torch.float64) + spread_NTZ.mT @ spread_NTZ / variance
-        factor_NZZ = torch.linalg.cholesky(inner_NZZ)
-        explained_NZ1 = torch.linalg.solve_triangular(
-            factor_NZZ, spread_NTZ.mT @ residual_NT[..., None] / variance, upper=False
-        )
-        n = self.counted_NT.sum()
-        half_log_det = factor_NZZ.diagonal(dim1=-2, dim2=-1).log().sum()
-        squares = (residual_NT**2).sum() / variance - (explained_NZ1**2).sum()
-        log_density: Tensor = -0.5 * (n * (2 * np.pi * variance).log() + squares) - half_log_det
-        return log_density
+    def slope(self, effects: Values, slopes: Values) -> Floats:
+        """Return the slope by the vector that effects were unpacked from, given those by the effects."""
+        of_decay_CL = np.zeros_like(effects["decay"])
+        np.add.at(of_decay_CL.T, self.alike_L, (slopes["decay"] * effects["decay"] * (1 - effects["decay"])).T)
+        return self._joined({
+            **slopes,
+            "mean": self.of_mean_PP.T @ slopes["mean"],
+            "decay": of_decay_CL,
+            "output": self.of_random_ZZ.T @ slopes["output"],
+            "spread": (self.of_random_ZZ.T @ slopes["spread"])[self._places],
+            "variance": 2 * (effects["variance"] - self.least_noise) * slopes["variance"],
+        })  # fmt: skip
 
 
-def _parts(design: Design) -> list[_Tensors]:
-    """Return the design of some subjects after others, of few subjects the whole."""
-    if len(design.v_NV) <= MANY:
-        return [_Tensors.of(design)]
-    every = (design.take(slice(first, first + AT_ONCE)) for first in range(0, len(design.v_NV), AT_ONCE))
-    return [_Tensors.of(some) for some in every if some.n]
+def _parts(design: Design) -> list[Design]:
+    """Return the design of some subjects after others, of few subjects the whole, without what does not count."""
+    n = len(design.v_NV)
+    size = n if n <= MANY else AT_ONCE
+    every = (design.take(slice(first, first + size)) for first in range(0, n, size))
+    return [_trimmed(some) for some in every if some.n or n <= MANY]
 
 
-def _summed(parts: Sequence[_Tensors], effects: dict[str, Tensor]) -> Tensor:
-    """Return the logarithm of the density over all parts, of several without keeping what their gradients need.
+def _trimmed(design: Design) -> Design:
+    """Return a design without subjects that have no transition, and without the steps after the last one."""
+    last = int(np.flatnonzero(design.counted_NT.any(axis=0)).max(initial=0)) + 1
+    design = design.take(np.flatnonzero(design.counted_NT.any(axis=1)))
+    of_steps = {field.name: getattr(design, field.name) for field in fields(design) if "_NT" in field.name}
+    cut: dict[str, Any] = {name: None if x is None else x[:, :last] for name, x in of_steps.items()}
+    return replace(design, **cut)
 
-    That is a linear function of the effects, of the same value and gradient.
+
+def _exposures(design: Design, decay_CL: Floats) -> tuple[Floats, Floats]:
+    """Return what exposures come to `[N,T,CL]`, as `Design.acting` does, and its slope by the decay of each."""
+    decay_J, gap_NT = decay_CL.reshape(-1), design.gap_NT
+    # Subjects last: they are many, and each operation is over all of them.
+    dose_TLN = design.dose_NTL.transpose(1, 2, 0)
+    carried_TJN = np.tile(np.ascontiguousarray(dose_TLN), (1, len(decay_CL), 1))  # what is left is added to doses
+    slope_TJN = np.zeros_like(carried_TJN)
+    for step in range(1, len(carried_TJN)):
+        gap_N = 1.0 if gap_NT is None else gap_NT[:, step - 1]
+        left_JN, earlier_JN = decay_J[:, None] ** gap_N, carried_TJN[step - 1]
+        slope_TJN[step] = left_JN * (slope_TJN[step - 1] + gap_N / decay_J[:, None] * earlier_JN)
+        carried_TJN[step] += left_JN * earlier_JN
+    carried_NTJ, slope_NTJ = (np.ascontiguousarray(x_TJN.transpose(2, 0, 1)) for x_TJN in (carried_TJN, slope_TJN))
+    if gap_NT is None or design.logit:
+        return carried_NTJ, slope_NTJ
+    gap_NT1 = gap_NT[..., None]
+    noise_NT1, lasting_NTJ = noise_over(gap_NT1, design.reversion), lasting(gap_NT1, decay_J, design.reversion)
+    apart_J = design.reversion - decay_J
+    is_near_J = np.abs(apart_J) < NEAR
+    change_NTJ = (lasting_NTJ - gap_NT1 * decay_J ** (gap_NT1 - 1)) / np.where(is_near_J, 1.0, apart_J)
+    slope_NTJ = slope_NTJ * lasting_NTJ + carried_NTJ * np.where(is_near_J, 0.0, change_NTJ)
+    return carried_NTJ * lasting_NTJ / noise_NT1, slope_NTJ / noise_NT1
+
+
+class _Seen(NamedTuple):
+    """What responses say, given the columns: log-density, and its slopes by fixed parts, spreads and the variance.
+
+    `own_NZ` are the effects that the columns of each subject act by. `blurred_NTZ`, the columns turned by what is left
+    unknown of them, is what the density loses by.
     """
-    if len(parts) == 1:
-        return parts[0].log_likelihood(effects)
-    at = {name: value.detach().requires_grad_() for name, value in effects.items()}
-    total, slopes = torch.zeros((), dtype=torch.float64), [torch.zeros_like(value) for value in at.values()]
+
+    log_density: float
+    toward_NT: Floats
+    own_NZ: Floats
+    blurred_NTZ: Floats
+    of_spread_ZZ: Floats
+    of_variance: float
+
+
+def _seen_linear(
+    random_NTZ: Floats, mean_NZ: Floats, residual_NT: Floats, spread_ZZ: Floats, variance: float, n: int
+) -> _Seen:
+    z = len(spread_ZZ)
+    # Columns are turned before they are squared: large spreads of columns that nearly cancel would leave no precision.
+    turned_NTZ = (random_NTZ.reshape(-1, z) @ spread_ZZ).reshape(random_NTZ.shape)
+    turned_NZT = turned_NTZ.swapaxes(1, 2)
+    factor_NZZ = np.linalg.cholesky(np.eye(z) + turned_NZT @ turned_NTZ / variance)
+    inverse_NZZ = np.linalg.inv(factor_NZZ)
+    explained_NZ1 = inverse_NZZ @ (turned_NZT @ residual_NT[..., None]) / variance
+    deviate_NZ1 = inverse_NZZ.swapaxes(1, 2) @ explained_NZ1  # expected, given all of a subject's responses
+    left_NT = residual_NT - (turned_NTZ @ deviate_NZ1)[..., 0]
+    total, explained = float((residual_NT**2).sum()) / variance, float((explained_NZ1**2).sum())
+    half_log_det = float(np.log(factor_NZZ.diagonal(axis1=1, axis2=2)).sum())
+    known = z * len(inverse_NZZ) - float((inverse_NZZ**2).sum() + (deviate_NZ1**2).sum())
+    blurred_NTZ = turned_NTZ @ (inverse_NZZ.swapaxes(1, 2) @ inverse_NZZ / variance)
+    of_mean_NZ = (random_NTZ.swapaxes(1, 2) @ left_NT[..., None])[..., 0] / variance
+    of_spread_ZZ = of_mean_NZ.T @ deviate_NZ1[..., 0] - _over_rows(random_NTZ, blurred_NTZ)
+    return _Seen(
+        -0.5 * (n * float(np.log(2 * np.pi * variance)) + total - explained) - half_log_det, left_NT / variance,
+        mean_NZ + deviate_NZ1[..., 0] @ spread_ZZ.T, blurred_NTZ, of_spread_ZZ,
+        0.5 * (total - n - explained + known) / variance,
+    )  # fmt: skip
+
+
+def _over_rows(one_NTA: Floats, other_NTB: Floats) -> Floats:
+    return np.asarray(one_NTA.reshape(-1, one_NTA.shape[-1]).T @ other_NTB.reshape(-1, other_NTB.shape[-1]))
+
+
+def _seen_logit(design: Design, expected_NT: Floats, mean_NZ: Floats, spread_ZZ: Floats) -> _Seen:
+    log_N, toward_NT, of_spread = marginal(expected_NT, spread_ZZ[0, 0], design.response_NT, design.counted_NT)
+    of_spread_ZZ = np.zeros_like(spread_ZZ)
+    of_spread_ZZ[0, 0] = of_spread
+    nothing_NTZ = np.zeros((*toward_NT.shape, len(spread_ZZ)))
+    return _Seen(float(log_N.sum()), toward_NT, mean_NZ, nothing_NTZ, of_spread_ZZ, 0.0)
+
+
+def _density(design: Design, effects: Values) -> tuple[float, Values]:
+    """Return the logarithm of the density of all responses, the random effects integrated out (spec MIXED-5).
+
+    Beside it, its slopes by the effects.
+
+    Raises:
+        LinAlgError: nothing is left of the precision.
+    """
+    acting_NTJ, growing_NTJ = _exposures(design, effects["decay"])
+    random_NTZ = np.concatenate([design.level_NTB, acting_NTJ], axis=-1) * design.counted_NT[..., None]
+    z, spread_ZZ = random_NTZ.shape[-1], effects["spread"]
+    hidden_NH = np.tanh(design.v_NV @ effects["hidden"].T + effects["bias"])
+    mean_NZ = effects["mean"][:z] + hidden_NH @ effects["output"].T
+    expected_NT = (random_NTZ @ mean_NZ[..., None])[..., 0]
+    expected_NT += (design.link_NTF @ effects["mean"][z:]) * design.counted_NT
+    if design.logit:
+        seen = _seen_logit(design, expected_NT, mean_NZ, spread_ZZ)
+    else:
+        residual_NT, variance = design.response_NT - expected_NT, float(effects["variance"])
+        seen = _seen_linear(random_NTZ, mean_NZ, residual_NT, spread_ZZ, variance, design.n)
+    of_mean_NZ = (random_NTZ.swapaxes(1, 2) @ seen.toward_NT[..., None])[..., 0]
+    of_unit_NH = of_mean_NZ @ effects["output"] * (1 - hidden_NH**2)
+    decays = slice(z - growing_NTJ.shape[-1], z)
+    of_acting_NJ = (growing_NTJ.swapaxes(1, 2) @ seen.toward_NT[..., None])[..., 0]
+    of_decay_J = (of_acting_NJ * seen.own_NZ[:, decays]).sum(axis=0)
+    of_decay_J -= (_over_rows(growing_NTJ, seen.blurred_NTZ) * spread_ZZ[decays]).sum(axis=1)
+    of_link_F = np.tensordot(seen.toward_NT, design.link_NTF, axes=2)
+    return seen.log_density, {
+        "mean": np.concatenate([of_mean_NZ.sum(axis=0), of_link_F]),
+        "decay": of_decay_J.reshape(effects["decay"].shape),
+        "hidden": of_unit_NH.T @ design.v_NV,
+        "bias": of_unit_NH.sum(axis=0),
+        "output": of_mean_NZ.T @ hidden_NH,
+        "spread": seen.of_spread_ZZ,
+        "variance": np.asarray(seen.of_variance),
+    }
+
+
+def _summed(parts: Sequence[Design], effects: Values) -> tuple[float, dict[str, NDArray[Any]]]:
+    """Return the logarithm of the density over all parts, and its slopes."""
+    total, slopes = 0.0, {name: np.zeros_like(value) for name, value in effects.items()}
     for part in parts:
-        found = part.log_likelihood(at)
-        if torch.is_grad_enabled():
-            slopes_of = torch.autograd.grad(found, [*at.values()], allow_unused=True, materialize_grads=True)
-            torch._foreach_add_(slopes, slopes_of)
-        total += found.detach()
-    apart = zip(slopes, effects.values(), at.values(), strict=True)
-    return total + torch.stack([(slope * (now - then.detach())).sum() for slope, now, then in apart]).sum()
+        log_density, of_part = _density(part, effects)
+        total += log_density
+        slopes = {name: slope + of_part[name] for name, slope in slopes.items()}
+    return total, slopes
 
 
 def log_likelihood(design: Design, effects: Effects) -> float:
     """Return the logarithm of the density of the outcomes of a design, in their units."""
-    values = {name: torch.from_numpy(np.asarray(getattr(effects, name))) for name in ARRAYS}
-    values["variance"] = torch.tensor(effects.noise**2, dtype=torch.float64)
-    with torch.no_grad():
-        return float(_summed(_parts(design), values)) - float(design.log_scale_NT.sum())
+    values = {name: getattr(effects, name) for name in FREE} | {"variance": np.asarray(effects.noise**2)}
+    return _summed(_parts(design), values)[0] - float(design.log_scale_NT.sum())
 
 
 def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = (), rival: float = -np.inf) -> Effects:
@@ -281,31 +332,28 @@ def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = (
         start = maximise(some, start, iterations=iterations, tied=tied) if some.n else start
     likeness_LL = likeness(design)
     flat, parts, n = design.linearised(), _parts(design), max(design.n, 1)
-    space, of_doses = (
-        _Space.of(flat, start, sharing(likeness_LL, tied)),
-        slice(design.level_NTB.shape[-1], start.n_random),
-    )
+    space = _Space.of(flat, start, sharing(likeness_LL, tied))
+    of_doses, units = slice(design.level_NTB.shape[-1], start.n_random), len(start.hidden)
     usual, pairs = usual_effect(flat, start.decay), [] if design.logit else nearly_alike(likeness_LL)
     apart = Apart.of(pairs, start.spread, start.decay, usual)
+    prior = space.fill(mean=MOST_WHITE**-2 if design.logit else 0.0, hidden=1.0, output=units)
 
-    def objective(vector: Any) -> tuple[float, Any]:  # noqa: ANN401
+    def objective(vector: Floats) -> tuple[float, Floats]:
         Termination.stop_if_signalled()
-        given = torch.from_numpy(vector).requires_grad_()
-        effects = space.unpack(given)
+        effects = space.unpack(vector)
         try:
-            likelihood, of_apart = _summed(parts, effects), apart.loss(effects["spread"])
-        except RuntimeError:  # a step so long that nothing is left of the precision
+            likelihood, slopes = _summed(parts, effects)
+            of_apart, apart_ZZ = apart.loss(effects["spread"])
+        except np.linalg.LinAlgError:  # a step so long that nothing is left of the precision
             return np.inf, np.zeros_like(vector)
-        output = torch.linalg.solve(space.of_random_ZZ, effects["output"])
-        units = len(effects["hidden"])
-        weights = (effects["hidden"] ** 2).sum() + units * (output**2).sum()
-        of_doses_squared = (effects["mean"][of_doses] ** 2).sum() + units * (effects["output"][of_doses] ** 2).sum()
-        loss = -likelihood + 0.5 * (weights + of_doses_squared / usual**2) + of_apart
-        if design.logit:
-            loss = loss + 0.5 * (torch.linalg.solve(space.of_mean_PP, effects["mean"]) / MOST_WHITE).square().sum()
-        loss = loss / n
-        (slope,) = torch.autograd.grad(loss, given)
-        return float(loss.detach()), slope.numpy()
+        mean_D, output_DH = effects["mean"][of_doses], effects["output"][of_doses]
+        loss = of_apart - likelihood + 0.5 * ((mean_D**2).sum() + units * (output_DH**2).sum()) / usual**2
+        slopes = {name: -slope for name, slope in slopes.items()}
+        slopes["mean"][of_doses] += mean_D / usual**2
+        slopes["output"][of_doses] += units * output_DH / usual**2
+        slopes["spread"] += apart_ZZ
+        loss += 0.5 * float(prior @ vector**2)
+        return loss / n, (space.slope(effects, slopes) + prior * vector) / n
 
     losses: list[float] = []
     few, little = SLOW[0], SLOW[1] / n
@@ -331,10 +379,9 @@ def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = (
     run: Any = minimize  # whose types know no function that returns its gradient, too
     begin = space.pack(start)
     found = run(objective, begin, jac=True, method="L-BFGS-B", callback=stop_if_idle, options=options)
-    with torch.no_grad():
-        values = {name: value.numpy() for name, value in space.unpack(torch.from_numpy(found.x)).items()}
-    values |= {"noise": np.ones(()) if design.logit else np.sqrt(values["variance"]), "reach": _reach(design)}
-    effects = effects_from(values.__getitem__)
+    values = space.unpack(found.x)
+    noise = np.ones(()) if design.logit else np.sqrt(values["variance"])
+    effects = effects_from({**values, "noise": noise, "reach": _reach(design)}.__getitem__)
     if design.logit:
         phi_NTP, mean_NP = design.columns(effects.decay), effects.means(design.v_NV)
         flat = design.linearised(fitted_logits(design, np.einsum("ntp,np->nt", phi_NTP, mean_NP), effects.spread[0, 0]))
