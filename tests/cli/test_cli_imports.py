@@ -38,6 +38,7 @@ FITS = (
     "finetune --method stack --parts msm,ridge --overwrite --fresh",
     *(f"whatif -s 45 --plan chemo.json --model model-{name}.h5" for name in (*BY_ARRAYS, "stack")),
     "effect --subjects all --plan chemo.json --learner regression --unsupported",
+    "benchmark data.h5 --methods msm,mixed,ridge --no-plots",
 )
 SERIES = "id,t,a,y\n" + "".join(
     f"{i},{t},{(i + t) % 2},{(7 * i + 3 * t) % 11}.5\n" for i in range(80) for t in range(8)
@@ -72,7 +73,7 @@ def test_closed_forms_answer_without_torch(tmp_path: Path) -> None:
 
 
 def test_closed_forms_are_fitted_and_effects_estimated_without_torch(tmp_path: Path) -> None:
-    assert {"boosting", "last-value", "mean", "msm", "ridge"} < set(BY_ARRAYS)
+    assert {"boosting", "last-value", "mean", "mixed", "msm", "ridge"} < set(BY_ARRAYS)
     assert called(FITS, tmp_path, ["torch"]) == [(command, 0, []) for command in FITS]
 
 

@@ -352,7 +352,7 @@ def _complete(
 ) -> tuple[BenchmarkReport, Outcome, Evaluations]:
     """Make the jobs of one benchmark that are not done, and write its tables."""
     benchmark, jobs = plan.benchmark, plan.jobs
-    Runtime.resolve(benchmark.settings[RuntimeConfig])  # no job could be made on a device that is not there
+    Runtime.of_arrays(benchmark.settings[RuntimeConfig])  # no job could be made on a device that is not there
     place, cost_log = Workspace(benchmark.folder), CostLog(benchmark.folder / "ledger.json")
     is_made = set(plan.states.values()) <= {"done"}
     with ExitStack() as held:
