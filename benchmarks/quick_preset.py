@@ -14,7 +14,7 @@ from typing import Final
 from benchmarks.measure import Child, Figure, Measured, run, run_child
 
 GOAL_S, GOAL_MB = 180.0, 1000.0
-DATASETS: Final = ("tumor", "linear", "m5", "mimic")
+DATASETS: Final = ("tumor", "linear", "m5", "mimic", "glucose", "hiv", "warfarin")
 
 
 def measure(options: argparse.Namespace) -> Measured:
