@@ -256,7 +256,7 @@ class InnerLoops:
         for owner, name, count in (
             (LinearModelLoss, "loss_gradient", lambda args: 4 * args[2].size),
             (np.linalg, "lstsq", lambda args: 2 * args[0].size * args[0].shape[1]),
-            (likelihood, "_seen_linear", lambda args: 8 * args[0].size * args[0].shape[-1]),
+            (likelihood, "_linear", lambda args: 8 * args[0].size * args[0].shape[-1]),
         ):
             self._count(owner, name, count, "flop")
         self._count(TreeGrower, "grow", lambda args: args[0].X_binned.nbytes + 8 * len(args[0].X_binned), "n_bytes")

@@ -50,6 +50,7 @@ FIGURES = {
         "peak_rss_mb",
     },
     "mixed": {"fit_s", "answer_s", "spread_ratio", "covers_alone_1_same", "covers_others_1_same"},
+    "boosting": {"linear_time", "linear_error", "linear_lightgbm_time", "linear_lightgbm_error"},
     "rollouts": {"queries", "queries_per_s_costar", "ratio_costar", "queries_per_s_last_value", "difference_costar"},
     "evaluate_memory": {"evaluate_rss_mb", "evaluate_s", "data_mb", "inspect_rss_mb"},
     "ingest_m5": {"ingest_s", "ingest_rss_mb", "again_s", "simulate_s", "simulate_rss_mb", "files_mb", "data_mb"},
@@ -74,6 +75,7 @@ FIGURES = {
 
 
 LONG = (
+    "boosting",
     "cohort_whatif",
     "default_preset",
     "evaluate_memory",

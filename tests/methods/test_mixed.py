@@ -11,9 +11,11 @@ from costar_cli.data import Panel, Part, Queries, Scaler, TreatmentEncoding, Var
 from costar_cli.data.tumor.settings import TumorConfig
 from costar_cli.data.tumor.simulate import simulate_tumor
 from costar_cli.methods.mixed import likelihood
+from costar_cli.methods.mixed.effects import Effects
 from costar_cli.methods.mixed.law import Basis, Design, GrowthTransition, Series, carried
 from costar_cli.methods.mixed.likelihood import (
     _exposures,
+    _Loss,
     _summed,
     _trimmed,
     log_likelihood,
@@ -90,7 +92,8 @@ def test_slopes_of_the_likelihood_are_its_derivatives(kind: str):
     for name, value in effects.items():
         for place in np.ndindex(value.shape):
             near = [value.copy(), value.copy()]
-            near[0][place], near[1][place] = value[place] + 1e-5, value[place] - 1e-5
+            step = 1e-5 * (value[place] if name == "decay" else 1)  # slopes are by logarithms of decays
+            near[0][place], near[1][place] = value[place] + step, value[place] - step
             above, below = (_summed(parts, effects | {name: moved})[0] for moved in near)
             # nodes of a quadrature stand still where slopes are taken
             assert slopes[name][place] == pytest.approx(
@@ -100,8 +103,45 @@ def test_slopes_of_the_likelihood_are_its_derivatives(kind: str):
 
 def test_a_decay_next_to_the_reversion_changes_what_is_left_of_doses_alone():
     design = any_design(np.random.default_rng(0), gap_NT=np.full((7, 6), 2.0), reversion=0.5)
-    at, ahead = (_exposures(design, np.array([[0.5, decay]])) for decay in (0.5, 0.5 + 1e-7))
+    at, ahead = (_exposures(design, np.array([[0.5, decay]])) for decay in (0.5, 0.5 + 5e-8))
     np.testing.assert_allclose(ahead[0] - at[0], 1e-7 * at[1] * [0, 1], rtol=1e-2, atol=1e-12)
+
+
+def random_start(design: Design) -> Effects:
+    start = start_values(design, carry_overs=1, hidden=2)
+    rng = np.random.default_rng(1)
+    return replace(start, output=0.1 * rng.normal(size=start.output.shape))
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "gaps", "diagonal", "first"])
+def test_the_slope_of_the_loss_is_its_derivative(kind: str):
+    rng = np.random.default_rng(0)
+    gaps: dict[str, Any] = {"gap_NT": rng.uniform(0.3, 4, size=(7, 6)), "reversion": 0.9} if kind == "gaps" else {}
+    design = any_design(rng, logit=kind == "first", **gaps)
+    if kind == "diagonal":
+        design = replace(design, dose_NTL=rng.random((7, 6, 11)))
+    start = random_start(design)
+    loss = _Loss.of(design, start, [(0, 1)] if kind == "tied" else ())
+    assert loss.space.spreading == (kind if kind in {"diagonal", "first"} else "full")
+    vector = loss.space.pack(start) + 0.05 * rng.normal(size=len(loss.prior))
+    _, slope = loss(vector)
+    for place, step in enumerate(1e-6 * np.eye(len(vector))):
+        derivative = (loss(vector + step)[0] - loss(vector - step)[0]) / 2e-6
+        assert slope[place] == pytest.approx(derivative, rel=1e-4, abs=1e-3 if design.logit else 1e-5)
+
+
+def test_a_step_that_leaves_nothing_of_the_precision_costs_much_and_is_no_end():
+    design = any_design(np.random.default_rng(0))
+    loss = _Loss.of(design, start := random_start(design), ())
+    begin = loss.space.pack(start)
+    (first, _), n_decay = loss(begin), start.decay.size
+    at = {name: loss.space.fill(**{name: 1.0}) > 0 for name in ("decay", "variance", "spread")}
+    assert at["decay"].sum() == n_decay
+    for name, far in (("decay", -800.0), ("decay", 800.0), ("variance", 400.0), ("spread", 1e200)):
+        value, slope = loss(np.where(at[name], far, begin))
+        assert np.isfinite(value)
+        assert np.isfinite(slope).all()
+    assert loss(np.where(at["variance"], 400.0, begin))[0] > first + 100
 
 
 @pytest.mark.parametrize("relative", [True, False], ids=["relative", "amounts"])

@@ -27,6 +27,7 @@ MANY, AT_ONCE = 16_384, 2_048
 FIRST = 4_096  # of so many: the optimiser starts from what these say, since its steps with all are dear
 START_SPREAD: Final = 0.5  # of logits between subjects
 MOST_WHITE: Final = 10.0  # sd of a prior on logistic effects of uncorrelated columns: where 0 and 1 are set apart
+WALL: Final = 1e3  # per transition, above the least loss: what a step costs that leaves nothing of the precision
 FLAT: Final = 1e-4  # gradient per transition at which an optimiser that cannot go on is done
 
 
@@ -76,7 +77,7 @@ def _reach(design: Design) -> Floats:
 
 FREE: Final = tuple(name for name in ARRAYS if name != "reach")  # what the likelihood depends on, beside the noise
 Values = Mapping[str, NDArray[Any]]
-"""Arrays of `Effects`, or slopes by them, by name; `variance` is that of a response."""
+"""Arrays of `Effects`, or slopes by them and by logarithms of decays, by name; `variance` is that of a response."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class _Space:
     def slope(self, effects: Values, slopes: Values) -> Floats:
         """Return the slope by the vector that effects were unpacked from, given those by the effects."""
         of_decay_CL = np.zeros_like(effects["decay"])
-        np.add.at(of_decay_CL.T, self.alike_L, (slopes["decay"] * effects["decay"] * (1 - effects["decay"])).T)
+        np.add.at(of_decay_CL.T, self.alike_L, (slopes["decay"] * (1 - effects["decay"])).T)
         return self._joined({
             **slopes,
             "mean": self.of_mean_PP.T @ slopes["mean"],
@@ -172,10 +173,10 @@ class _Space:
 
 def _parts(design: Design) -> list[Design]:
     """Return the design of some subjects after others, of few subjects the whole, without what does not count."""
-    n = len(design.v_NV)
-    size = n if n <= MANY else AT_ONCE
-    every = (design.take(slice(first, first + size)) for first in range(0, n, size))
-    return [_trimmed(some) for some in every if some.n or n <= MANY]
+    if len(design.v_NV) <= MANY:
+        return [_trimmed(design)]
+    every = (design.take(slice(first, first + AT_ONCE)) for first in range(0, len(design.v_NV), AT_ONCE))
+    return [_trimmed(some) for some in every if some.n]
 
 
 def _trimmed(design: Design) -> Design:
@@ -188,7 +189,10 @@ def _trimmed(design: Design) -> Design:
 
 
 def _exposures(design: Design, decay_CL: Floats) -> tuple[Floats, Floats]:
-    """Return what exposures come to `[N,T,CL]`, as `Design.acting` does, and its slope by the decay of each."""
+    """Return what exposures come to `[N,T,CL]`, as `Design.acting` does, and its slope by the logarithm of each decay.
+
+    That is finite, however near a decay is to zero.
+    """
     decay_J, gap_NT = decay_CL.reshape(-1), design.gap_NT
     # Subjects last: they are many, and each operation is over all of them.
     dose_TLN = design.dose_NTL.transpose(1, 2, 0)
@@ -197,7 +201,7 @@ def _exposures(design: Design, decay_CL: Floats) -> tuple[Floats, Floats]:
     for step in range(1, len(carried_TJN)):
         gap_N = 1.0 if gap_NT is None else gap_NT[:, step - 1]
         left_JN, earlier_JN = decay_J[:, None] ** gap_N, carried_TJN[step - 1]
-        slope_TJN[step] = left_JN * (slope_TJN[step - 1] + gap_N / decay_J[:, None] * earlier_JN)
+        slope_TJN[step] = left_JN * (slope_TJN[step - 1] + gap_N * earlier_JN)
         carried_TJN[step] += left_JN * earlier_JN
     carried_NTJ, slope_NTJ = (np.ascontiguousarray(x_TJN.transpose(2, 0, 1)) for x_TJN in (carried_TJN, slope_TJN))
     if gap_NT is None or design.logit:
@@ -206,31 +210,33 @@ def _exposures(design: Design, decay_CL: Floats) -> tuple[Floats, Floats]:
     noise_NT1, lasting_NTJ = noise_over(gap_NT1, design.reversion), lasting(gap_NT1, decay_J, design.reversion)
     apart_J = design.reversion - decay_J
     is_near_J = np.abs(apart_J) < NEAR
-    change_NTJ = (lasting_NTJ - gap_NT1 * decay_J ** (gap_NT1 - 1)) / np.where(is_near_J, 1.0, apart_J)
+    change_NTJ = (lasting_NTJ * decay_J - gap_NT1 * decay_J**gap_NT1) / np.where(is_near_J, 1.0, apart_J)
     slope_NTJ = slope_NTJ * lasting_NTJ + carried_NTJ * np.where(is_near_J, 0.0, change_NTJ)
     return carried_NTJ * lasting_NTJ / noise_NT1, slope_NTJ / noise_NT1
 
 
-class _Seen(NamedTuple):
-    """What responses say, given the columns: log-density, and its slopes by fixed parts, spreads and the variance.
+class _Marginal(NamedTuple):
+    """The log-density of responses, random effects integrated out, and what its slopes are made of.
 
-    `own_NZ` are the effects that the columns of each subject act by. `blurred_NTZ`, the columns turned by what is left
-    unknown of them, is what the density loses by.
+    They are by the fixed part `[N,T]`, by the spreads and by the variance; `own_NZ` are the expected effects of each
+    subject, given its responses. `loss_NTZ` is the slope of half the log-determinant of `M = 1 + S'X'X S / variance` by
+    `X S`, columns times spreads: `X S M^-1 / variance`. None where there is no such matrix.
     """
 
     log_density: float
-    toward_NT: Floats
-    own_NZ: Floats
-    blurred_NTZ: Floats
+    of_fixed_NT: Floats
     of_spread_ZZ: Floats
     of_variance: float
+    own_NZ: Floats
+    loss_NTZ: Floats | None = None
 
 
-def _seen_linear(
+def _linear(
     random_NTZ: Floats, mean_NZ: Floats, residual_NT: Floats, spread_ZZ: Floats, variance: float, n: int
-) -> _Seen:
-    z = len(spread_ZZ)
+) -> _Marginal:
+    """Return the normal density of residuals whose covariance is `X S S'X' + variance`, of `n` that count (MIXED-5)."""
     # Columns are turned before they are squared: large spreads of columns that nearly cancel would leave no precision.
+    z = len(spread_ZZ)
     turned_NTZ = (random_NTZ.reshape(-1, z) @ spread_ZZ).reshape(random_NTZ.shape)
     turned_NZT = turned_NTZ.swapaxes(1, 2)
     factor_NZZ = np.linalg.cholesky(np.eye(z) + turned_NZT @ turned_NTZ / variance)
@@ -241,63 +247,67 @@ def _seen_linear(
     total, explained = float((residual_NT**2).sum()) / variance, float((explained_NZ1**2).sum())
     half_log_det = float(np.log(factor_NZZ.diagonal(axis1=1, axis2=2)).sum())
     known = z * len(inverse_NZZ) - float((inverse_NZZ**2).sum() + (deviate_NZ1**2).sum())
-    blurred_NTZ = turned_NTZ @ (inverse_NZZ.swapaxes(1, 2) @ inverse_NZZ / variance)
+    loss_NTZ = turned_NTZ @ (inverse_NZZ.swapaxes(1, 2) @ inverse_NZZ / variance)
     of_mean_NZ = (random_NTZ.swapaxes(1, 2) @ left_NT[..., None])[..., 0] / variance
-    of_spread_ZZ = of_mean_NZ.T @ deviate_NZ1[..., 0] - _over_rows(random_NTZ, blurred_NTZ)
-    return _Seen(
-        -0.5 * (n * float(np.log(2 * np.pi * variance)) + total - explained) - half_log_det, left_NT / variance,
-        mean_NZ + deviate_NZ1[..., 0] @ spread_ZZ.T, blurred_NTZ, of_spread_ZZ,
+    return _Marginal(
+        -0.5 * (n * float(np.log(2 * np.pi * variance)) + total - explained) - half_log_det,
+        left_NT / variance,
+        of_mean_NZ.T @ deviate_NZ1[..., 0] - _product(random_NTZ, loss_NTZ),
         0.5 * (total - n - explained + known) / variance,
-    )  # fmt: skip
+        mean_NZ + deviate_NZ1[..., 0] @ spread_ZZ.T,
+        loss_NTZ,
+    )
 
 
-def _over_rows(one_NTA: Floats, other_NTB: Floats) -> Floats:
-    return np.asarray(one_NTA.reshape(-1, one_NTA.shape[-1]).T @ other_NTB.reshape(-1, other_NTB.shape[-1]))
+def _product(one_NTA: Floats, other_NTB: Floats) -> Floats:
+    """Return the products of columns with columns `[A,B]`, summed over all transitions."""
+    rows = one_NTA.shape[0] * one_NTA.shape[1]
+    return np.asarray(one_NTA.reshape(rows, one_NTA.shape[2]).T @ other_NTB.reshape(rows, other_NTB.shape[2]))
 
 
-def _seen_logit(design: Design, expected_NT: Floats, mean_NZ: Floats, spread_ZZ: Floats) -> _Seen:
-    log_N, toward_NT, of_spread = marginal(expected_NT, spread_ZZ[0, 0], design.response_NT, design.counted_NT)
+def _logistic(design: Design, expected_NT: Floats, mean_NZ: Floats, spread_ZZ: Floats) -> _Marginal:
+    """Return the density of responses that are 0 or 1, whose intercept alone differs between subjects (MIXED-14)."""
+    log_N, of_fixed_NT, of_spread = marginal(expected_NT, spread_ZZ[0, 0], design.response_NT, design.counted_NT)
     of_spread_ZZ = np.zeros_like(spread_ZZ)
     of_spread_ZZ[0, 0] = of_spread
-    nothing_NTZ = np.zeros((*toward_NT.shape, len(spread_ZZ)))
-    return _Seen(float(log_N.sum()), toward_NT, mean_NZ, nothing_NTZ, of_spread_ZZ, 0.0)
+    return _Marginal(float(log_N.sum()), of_fixed_NT, of_spread_ZZ, 0.0, mean_NZ)
 
 
 def _density(design: Design, effects: Values) -> tuple[float, Values]:
     """Return the logarithm of the density of all responses, the random effects integrated out (spec MIXED-5).
 
-    Beside it, its slopes by the effects.
+    Beside it, its slopes by the effects. `U` are hidden units.
 
     Raises:
-        LinAlgError: nothing is left of the precision.
+        LinAlgError: nothing is left of the precision; or what is returned is not finite.
     """
     acting_NTJ, growing_NTJ = _exposures(design, effects["decay"])
     random_NTZ = np.concatenate([design.level_NTB, acting_NTJ], axis=-1) * design.counted_NT[..., None]
     z, spread_ZZ = random_NTZ.shape[-1], effects["spread"]
-    hidden_NH = np.tanh(design.v_NV @ effects["hidden"].T + effects["bias"])
-    mean_NZ = effects["mean"][:z] + hidden_NH @ effects["output"].T
+    hidden_NU = np.tanh(design.v_NV @ effects["hidden"].T + effects["bias"])
+    mean_NZ = effects["mean"][:z] + hidden_NU @ effects["output"].T
     expected_NT = (random_NTZ @ mean_NZ[..., None])[..., 0]
     expected_NT += (design.link_NTF @ effects["mean"][z:]) * design.counted_NT
     if design.logit:
-        seen = _seen_logit(design, expected_NT, mean_NZ, spread_ZZ)
+        found = _logistic(design, expected_NT, mean_NZ, spread_ZZ)
     else:
         residual_NT, variance = design.response_NT - expected_NT, float(effects["variance"])
-        seen = _seen_linear(random_NTZ, mean_NZ, residual_NT, spread_ZZ, variance, design.n)
-    of_mean_NZ = (random_NTZ.swapaxes(1, 2) @ seen.toward_NT[..., None])[..., 0]
-    of_unit_NH = of_mean_NZ @ effects["output"] * (1 - hidden_NH**2)
-    decays = slice(z - growing_NTJ.shape[-1], z)
-    of_acting_NJ = (growing_NTJ.swapaxes(1, 2) @ seen.toward_NT[..., None])[..., 0]
-    of_decay_J = (of_acting_NJ * seen.own_NZ[:, decays]).sum(axis=0)
-    of_decay_J -= (_over_rows(growing_NTJ, seen.blurred_NTZ) * spread_ZZ[decays]).sum(axis=1)
-    of_link_F = np.tensordot(seen.toward_NT, design.link_NTF, axes=2)
-    return seen.log_density, {
-        "mean": np.concatenate([of_mean_NZ.sum(axis=0), of_link_F]),
+        found = _linear(random_NTZ, mean_NZ, residual_NT, spread_ZZ, variance, design.n)
+    of_fixed_NT1, decays = found.of_fixed_NT[..., None], slice(z - growing_NTJ.shape[-1], z)
+    of_mean_NZ = (random_NTZ.swapaxes(1, 2) @ of_fixed_NT1)[..., 0]
+    of_unit_NU = of_mean_NZ @ effects["output"] * (1 - hidden_NU**2)
+    of_acting_NJ = (growing_NTJ.swapaxes(1, 2) @ of_fixed_NT1)[..., 0]
+    of_decay_J = (of_acting_NJ * found.own_NZ[:, decays]).sum(axis=0)
+    if found.loss_NTZ is not None:
+        of_decay_J -= (_product(growing_NTJ, found.loss_NTZ) * spread_ZZ[decays]).sum(axis=1)
+    return found.log_density, {
+        "mean": np.concatenate([of_mean_NZ.sum(axis=0), _product(of_fixed_NT1, design.link_NTF)[0]]),
         "decay": of_decay_J.reshape(effects["decay"].shape),
-        "hidden": of_unit_NH.T @ design.v_NV,
-        "bias": of_unit_NH.sum(axis=0),
-        "output": of_mean_NZ.T @ hidden_NH,
-        "spread": seen.of_spread_ZZ,
-        "variance": np.asarray(seen.of_variance),
+        "hidden": of_unit_NU.T @ design.v_NV,
+        "bias": of_unit_NU.sum(axis=0),
+        "output": of_mean_NZ.T @ hidden_NU,
+        "spread": found.of_spread_ZZ,
+        "variance": np.asarray(found.of_variance),
     }
 
 
@@ -317,6 +327,57 @@ def log_likelihood(design: Design, effects: Effects) -> float:
     return _summed(_parts(design), values)[0] - float(design.log_scale_NT.sum())
 
 
+@dataclass
+class _Loss:
+    """Minus the log-likelihood per transition, with priors, of the vectors of a space."""
+
+    parts: Sequence[Design]
+    space: _Space
+    apart: Apart
+    usual: float
+    of_doses: slice
+    prior: Floats
+    n: int
+    least: float = 0.0  # so far, or 0
+
+    @classmethod
+    def of(cls, design: Design, start: Effects, tied: Pairs) -> "_Loss":
+        """Return the loss near some effects; weights of statics and effects of doses have priors (`maximise`)."""
+        flat, likeness_LL = design.linearised(), likeness(design)
+        space = _Space.of(flat, start, sharing(likeness_LL, tied))
+        usual, pairs = usual_effect(flat, start.decay), [] if design.logit else nearly_alike(likeness_LL)
+        prior = space.fill(mean=MOST_WHITE**-2 if design.logit else 0.0, hidden=1.0, output=len(start.hidden))
+        of_doses = slice(design.level_NTB.shape[-1], start.n_random)
+        apart = Apart.of(pairs, start.spread, start.decay, usual)
+        return cls(_parts(design), space, apart, usual, of_doses, prior, max(design.n, 1))
+
+    def __call__(self, vector: Floats) -> tuple[float, Floats]:
+        """Return the loss and its slope; high above the least where a step leaves nothing of the precision."""
+        Termination.stop_if_signalled()
+        with np.errstate(all="ignore"):
+            loss, slope = self._at(vector)
+        if not (np.isfinite(loss) and np.isfinite(slope).all()):  # of an infinite loss L-BFGS-B would make an end
+            return self.least + WALL, np.zeros_like(vector)
+        self.least = min(self.least, loss)
+        return loss, slope
+
+    def _at(self, vector: Floats) -> tuple[float, Floats]:
+        effects = self.space.unpack(vector)
+        try:
+            likelihood, slopes = _summed(self.parts, effects)
+            of_apart, apart_ZZ = self.apart.loss(effects["spread"])
+        except np.linalg.LinAlgError:
+            return np.inf, np.zeros_like(vector)
+        mean, output = effects["mean"][self.of_doses], effects["output"][self.of_doses]
+        loss = of_apart - likelihood + 0.5 * ((mean**2).sum() + output.shape[1] * (output**2).sum()) / self.usual**2
+        slopes = {name: -slope for name, slope in slopes.items()}
+        slopes["mean"][self.of_doses] += mean / self.usual**2
+        slopes["output"][self.of_doses] += output.shape[1] * output / self.usual**2
+        slopes["spread"] += apart_ZZ
+        loss += 0.5 * float(self.prior @ vector**2)
+        return loss / self.n, (self.space.slope(effects, slopes) + self.prior * vector) / self.n
+
+
 def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = (), rival: float = -np.inf) -> Effects:
     """Return the effects of the largest likelihood, by L-BFGS from a start; `tied` factors have the same decays.
 
@@ -330,31 +391,8 @@ def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = (
     if len(design.v_NV) > MANY:
         some = design.take(np.linspace(0, len(design.v_NV) - 1, FIRST).round().astype(np.int64))
         start = maximise(some, start, iterations=iterations, tied=tied) if some.n else start
-    likeness_LL = likeness(design)
-    flat, parts, n = design.linearised(), _parts(design), max(design.n, 1)
-    space = _Space.of(flat, start, sharing(likeness_LL, tied))
-    of_doses, units = slice(design.level_NTB.shape[-1], start.n_random), len(start.hidden)
-    usual, pairs = usual_effect(flat, start.decay), [] if design.logit else nearly_alike(likeness_LL)
-    apart = Apart.of(pairs, start.spread, start.decay, usual)
-    prior = space.fill(mean=MOST_WHITE**-2 if design.logit else 0.0, hidden=1.0, output=units)
-
-    def objective(vector: Floats) -> tuple[float, Floats]:
-        Termination.stop_if_signalled()
-        effects = space.unpack(vector)
-        try:
-            likelihood, slopes = _summed(parts, effects)
-            of_apart, apart_ZZ = apart.loss(effects["spread"])
-        except np.linalg.LinAlgError:  # a step so long that nothing is left of the precision
-            return np.inf, np.zeros_like(vector)
-        mean_D, output_DH = effects["mean"][of_doses], effects["output"][of_doses]
-        loss = of_apart - likelihood + 0.5 * ((mean_D**2).sum() + units * (output_DH**2).sum()) / usual**2
-        slopes = {name: -slope for name, slope in slopes.items()}
-        slopes["mean"][of_doses] += mean_D / usual**2
-        slopes["output"][of_doses] += units * output_DH / usual**2
-        slopes["spread"] += apart_ZZ
-        loss += 0.5 * float(prior @ vector**2)
-        return loss / n, (space.slope(effects, slopes) + prior * vector) / n
-
+    objective = _Loss.of(design, start, tied)
+    space, n = objective.space, objective.n
     losses: list[float] = []
     few, little = SLOW[0], SLOW[1] / n
 
@@ -382,12 +420,13 @@ def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = (
     values = space.unpack(found.x)
     noise = np.ones(()) if design.logit else np.sqrt(values["variance"])
     effects = effects_from({**values, "noise": noise, "reach": _reach(design)}.__getitem__)
+    flat = design
     if design.logit:
         phi_NTP, mean_NP = design.columns(effects.decay), effects.means(design.v_NV)
         flat = design.linearised(fitted_logits(design, np.einsum("ntp,np->nt", phi_NTP, mean_NP), effects.spread[0, 0]))
     return replace(
         effects,
-        open=open_factor(flat, effects.spread, effects.noise**2, effects.decay, usual),
+        open=open_factor(flat, effects.spread, effects.noise**2, effects.decay, objective.usual),
         log_likelihood=log_likelihood(design, effects),
         converged=bool(found.success or is_slow() or (np.abs(found.jac).max() < FLAT and found.nit < iterations)),
         iterations=int(found.nit),
