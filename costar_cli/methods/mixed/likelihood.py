@@ -386,11 +386,21 @@ def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = (
     would fit anything. Effects of doses have one, too, of the size that they usually have: a dose that was given twice
     says little of its effect.
     """
-    from scipy.optimize import minimize  # noqa: PLC0415  # half a second to import, needed here alone
-
     if len(design.v_NV) > MANY:
         some = design.take(np.linspace(0, len(design.v_NV) - 1, FIRST).round().astype(np.int64))
         start = maximise(some, start, iterations=iterations, tied=tied) if some.n else start
+    found, is_steep = _climb(design, start, iterations, tied, rival)
+    while is_steep and found.iterations < iterations:  # the coordinates of the start are too oblong for where it ended
+        more, is_steep = _climb(design, found, iterations - found.iterations, tied, rival)
+        is_steep = is_steep and more.log_likelihood > found.log_likelihood + SLOW[1]
+        found = replace(more, iterations=found.iterations + more.iterations)
+    return found
+
+
+def _climb(design: Design, start: Effects, iterations: int, tied: Pairs, rival: float) -> tuple[Effects, bool]:
+    """Return where a search ended (`maximise`), and whether the likelihood is steep there."""
+    from scipy.optimize import minimize  # noqa: PLC0415  # half a second to import, needed here alone
+
     objective = _Loss.of(design, start, tied)
     space, n = objective.space, objective.n
     losses: list[float] = []
@@ -424,10 +434,13 @@ def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = (
     if design.logit:
         phi_NTP, mean_NP = design.columns(effects.decay), effects.means(design.v_NV)
         flat = design.linearised(fitted_logits(design, np.einsum("ntp,np->nt", phi_NTP, mean_NP), effects.spread[0, 0]))
-    return replace(
+    is_flat = bool(np.abs(found.jac).max() < FLAT)
+    ended = found.success or is_slow() or (is_flat and found.nit < iterations)
+    reached = replace(
         effects,
         open=open_factor(flat, effects.spread, effects.noise**2, effects.decay, objective.usual),
         log_likelihood=log_likelihood(design, effects),
-        converged=bool(found.success or is_slow() or (np.abs(found.jac).max() < FLAT and found.nit < iterations)),
+        converged=bool(ended),
         iterations=int(found.nit),
     )
+    return reached, bool(ended and not is_flat)
