@@ -24,6 +24,7 @@ __all__ = [
 
 RESULTS = ROOT / "benchmarks" / "results"
 STAGES = ("pretrain", "finetune")
+LOGS = ("ingest_events", "ingest_events_100m")
 
 
 def large_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
@@ -112,8 +113,10 @@ def commands_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
     yield "|---|" + "---:|" * len(sizes)
     for name, (_, *costs) in details["points"].items():
         yield f"| {name} | " + " | ".join(f"{cpu_s:.1f} s, {mb / 1000:.2f} GB" for cpu_s, mb, _ in costs) + " |"
-    log = json.loads((RESULTS / "ingest_events_100m-amd-epyc-2-cores.json").read_text("utf-8"))
+    fewer, log = (json.loads((RESULTS / f"{name}-amd-epyc-2-cores.json").read_text("utf-8")) for name in LOGS)
     value = {name: figure["value"] for name, figure in log["figures"].items()}
+    both = {name: [fewer["figures"][name]["value"], of] for name, of in value.items()}
+    time, memory = (slope(both["events"], both[name]) for name in ("cpu_s", "ingest_rss_mb"))
     yield ""
     yield "Slopes of log processor time and memory over these sizes, beyond that of a start (1: in proportion):"
     grown = {name: figure["value"] for name, figure in document["figures"].items()}
@@ -127,7 +130,8 @@ def commands_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
     yield f"`ingest meds` of {value['events'] / 1e6:.0f} million events: {value['cpu_s']:.0f} s of processor time,"
     yield f"{value['ingest_rss_mb'] / 1000:.1f} GB, {value['ingest_s'] / 60:.0f} minutes on the clock, niced and busy"
     yield f"(commit {log['commit']}): its memory is what bends first. {goals[0]:.0f} s and {goals[1] / 1000:.1f} GB,"
-    yield "its goals on the clock and in memory, are missed."
+    yield "its goals on the clock and in memory, are missed. From ten million events on (commit"
+    yield f"{fewer['commit']}, busy, too) slopes are {time:.2f} in time and {memory:.2f} in memory."
 
 
 def steps_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
@@ -163,7 +167,7 @@ def steps_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
 
 
 def goals_of_steps(
-    steps: Mapping[str, Any], pretraining: Mapping[str, Any], processes: Mapping[str, Any]
+    steps: Mapping[str, Any], pretraining: Mapping[str, Any], processes: Mapping[str, Any], members: Mapping[str, Any]
 ) -> Iterator[str]:
     """Yield which goals of training are missed, by how much, and what was tried."""
     value = {name: figure["value"] for name, figure in pretraining["figures"].items()}
@@ -192,6 +196,10 @@ def goals_of_steps(
     yield f"- **Reused buffers** would save what getting memory takes: at most {memory:.0f} % of a step."
     yield f"- **Two processes of one thread** take {divided} times the processor time of one: members are"
     yield "  divided, and no step gets cheaper."
+    stacked = " and ".join(f"{members['figures'][f'{stage}_times_one']['value']:.1f}" for stage in STAGES)
+    together = members["details"]["members"]
+    yield f"- **{together} members in one step** (`--group {together}`) take {stacked} times a step of one on a CPU, in"
+    yield "  pretraining and fine-tuning."
     yield "- **A fused LSTM** and **compilation**: below, and [why not](adr/0038-no-compilation.md)."
 
 

@@ -39,6 +39,15 @@ def preset_sentence() -> Iterator[str]:
 
 
 Figures = Mapping[str, float]
+QUICK = {
+    "tumor": "tumours",
+    "mimic": "ICU",
+    "m5": "retail",
+    "linear": "linear system",
+    "glucose": "glucose",
+    "hiv": "HIV",
+    "warfarin": "warfarin",
+}
 SPEED: Sequence[tuple[str, str, Callable[[Figures], str]]] = (
     (
         "scoring",
@@ -84,8 +93,7 @@ SPEED: Sequence[tuple[str, str, Callable[[Figures], str]]] = (
         "quick_preset",
         "`simulate`, `pretrain` and `finetune` with the quick preset: processor time, highest peak of memory",
         lambda f: "; ".join(
-            f"{label} {f[f'{name}_cpu_s']:.0f} s, {f[f'{name}_peak_mb'] / 1000:.2f} GB"
-            for name, label in (("tumor", "tumours"), ("mimic", "ICU"), ("m5", "retail"), ("linear", "linear system"))
+            f"{label} {f[f'{name}_cpu_s']:.0f} s, {f[f'{name}_peak_mb'] / 1000:.2f} GB" for name, label in QUICK.items()
         ),
     ),
     (
@@ -130,7 +138,7 @@ def gpu_table() -> Iterator[str]:
 
 def goals_table() -> Iterator[str]:
     """Yield which goals of training are missed, and what was tried."""
-    return quoted_scale.goals_of_steps(*map(speed_document, ("profile_steps", "pretrain_step", "processes")))
+    return quoted_scale.goals_of_steps(*map(speed_document, ("profile_steps", "pretrain_step", "processes", "members")))
 
 
 def scale_table(name: str) -> Iterator[str]:
