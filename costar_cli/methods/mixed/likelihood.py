@@ -279,7 +279,7 @@ def _density(design: Design, effects: Values) -> tuple[float, Values]:
     Beside it, its slopes by the effects. `U` are hidden units.
 
     Raises:
-        LinAlgError: nothing is left of the precision, if what is returned is not infinite or no number instead.
+        LinAlgError: nothing is left of the precision, which values that are not finite say, too.
     """
     acting_NTJ, growing_NTJ = _exposures(design, effects["decay"])
     random_NTZ = np.concatenate([design.level_NTB, acting_NTJ], axis=-1) * design.counted_NT[..., None]
