@@ -67,23 +67,23 @@ def test_the_marginal_likelihood_is_the_density_of_all_responses_of_a_subject():
     assert log_likelihood(design, effects) == pytest.approx(expected, rel=1e-9)
 
 
-def any_design(rng: np.random.Generator, **how: object) -> Design:
+def any_design(kind: str = "even", **how: Any) -> Design:
     """Transitions of seven subjects, the last of them without any, that two doses, a link and two statics act on."""
-    n, steps = 7, 6
+    rng, n, steps = np.random.default_rng(0), 7, 6
+    if "gaps" in kind:
+        how = {"gap_NT": rng.uniform(0.3, 4, size=(n, steps)), "reversion": 0.9, **how}
     counted_NT = (np.arange(steps) < np.arange(n, 0, -1)[:, None] - 1).astype(float)
-    response_NT = (rng.normal(size=(n, steps)) > 0 if how.get("logit") else rng.normal(size=(n, steps))) * counted_NT
+    response_NT = rng.normal(size=(n, steps))
+    if "logit" in kind:
+        how, response_NT = {"logit": True, **how}, (response_NT > 0).astype(float)
     level_NTB = np.stack([np.ones((n, steps)), rng.normal(size=(n, steps))], axis=-1)
     others = rng.normal(size=(n, steps, 1)), rng.random((n, steps, 2)), rng.normal(size=(n, 2))
-    return replace(
-        Design(level_NTB, *others, response_NT, counted_NT, np.zeros((n, steps))), **how
-    )  # fmt: skip
+    return replace(Design(level_NTB, *others, response_NT * counted_NT, counted_NT, np.zeros((n, steps))), **how)
 
 
 @pytest.mark.parametrize("kind", ["even", "gaps", "logit", "logit, gaps"])
 def test_slopes_of_the_likelihood_are_its_derivatives(kind: str):
-    rng = np.random.default_rng(0)
-    gaps: dict[str, Any] = {"gap_NT": rng.uniform(0.3, 4, size=(7, 6)), "reversion": 0.9} if "gaps" in kind else {}
-    design = any_design(rng, logit="logit" in kind, **gaps)
+    rng, design = np.random.default_rng(1), any_design(kind)
     shapes = {"mean": (7,), "hidden": (3, 2), "bias": (3,), "output": (6, 3), "spread": (6, 6)}
     effects = {name: rng.normal(size=shape) for name, shape in shapes.items()}
     effects |= {"decay": rng.uniform(0.2, 0.8, size=(2, 2)), "variance": np.array(0.7)}
@@ -102,7 +102,7 @@ def test_slopes_of_the_likelihood_are_its_derivatives(kind: str):
 
 
 def test_a_decay_next_to_the_reversion_changes_what_is_left_of_doses_alone():
-    design = any_design(np.random.default_rng(0), gap_NT=np.full((7, 6), 2.0), reversion=0.5)
+    design = any_design(gap_NT=np.full((7, 6), 2.0), reversion=0.5)
     at, ahead = (_exposures(design, np.array([[0.5, decay]])) for decay in (0.5, 0.5 + 5e-8))
     np.testing.assert_allclose(ahead[0] - at[0], 1e-7 * at[1] * [0, 1], rtol=1e-2, atol=1e-12)
 
@@ -115,9 +115,7 @@ def random_start(design: Design) -> Effects:
 
 @pytest.mark.parametrize("kind", ["full", "tied", "gaps", "diagonal", "first"])
 def test_the_slope_of_the_loss_is_its_derivative(kind: str):
-    rng = np.random.default_rng(0)
-    gaps: dict[str, Any] = {"gap_NT": rng.uniform(0.3, 4, size=(7, 6)), "reversion": 0.9} if kind == "gaps" else {}
-    design = any_design(rng, logit=kind == "first", **gaps)
+    rng, design = np.random.default_rng(2), any_design("logit" if kind == "first" else kind)
     if kind == "diagonal":
         design = replace(design, dose_NTL=rng.random((7, 6, 11)))
     start = random_start(design)
@@ -131,7 +129,7 @@ def test_the_slope_of_the_loss_is_its_derivative(kind: str):
 
 
 def test_a_step_that_leaves_nothing_of_the_precision_costs_much_and_is_no_end():
-    design = any_design(np.random.default_rng(0))
+    design = any_design()
     loss = _Loss.of(design, start := random_start(design), ())
     begin = loss.space.pack(start)
     (first, _), n_decay = loss(begin), start.decay.size

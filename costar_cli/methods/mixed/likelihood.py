@@ -389,16 +389,19 @@ def maximise(design: Design, start: Effects, *, iterations: int, tied: Pairs = (
     if len(design.v_NV) > MANY:
         some = design.take(np.linspace(0, len(design.v_NV) - 1, FIRST).round().astype(np.int64))
         start = maximise(some, start, iterations=iterations, tied=tied) if some.n else start
-    found, is_steep = _climb(design, start, iterations, tied, rival)
+    found, usual, is_steep = _climb(design, start, iterations, tied, rival)
     while is_steep and found.iterations < iterations:  # the coordinates of the start are too oblong for where it ended
-        more, is_steep = _climb(design, found, iterations - found.iterations, tied, rival)
+        more, usual, is_steep = _climb(design, found, iterations - found.iterations, tied, rival)
         is_steep = is_steep and more.log_likelihood > found.log_likelihood + SLOW[1]
         found = replace(more, iterations=found.iterations + more.iterations)
-    return found
+    if design.logit:
+        phi_NTP, mean_NP = design.columns(found.decay), found.means(design.v_NV)
+        design = design.linearised(fitted_logits(design, np.einsum("ntp,np->nt", phi_NTP, mean_NP), found.spread[0, 0]))
+    return replace(found, open=open_factor(design, found.spread, found.noise**2, found.decay, usual))
 
 
-def _climb(design: Design, start: Effects, iterations: int, tied: Pairs, rival: float) -> tuple[Effects, bool]:
-    """Return where a search ended (`maximise`), and whether the likelihood is steep there."""
+def _climb(design: Design, start: Effects, iterations: int, tied: Pairs, rival: float) -> tuple[Effects, float, bool]:
+    """Return where a search ended (`maximise`), the sd of effects it took for usual, and whether it is steep there."""
     from scipy.optimize import minimize  # noqa: PLC0415  # half a second to import, needed here alone
 
     objective = _Loss.of(design, start, tied)
@@ -430,17 +433,12 @@ def _climb(design: Design, start: Effects, iterations: int, tied: Pairs, rival: 
     values = space.unpack(found.x)
     noise = np.ones(()) if design.logit else np.sqrt(values["variance"])
     effects = effects_from({**values, "noise": noise, "reach": _reach(design)}.__getitem__)
-    flat = design
-    if design.logit:
-        phi_NTP, mean_NP = design.columns(effects.decay), effects.means(design.v_NV)
-        flat = design.linearised(fitted_logits(design, np.einsum("ntp,np->nt", phi_NTP, mean_NP), effects.spread[0, 0]))
     is_flat = bool(np.abs(found.jac).max() < FLAT)
     ended = found.success or is_slow() or (is_flat and found.nit < iterations)
     reached = replace(
         effects,
-        open=open_factor(flat, effects.spread, effects.noise**2, effects.decay, objective.usual),
         log_likelihood=log_likelihood(design, effects),
         converged=bool(ended),
         iterations=int(found.nit),
     )
-    return reached, bool(ended and not is_flat)
+    return reached, objective.usual, bool(ended and not is_flat)
