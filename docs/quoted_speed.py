@@ -6,6 +6,7 @@ from typing import Any
 
 from benchmarks.all import RESULTS
 from benchmarks.machine import is_busy, load_before_and_after
+from benchmarks.quick_preset import DATASETS
 from costar_cli.methods.registry import METHODS
 from docs import quoted_scale
 
@@ -39,15 +40,6 @@ def preset_sentence() -> Iterator[str]:
 
 
 Figures = Mapping[str, float]
-QUICK = {
-    "tumor": "tumours",
-    "mimic": "ICU",
-    "m5": "retail",
-    "linear": "linear system",
-    "glucose": "glucose",
-    "hiv": "HIV",
-    "warfarin": "warfarin",
-}
 SPEED: Sequence[tuple[str, str, Callable[[Figures], str]]] = (
     (
         "scoring",
@@ -93,7 +85,8 @@ SPEED: Sequence[tuple[str, str, Callable[[Figures], str]]] = (
         "quick_preset",
         "`simulate`, `pretrain` and `finetune` with the quick preset: processor time, highest peak of memory",
         lambda f: "; ".join(
-            f"{label} {f[f'{name}_cpu_s']:.0f} s, {f[f'{name}_peak_mb'] / 1000:.2f} GB" for name, label in QUICK.items()
+            f"{label} {f[f'{name}_cpu_s']:.0f} s, {f[f'{name}_peak_mb'] / 1000:.2f} GB"
+            for name, label in DATASETS.items()
         ),
     ),
     (
