@@ -76,8 +76,8 @@ def main(folder: Path) -> None:
         whole = run_pretrain(dataset, folder / "whole", ONE_THREAD, members=3, log=log)
     np.savez(folder / f"whole-{rank}.npz", **whole.arrays)
     (folder / f"taken-{rank}.json").write_text(json.dumps(taken))
-    survival_forecast = run_pretrain(dataset, folder / "goes-on", ONE_THREAD, members=3)
-    np.savez(folder / f"goes-on-{rank}.npz", **survival_forecast.arrays)
+    goes_on = run_pretrain(dataset, folder / "goes-on", ONE_THREAD, members=3)
+    np.savez(folder / f"goes-on-{rank}.npz", **goes_on.arrays)
     divided.MEET_S = 60.0  # only in the end
     stop = partial(signal.raise_signal, signal.SIGINT)
     for name, act in {"full": int, "full-stopped": stop, "full-failed": fail}.items():

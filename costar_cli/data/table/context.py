@@ -307,10 +307,10 @@ class EncodingContext:
         How many there are of both is noted, and of the latter, how many have no row.
         """
         source = np.where(self.schema.columns[name].missing == "carry", self.table.carried(observed), -1)
-        survival_forecast, filled = holes & (source >= 0), holes & (source < 0)
+        carried, filled = holes & (source >= 0), holes & (source < 0)
         notes = []
-        if survival_forecast.any():
-            count = counted(int(survival_forecast.sum()), "missing value is", "missing values are")
+        if carried.any():
+            count = counted(int(carried.sum()), "missing value is", "missing values are")
             notes.append(f"{count} carried forward from the subject's last one")
         if filled.any():
             count = counted(int(filled.sum()), "missing value counts", "missing values count")
