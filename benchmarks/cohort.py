@@ -16,7 +16,7 @@ from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.shared.members import stack_members
 from costar_cli.reporting import NullReporter
 from costar_cli.training.group import GroupState
-from costar_cli.training.loop import stepping
+from costar_cli.training.loop import cores_of, stepping
 from costar_cli.training.runtime import Runtime
 
 __all__ = [
@@ -78,7 +78,8 @@ class Steps:
 
     def __call__(self) -> float:
         rows_RB = self.rows_B.expand(len(self.state.members), -1)
-        loss_R = self._take(rows_RB)
+        with cores_of(self.runtime):
+            loss_R = self._take(rows_RB)
         self.state.step += 1
         return float(loss_R.mean())
 

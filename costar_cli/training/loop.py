@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -15,6 +15,7 @@ from costar_cli.errors import TrainingError
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.members import Params
+from costar_cli.methods.shared.microbatches import cores_for_microbatches
 from costar_cli.methods.shared.stage import EpochSchedule
 from costar_cli.reporting import Reporter, Task
 from costar_cli.training.checkpoint import Checkpoint, FinishedGroup, Interrupt
@@ -99,6 +100,7 @@ def train_members(
     n_rounds = len(finished) + len(own)
     with (
         Interrupt() as interrupt,
+        cores_of(runtime),
         reporter.task(stage.name, total=n_rounds * pace.steps, done=len(finished) * pace.steps) as task,
         ExitStack() as others,
     ):
@@ -179,6 +181,11 @@ def train_group(
         task.advance(0, **_who(state), epoch=state.epoch, **losses, **_guessing(stage))
         keeper.save_if_due(state, interrupted=interrupt.agreed)
     task.advance(pace.steps - pace.before(state.epoch))
+
+
+def cores_of(runtime: Runtime) -> AbstractContextManager[None]:
+    """Return the context in which steps are taken."""
+    return cores_for_microbatches(runtime.threads) if runtime.kind == "cpu" else nullcontext()
 
 
 def stepping(stage: Stage, state: GroupState, runtime: Runtime, reporter: Reporter) -> Steps:

@@ -15,6 +15,7 @@ from costar_cli.methods.costar.architectures import make_encoder
 from costar_cli.methods.costar.pretraining import PretrainStage, augment, augment_with_statics
 from costar_cli.methods.costar.representation import HistoryEncoder, encode_members
 from costar_cli.methods.shared.members import named_params, stack_members
+from costar_cli.methods.shared.microbatches import cores_for_microbatches
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.transformers.ct_network import CtNetwork
 from costar_cli.methods.transformers.settings import TransformerConfig
@@ -156,9 +157,7 @@ def test_every_dropout_mask_counts(architecture):
 @pytest.mark.parametrize("dims", DIMS.values(), ids=DIMS)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_members_encoded_together_equal_members_one_by_one_and_learn_everywhere(architecture, dims, threads):
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with cores_for_microbatches(threads):
         model, (history, statics) = encoder(architecture, dims), inputs(dims)
         members = [named_params(make_encoder(dims, model.config).double()) for _ in range(2)]
         params = {name: value.requires_grad_() for name, value in stack_members(members).items()}
@@ -172,8 +171,6 @@ def test_members_encoded_together_equal_members_one_by_one_and_learn_everywhere(
                 torch.testing.assert_close(values[r : r + 1], expected)
         (together.z_BTD.square().sum() + together.components_CBTD.square().sum()).backward()
         assert all(value.grad is not None and (value.grad != 0).any() for value in params.values())
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_statics_are_augmented_with_the_series_and_stay_constant():

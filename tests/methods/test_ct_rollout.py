@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from costar_cli.data import Dataset, Panel, Part, Queries
 from costar_cli.methods.shared.members import member_module
+from costar_cli.methods.shared.microbatches import cores_for_microbatches
 from costar_cli.methods.transformers import model as transformer_model
 from costar_cli.methods.transformers.ct import CtModel
 from costar_cli.methods.transformers.ct_network import CtNetwork
@@ -78,12 +79,8 @@ def test_small_budgets_of_memory_change_no_prediction(model, dataset, panel, mon
     monkeypatch.setattr(transformer_model, "CPU_ELEMENTS", 1_000)
     np.testing.assert_allclose(model.answer(states, queries), expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(model.answer(states, queries, batch_size=3), expected, rtol=1e-4, atol=1e-4)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+    with cores_for_microbatches(2):
         np.testing.assert_allclose(model.answer(states, queries), expected, rtol=1e-4, atol=1e-4)
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_a_prefix_is_encoded_once_and_never_read_again(model, dataset, panel, monkeypatch):

@@ -19,6 +19,7 @@ from costar_cli.methods.costar.decoding import CostarStates
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.predictor import OutcomePredictor
 from costar_cli.methods.shared.distinct import distinct_rows, runs
+from costar_cli.methods.shared.microbatches import cores_for_microbatches
 from costar_cli.reporting import NullReporter
 
 PART = Part("target", "test")
@@ -47,12 +48,8 @@ def test_shared_histories_and_plans_change_no_prediction(
     panel, queries = tumor_dataset.panels[PART], tumor_dataset.queries[PART][name].take(slice(0, 400))
     queries = queries.take(np.random.default_rng(0).permutation(len(queries)))
     states = model.encode(panel)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with cores_for_microbatches(threads):
         answered = model.answer(states, queries, batch_size=batch_size)
-    finally:
-        torch.set_num_threads(before)
     sd = float(model.scaler.outcomes[1][0])
     np.testing.assert_allclose(answered / sd, reference(model, states, queries) / sd, rtol=0, atol=1e-6)
     np.testing.assert_allclose(model.rollout(panel, queries), answered, rtol=1e-4, atol=1e-4)

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from costar_cli.methods.shared import microbatches
+from costar_cli.methods.shared.cores import use_threads
 from costar_cli.methods.shared.dropout import MaskSource
-from costar_cli.methods.shared.microbatches import map_microbatches, on_cores
+from costar_cli.methods.shared.microbatches import cores_for_microbatches, map_microbatches, on_cores
 from costar_cli.methods.shared.streams import Stream
 
 CPU = torch.device("cpu")
@@ -16,12 +17,10 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
     microbatches._workers.cache_clear()
-    yield
+    with cores_for_microbatches(2):
+        yield
     microbatches._workers.cache_clear()
-    torch.set_num_threads(before)
 
 
 def test_results_come_in_the_order_of_the_items(two_threads):
@@ -50,7 +49,7 @@ def test_threads_keep_to_one_core_each_only_where_they_use_all(two_threads, monk
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_pieces_that_are_computed_again_have_the_same_gradients(two_threads, monkeypatch, threads):
-    torch.set_num_threads(threads)
+    use_threads(threads)
     microbatches._workers.cache_clear()
     runs: list[int] = []
 

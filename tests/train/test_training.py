@@ -18,6 +18,7 @@ from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.entry import Method
 from costar_cli.methods.shared import cores
+from costar_cli.methods.shared.microbatches import cores_for_microbatches
 from costar_cli.reporting import NullReporter
 from costar_cli.training import RunIdentity, Runtime, loop
 from costar_cli.training.checkpoint import Checkpoint
@@ -109,12 +110,8 @@ def test_thread_count_changes_rounding_only(threads, tumor_dataset: Dataset, tmp
     from costar_cli.methods.costar import representation
 
     monkeypatch.setattr(representation, "CPU_ELEMENTS", 2_000)  # several microbatches per batch
-    before = torch.get_num_threads()
-    try:
-        runtime = EXACT.model_copy(update={"threads": threads})
-        one = run_finetune(tumor_dataset, tmp_path / "a", runtime=runtime, epochs=2)
-    finally:
-        torch.set_num_threads(before)
+    with cores_for_microbatches(threads):
+        one = run_finetune(tumor_dataset, tmp_path / "a", runtime=EXACT, epochs=2)
     monkeypatch.undo()
     close(one.arrays, run_finetune(tumor_dataset, tmp_path / "b", runtime=EXACT, epochs=2).arrays)
 

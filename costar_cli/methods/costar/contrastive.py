@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from costar_cli.methods.shared.microbatches import operators_on, worker_count
+
 # The fused operator has one signature on the CPU alone: across CUDA versions and precisions it has several.
 CHUNK_ELEMENTS = 2**24  # logits held at once by the chunked version, over all pairs
 
@@ -37,7 +39,8 @@ def attend_to_keys_fused(q_PND: Tensor, k_PND: Tensor, hidden_PN: Tensor) -> tup
     """Return the same from the framework's fused CPU attention."""
     mask = hidden_PN[:, None, None].expand(-1, 1, q_PND.shape[1], -1) if bool((hidden_PN != 0).any()) else None
     fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    output, lse = fused(q_PND[:, None], k_PND[:, None], k_PND[:, None], attn_mask=mask, scale=1.0)
+    with operators_on(worker_count()):  # it is one large operator, between microbatches
+        output, lse = fused(q_PND[:, None], k_PND[:, None], k_PND[:, None], attn_mask=mask, scale=1.0)
     return output[:, 0], lse.reshape(q_PND.shape[:2])
 
 

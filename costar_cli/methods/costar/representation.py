@@ -75,9 +75,9 @@ class HistoryEncoder(nn.Module, ABC):
 
 
 def samples_at_once(encoder: HistoryEncoder, samples: int, n_steps: int, device: torch.device) -> int:
-    """Return how many samples to encode at once; on a CPU there are no fewer microbatches than cores."""
-    largest, least = largest_mask(encoder.mask_shapes(n_steps)), torch.get_num_threads()
-    return microbatch_size(largest, samples, device, cpu_elements=CPU_ELEMENTS, least=least)
+    """Return how many samples to encode at once."""
+    largest = largest_mask(encoder.mask_shapes(n_steps))
+    return microbatch_size(largest, samples, device, cpu_elements=CPU_ELEMENTS, shared=True)
 
 
 def microbatch_calls(

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final, TypeVar
 
@@ -16,6 +17,17 @@ _CHOSEN: list[int] = []
 def use_threads(count: int) -> None:
     """Run on so many threads from now on, in this process."""
     _CHOSEN[:] = [count]
+
+
+@contextmanager
+def chosen(count: int) -> Iterator[None]:
+    """Run on so many threads for a while."""
+    before = list(_CHOSEN)
+    use_threads(count)
+    try:
+        yield
+    finally:
+        _CHOSEN[:] = before
 
 
 def chosen_threads() -> int | None:

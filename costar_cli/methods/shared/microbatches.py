@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from costar_cli.methods.shared import processes
+from costar_cli.methods.shared.cores import chosen, chosen_threads
 from costar_cli.methods.shared.dropout import MaskSource
 from costar_cli.methods.shared.members import Params
 
@@ -28,12 +30,40 @@ ToMasks = Callable[[], dict[str, Tensor]]  # draws the masks of a microbatch, th
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+WORTH_SPLITTING = 5  # batches of less than this part of what is computed at once: cores get into each other's way
 GPU_ELEMENTS = 2**28  # of the largest array of a microbatch: 1 GiB in single precision, so that a few fit any GPU
 # Retail pretraining, 43 microbatches: 2.7 GB instead of 6.5 GB, the same numbers to the bit, and nothing seen on the
 # clock.
 KEPT_MICROBATCHES = 12  # at most of a batch, whose intermediate results wait for the backward pass
 MICROBATCH_GB, PROGRAM_GB = 0.15, 0.75  # what one of them takes at most, and all else (measured: the retail panel)
 _KEPT = [KEPT_MICROBATCHES]
+
+
+def worker_count() -> int:
+    """Return how many microbatches run side by side on a CPU: the chosen threads, or as many as an operator has."""
+    return chosen_threads() or torch.get_num_threads()
+
+
+@contextmanager
+def operators_on(cores: int) -> Iterator[None]:
+    """Give each operator of this thread so many cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(cores)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def cores_for_microbatches(cores: int) -> Iterator[None]:
+    """Give each operator one core, and microbatches so many: what is too small to be split is computed by one.
+
+    Threads that share an operator sleep between two of them (`OMP_WAIT_POLICY`), and waking one takes longer than a
+    small operator: steps of recurrent networks took 2 to 3 times as long with two threads as with one.
+    """
+    with chosen(cores), operators_on(1):
+        yield
 
 
 def keep_microbatches(memory_gb: float) -> None:
@@ -47,7 +77,7 @@ def keep_microbatches(memory_gb: float) -> None:
 
 def on_cores(function: Callable[[Item], Result], items: Iterable[Item], *, device: torch.device) -> Iterator[Result]:
     """Yield the function of each item, in order; on a CPU with several threads items run side by side."""
-    n_workers = torch.get_num_threads()
+    n_workers = worker_count()
     if device.type != "cpu" or n_workers == 1:
         return map(function, items)
     return _workers(n_workers).map(function, items)
@@ -60,7 +90,7 @@ def microbatch_size(
     *,
     cpu_elements: int,
     gpu_elements: int = GPU_ELEMENTS,
-    least: int = 1,
+    shared: bool = False,
 ) -> int:
     """Return how many samples to compute at once.
 
@@ -70,13 +100,14 @@ def microbatch_size(
         device: where they are computed.
         cpu_elements: elements of that array at once on a CPU: what the caches hold, measured for each family.
         gpu_elements: the same on a GPU: what its memory holds.
-        least: microbatches at least on a CPU, where there are that many samples: cores need work.
+        shared: each core of a CPU gets one, unless there are too few samples.
 
     Several processes have as many each.
     """
-    at_most = cpu_elements if device.type == "cpu" else gpu_elements
-    least = (least if device.type == "cpu" else 1) * processes.count()
-    return max(1, min(at_most // largest, -(-samples // least)))
+    at_most = (cpu_elements if device.type == "cpu" else gpu_elements) // largest
+    is_split = shared and device.type == "cpu" and samples * WORTH_SPLITTING > at_most
+    least = (worker_count() if is_split else 1) * processes.count()
+    return max(1, min(at_most, -(-samples // least)))
 
 
 def split_with_masks(
@@ -116,7 +147,7 @@ def map_microbatches(
     puts parameters into a module while it runs); elsewhere one after another. A microbatch may be called twice, for the
     backward pass, and must then return the same. Several processes run some each.
     """
-    n_workers, microbatches = torch.get_num_threads() if device.type == "cpu" else 1, list(microbatches)
+    n_workers, microbatches = worker_count() if device.type == "cpu" else 1, list(microbatches)
     alone = processes.count() == 1
     if alone and (device.type != "cpu" or (n_workers == 1 and len(microbatches) <= _KEPT[0])):
         return [microbatch(module, params) for microbatch in microbatches]
@@ -138,7 +169,7 @@ def start_microbatches(
             return microbatch(_own_copy(module), fixed)
 
     fixed = {name: value.detach() for name, value in params.items()}
-    n_workers, own, like = torch.get_num_threads(), _own(list(microbatches)), next(iter(params.values()))
+    n_workers, own, like = worker_count(), _own(list(microbatches)), next(iter(params.values()))
     if device.type != "cpu" or n_workers == 1:
         results = [run(microbatch) for microbatch in own]
         return lambda: processes.gathered(results, like)

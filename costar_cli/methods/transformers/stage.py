@@ -21,7 +21,6 @@ from costar_cli.methods.transformers.units import CPU_ELEMENTS, BalancedNetwork,
 PartName = Literal["train", "validation"]
 Inputs = tuple[Tensor, ...]
 MakeObjective = Callable[[TrainingConfig, int], BalancingObjective]  # of a stage's settings and number of rows
-WORTH_SPLITTING = 5  # batches of less than this part of what is computed at once: two cores get into each other's way
 AVERAGE = "average."  # prefix of averages beside the parameters
 
 
@@ -101,8 +100,7 @@ class BalancedStage(NetworkStage[NetworkT], ABC, Generic[NetworkT]):
         """Return what the microbatches of a batch give, put together."""
         device, samples = batch.inputs[0].device, batch.inputs[0].shape[1]
         largest = largest_mask(self.network.mask_shapes(self.n_steps))
-        least = 2 if torch.get_num_threads() > 1 and samples * WORTH_SPLITTING > CPU_ELEMENTS // largest else 1
-        size = microbatch_size(largest, samples, device, cpu_elements=CPU_ELEMENTS, least=least)
+        size = microbatch_size(largest, samples, device, cpu_elements=CPU_ELEMENTS, shared=True)
         calls = split_with_masks(call, batch.inputs, masks, size)
         parts = map_microbatches(self.network, calls, params_R, device=device)
         return Predicted(*(torch.cat(values, dim=1) for values in zip(*parts, strict=True)))
