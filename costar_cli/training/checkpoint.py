@@ -162,19 +162,20 @@ class Checkpoint:
     def complete(self, state: GroupState) -> FinishedGroup:
         """Return what is to be remembered of a complete group."""
         kept = {n: v.cpu() for n, v in state.kept.items()}
-        survival_forecast = not (state.done or self._why_no_longer())
-        return FinishedGroup(state.members, kept, state.records, SavedGroup.of(state) if survival_forecast else None)
+        may_go_on = not (state.done or self._why_no_longer())
+        return FinishedGroup(state.members, kept, state.records, SavedGroup.of(state) if may_go_on else None)
 
-    def finish(self, state: GroupState) -> None:
-        """Remember a complete group."""
-        self.learn([self.complete(state)], [])
+    def finish(self, state: GroupState, rest: GroupState | None = None) -> None:
+        """Remember a complete group, and where the rest of it goes on."""
+        self.learn([self.complete(state)], [] if rest is None else [SavedGroup.of(rest)])
         self.save(None)
 
     def learn(self, finished: Sequence[FinishedGroup], going: Sequence[SavedGroup]) -> None:
         """Learn which groups processes have completed, and where they are with others."""
         self._finished += finished
-        known = [group.members for group in finished] + [group.position["members"] for group in going]
-        self._waiting = [*going, *(group for group in self._waiting if group.position["members"] not in known)]
+        known = {member for group in finished for member in group.members}
+        known |= {member for group in going for member in group.position["members"]}
+        self._waiting = [*going, *(group for group in self._waiting if known.isdisjoint(group.position["members"]))]
 
     def save_if_due(self, state: GroupState, *, interrupted: bool) -> None:
         """Save when enough time has passed, or when interrupted, and then stop.

@@ -116,7 +116,7 @@ class Divided:
         if interrupted or time.monotonic() - self._met_at >= MEET_S:
             self._meet(state, stops=interrupted)
 
-    def finish(self, state: GroupState) -> None:
+    def finish(self, state: GroupState, rest: GroupState | None = None) -> None:  # noqa: ARG002 - it tells by itself
         """Remember a complete group, which the others hear of when all meet."""
         self._complete.append(self._checkpoint.complete(state))
 

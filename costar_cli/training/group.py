@@ -1,6 +1,6 @@
 """The state of one group of members in training: everything that a resumed run needs, and nothing else."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -108,6 +108,35 @@ class GroupState:
     def done(self) -> bool:
         """Return whether every member has stopped."""
         return all(record.stopped for record in self.records)
+
+    def parted(self, epochs: int) -> tuple["GroupState", "GroupState | None"]:
+        """Return the members whose training is over, and those that go on; None where all epochs are done."""
+        going = [row for row, record in enumerate(self.records) if not record.stopped]
+        if not going or self.epoch >= epochs:
+            return self, None
+        return self._of([row for row in range(len(self.members)) if row not in going]), self._of(going)
+
+    def _of(self, rows: list[int]) -> "GroupState":
+        def cut(values_R: Params) -> Params:
+            return {name: value.detach()[rows] for name, value in values_R.items()}
+
+        params = {name: value.requires_grad_() for name, value in cut(self.params).items()}
+        optimizer = Adam(params, self.optimizer.rate)
+        optimizer.moments = {
+            name: Moments(moments.step, moments.exp_avg[rows], moments.exp_avg_sq[rows])
+            for name, moments in self.optimizer.moments.items()
+        }
+        return replace(
+            self,
+            members=[self.members[row] for row in rows],
+            params=params,
+            state=cut(self.state),
+            average=cut(self.average),
+            kept=cut(self.kept),
+            optimizer=optimizer,
+            records=[self.records[row] for row in rows],
+            loss_sum_R=self.loss_sum_R[rows],
+        )
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return every tensor of the state, by name, for a checkpoint."""

@@ -113,9 +113,14 @@ def train_members(
             checkpoint.restore(state)
             log(stage, state.members, state.records, None)
             task.advance(pace.before(state.epoch) + state.step)
-            steps = stepping(stage, state, runtime, reporter)
-            train_group(stage, state, runtime, keeper, task, interrupt, selection, log, steps)
-            keeper.finish(state)
+            going: GroupState | None = state
+            while going is not None:
+                state = going
+                steps = stepping(stage, state, runtime, reporter)
+                train_group(stage, state, runtime, keeper, task, interrupt, selection, log, steps)
+                over, going = state.parted(pace.epochs)
+                keeper.finish(over, going)
+            task.advance(pace.steps - pace.before(state.epoch))
             interrupt.stop_if_requested()
     return _assembled(checkpoint.finished_groups(), pace)
 
@@ -158,11 +163,12 @@ def train_group(
     log: EpochLog,
     steps: Steps,
 ) -> None:
-    """Run epochs until every member has stopped or all epochs are done."""
+    """Run epochs until all are done, or every member has stopped; on a CPU, where each one costs, until one has."""
     if selection.from_start and state.records[0].start_score is None:
         score_start(stage, state, runtime, selection.scorer)
     pace, passes = pace_of(stage), _Passes(stage, state.members)
-    while state.epoch < pace.epochs and not state.done:
+    is_over = any if runtime.kind == "cpu" else all
+    while state.epoch < pace.epochs and not is_over(record.stopped for record in state.records):
         begun, begun_s = pace.before(state.epoch), time.monotonic()
         while begun + state.step < pace.before(state.epoch + 1):
             rows_RB = passes.rows(begun + state.step).to(runtime.device)
@@ -180,7 +186,6 @@ def train_group(
         }
         task.advance(0, **_who(state), epoch=state.epoch, **losses, **_guessing(stage))
         keeper.save_if_due(state, interrupted=interrupt.agreed)
-    task.advance(pace.steps - pace.before(state.epoch))
 
 
 def cores_of(runtime: Runtime) -> AbstractContextManager[None]:

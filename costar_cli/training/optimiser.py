@@ -40,7 +40,7 @@ class Adam:
         rate: learning rate, which may be another one, or a tensor, at each step.
     """
 
-    def __init__(self, params: Params, rate: float) -> None:
+    def __init__(self, params: Params, rate: float | Tensor) -> None:
         self.params = params
         self.rate: float | Tensor = rate
         self.moments: dict[str, Moments] = {}

@@ -111,10 +111,8 @@ class Runtime(Place):
         return making_here(self.kind, self.threads)
 
     def group_size(self, members: int) -> int:
-        """Return how many members share a step: all on a GPU, one on a CPU, unless told otherwise."""
-        # On a CPU little is gained: five members at once take 4.9 (pretraining) and 3.6 times one (docs/scale.md).
-        default = members if self.kind == "cuda" else 1
-        return min(self.group or default, members)
+        """Return how many members share a step: all, unless told otherwise."""
+        return min(self.group or members, members)
 
     def autocast(self) -> contextlib.AbstractContextManager[object]:
         """Return the context in which losses are computed."""

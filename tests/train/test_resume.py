@@ -40,6 +40,56 @@ def test_a_killed_run_continues_to_the_same_weights(
     assert any("continuing" in note for note in reporter_notes)
 
 
+LEAVING = {"members": 3, "epochs": 9, "patience": 2, "learning_rate": 0.05}  # members stop after different epochs
+
+
+def members_per_step(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The members of each step that is taken from now on."""
+    taken: list[list[int]] = []
+    step = loop.training_step
+
+    def noted(stage, state, *args):
+        taken.append(state.members)
+        return step(stage, state, *args)
+
+    monkeypatch.setattr(loop, "training_step", noted)
+    return taken
+
+
+def test_members_that_have_stopped_take_no_more_steps_and_change_no_other(
+    tumor_dataset: Dataset, whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = whole(run_finetune, runtime=EXACT.model_copy(update={"group": 1}), **LEAVING)
+    taken = members_per_step(monkeypatch)
+    together = run_finetune(tumor_dataset, runtime=EXACT, **LEAVING)
+    close(expected.arrays, together.arrays)
+    steps = together.meta["stages"][0]["steps"]
+    assert len(set(steps)) > 1
+    assert [sum(member in members for members in taken) for member in range(3)] == steps
+    assert steps == expected.meta["stages"][0]["steps"]
+    assert together.meta["stages"][0]["ended_by"] == expected.meta["stages"][0]["ended_by"]
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_a_run_killed_after_members_have_left_continues_to_the_same_weights(
+    left: int, tumor_dataset: Dataset, whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        taken = members_per_step(patched)
+        expected = run_finetune(tumor_dataset, runtime=CPU, **LEAVING)
+    groups = [members for at, members in enumerate(taken) if at == 0 or members != taken[at - 1]]
+    last = groups[min(left, len(groups) - 1)]
+    die_at_step(monkeypatch, 1 + taken.index(last))
+    with pytest.raises(KilledError):
+        run_finetune(tumor_dataset, tmp_path, runtime=CPU, **LEAVING)
+    monkeypatch.undo()
+    taken = members_per_step(monkeypatch)
+    continued = run_finetune(tumor_dataset, tmp_path, runtime=CPU, **LEAVING)
+    assert taken[0] == last
+    assert same(expected.arrays, continued.arrays)
+    assert expected.meta == continued.meta
+
+
 def test_interrupt_saves_between_steps_and_the_run_continues(
     tumor_dataset: Dataset, whole, tmp_path: Path, monkeypatch
 ):

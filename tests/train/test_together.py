@@ -26,9 +26,9 @@ from costar_cli.reporting import NullReporter
 from costar_cli.training import Runtime
 from costar_cli.training.group import GroupState
 from tests.fits import KilledError, die_at_step
-from tests.train.worlds import CPU, EXACT, close, pretrain_stage, run_pretrain, same, supervised_stage
+from tests.train.worlds import CPU, EXACT, ONE_BY_ONE, close, pretrain_stage, run_pretrain, same, supervised_stage
 
-ONE_THREAD = CPU.model_copy(update={"threads": 1})
+ONE_THREAD = ONE_BY_ONE.model_copy(update={"threads": 1})
 ROOT = Path(__file__).parents[2]
 
 

@@ -34,6 +34,7 @@ ENCODER = EncoderConfig(width=8, heads=2, clip_distance=4)
 PRETRAIN = PretrainConfig(encoder=ENCODER, epochs=3, batch_size=16, members=2, seed=5)
 FINETUNE = FinetuneConfig(epochs=4, batch_size=8, patience=3, hidden=16, seed=5)
 CPU = RuntimeConfig(device="cpu")
+ONE_BY_ONE = CPU.model_copy(update={"group": 1})  # members are trained one after another
 # Adam makes full steps of gradients that are pure rounding error (a key's bias has none but that), so runs that round
 # differently are compared in float64, where such steps vanish.
 EXACT = RuntimeConfig(device="cpu", precision="float64")
@@ -62,7 +63,7 @@ def run_pretrain(
     fresh, log = bool(changes.pop("fresh", False)), changes.pop("log", None)
     config = PRETRAIN.model_copy(update=changes)
     run = {"checkpoint": path and path / "pretrain.h5", "identity": identity_of(config), "reporter": NullReporter()}
-    return pretrain(dataset, config, runtime or RuntimeConfig(device="cpu"), fresh=fresh, log=log, **run)
+    return pretrain(dataset, config, runtime or ONE_BY_ONE, fresh=fresh, log=log, **run)
 
 
 def run_finetune(
@@ -77,7 +78,7 @@ def run_finetune(
     config = FINETUNE.model_copy(update={"encoder": None if start else ENCODER, **changes})
     run = {"checkpoint": path and path / "finetune.h5", "identity": identity_of(config), "reporter": NullReporter()}
     where = {"domain": domain, "start": start, "method": method}
-    return finetune(dataset, config, runtime or RuntimeConfig(device="cpu"), log=log, **where, **run)
+    return finetune(dataset, config, runtime or ONE_BY_ONE, log=log, **where, **run)
 
 
 def as_model(trained: Trained, digest: str = "d") -> CostarModel:
