@@ -3,10 +3,10 @@
     python -m benchmarks.default_preset [--json] [--out FILE] [--quick] [--whole]
 
 The verbs run as processes of their own: `costar simulate tumor --preset default` (10,000 training patients), then
-`pretrain` and `finetune` of one member for one pass: every mini-batch, validation on 1,000 patients, calibration, run
-state. What is reported for the preset is computed: simulating, and for each member as many optimiser steps as the
-preset says, each with its share of such a verb. That is the longest it takes: patience may end it. `--whole` runs the
-three verbs with the preset instead and times them.
+`pretrain` and `finetune` of its members for one pass: every mini-batch, validation on 1,000 patients, calibration, run
+state. What is reported for the preset is computed: simulating, and as many optimiser steps as the preset says, each
+with its share of such a verb. That is the longest it takes: patience may end it. `--whole` runs the three verbs with
+the preset instead and times them.
 """
 
 import argparse
@@ -31,8 +31,8 @@ def costar(*arguments: str) -> Child:
 
 
 def one_pass(verb: str, folder: Path, options: argparse.Namespace) -> tuple[float, int]:
-    """Return the seconds of a verb that trains one member for one pass, and the optimiser steps of the pass."""
-    training = ("--preset", "default", "--members", "1", "--epochs", "1", "--device", "cpu")
+    """Return the seconds of a verb that trains the preset's members for one pass, and the steps of the pass."""
+    training = ("--preset", "default", "--epochs", "1", "--device", "cpu")
     child = costar(verb, "-w", str(folder), *training, "--threads", str(options.threads), "--seed", str(options.seed))
     return child.elapsed_s, int(json.loads(child.stdout)["result"]["members"][0]["updates"])
 
@@ -64,14 +64,12 @@ def measure(options: argparse.Namespace) -> Measured:
         passes = {verb: one_pass(verb, folder, options) for verb in updates}
         timed = whole(options, folder / "whole") if options.whole else {}
     seconds = {verb: elapsed_s for verb, (elapsed_s, _) in passes.items()}
-    minutes = {
-        verb: members[verb] * updates[verb] / steps * elapsed_s / 60 for verb, (elapsed_s, steps) in passes.items()
-    }
+    minutes = {verb: updates[verb] / steps * elapsed_s / 60 for verb, (elapsed_s, steps) in passes.items()}
     total = simulated.elapsed_s / 60 + sum(minutes.values())
     figures = {
         "simulate_s": Figure("`costar simulate tumor`", simulated.elapsed_s, "s"),
-        "pretrain_epoch_s": Figure("`costar pretrain`, one pass of one member", seconds["pretrain"], "s"),
-        "finetune_epoch_s": Figure("`costar finetune`, one pass of one member", seconds["finetune"], "s"),
+        "pretrain_epoch_s": Figure("`costar pretrain`, one pass", seconds["pretrain"], "s"),
+        "finetune_epoch_s": Figure("`costar finetune`, one pass", seconds["finetune"], "s"),
         **{
             f"{name}_min": Figure(f"{name}: {members[name]} members, {updates[name]} updates", value, "min")
             for name, value in minutes.items()

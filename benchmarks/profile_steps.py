@@ -28,7 +28,7 @@ import cProfile
 import pstats
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 from unittest import mock
@@ -57,7 +57,7 @@ from costar_cli.methods.shared.streams import Stream
 from costar_cli.settings.resolve import resolve
 from costar_cli.training.runtime import Runtime
 
-__all__ = ["PARTS", "fit_task", "main", "stages_of"]
+__all__ = ["MEMBERS", "PARTS", "fit_task", "hours_of", "main", "stages_of"]
 
 PARTS: Final = ("products", "kernels", "copies", "memory", "random", "python")
 PRETRAINING: Final = "pretrain"  # stages of the reference
@@ -316,6 +316,11 @@ def updates_of(preset: PresetName, patients: int) -> dict[str, int]:
     return {name: EpochSchedule.of(config, patients, drop_last=True).steps for name, config in configs.items()}
 
 
+def hours_of(updates: Mapping[str, int], found: Mapping[str, Mapping[str, Any]], each: str) -> float:
+    """Return the hours that a member of the reference trains, by the seconds of a step alone or in a group."""
+    return sum(n * float(found[stage][each]) for stage, n in updates.items()) / 3600
+
+
 def measure(options: argparse.Namespace) -> Measured:
     runtime = Runtime.resolve(RuntimeConfig(device="cpu", threads=options.threads))
     size = 256 if options.quick else 1024
@@ -348,7 +353,7 @@ def measure(options: argparse.Namespace) -> Measured:
     updates = {preset: updates_of(preset, PAPER_PATIENTS) for preset in PRESETS}
     if {PRETRAINING, FINETUNING} <= set(found):
         for preset, of_stage in updates.items():
-            hours = sum(n * found[stage]["of_group_s"] for stage, n in of_stage.items()) / 3600
+            hours = hours_of(of_stage, found, "of_group_s")
             figures[f"hours_{preset}"] = Figure(f"training a member on {PAPER_PATIENTS:,}, {preset}", hours, "h")
     details = {
         "gflops": rates[0],

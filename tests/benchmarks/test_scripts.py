@@ -21,7 +21,9 @@ FIGURES = {
     "simulate_mimic": {"simulate_s", "simulate_rss_mb", "read_rss_mb", "from_extract_rss_mb", "data_mb"},
     "pretrain_step": {
         "ratio_to_literal",
+        "group_ratio_to_literal",
         "finetune_ratio_to_literal",
+        "finetune_group_ratio_to_literal",
         "step_s",
         "share_views",
         "share_encoders_forward",
@@ -68,7 +70,7 @@ FIGURES = {
     "growth_commands": {"whatif_cpu", "averages_memory", "evaluate_cpu_slope", "effect_memory_slope"},
     "large": {"simulate_cpu_s", "pretrain_mb", "whatif-costar_cpu_s", "elapsed_s", "cpu_s"},
     "search": {"mixed_many", "mixed_one", "costar_many", "costar_one"},
-    "profile_steps": {"ms_pretrain", "floor_finetune", "python_mixed", "literal_ct", "hours_paper"},
+    "profile_steps": {"ms_pretrain", "floor_finetune", "python_mixed", "literal_ct", "group_ct", "hours_paper"},
     "fused_lstm": {"compiling_s", "crn_encoder_ours", "quick_literal"},
     "processes": {"pretrain_divided_over_shared", "finetune_divided_over_shared", "pretrain_cpu_divided_over_shared"},
 }
