@@ -147,7 +147,7 @@ def test_a_fit_that_is_interrupted_twice_continues_to_the_same_weights(
     if not steps:
         return  # fits in closed form have nothing to continue
     early, late = max(1, int(0.35 * steps)), int(0.85 * steps)
-    for at in (early, late - early):  # the step in which a signal comes is finished and saved
+    for at in (early, max(1, late - early)):  # the step in which a signal comes is finished and saved
         interrupt_training(monkeypatch, at=at)
         with pytest.raises(KeyboardInterrupt):
             fit(method, dataset, tmp_path / "cut")
