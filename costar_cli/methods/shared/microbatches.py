@@ -34,7 +34,7 @@ WORTH_SPLITTING = 5  # batches of less than this part of what is computed at onc
 GPU_ELEMENTS = 2**28  # of the largest array of a microbatch: 1 GiB in single precision, so that a few fit any GPU
 # Retail pretraining, 43 microbatches: 2.7 GB instead of 6.5 GB, the same numbers to the bit, and nothing seen on the
 # clock.
-KEPT_MICROBATCHES = 12  # at most of a batch, whose intermediate results wait for the backward pass
+KEPT_MICROBATCHES = 12  # at most of a batch, of one member, whose intermediate results wait for the backward pass
 MICROBATCH_GB, PROGRAM_GB = 0.15, 0.75  # what one of them takes at most, and all else (measured: the retail panel)
 _KEPT = [KEPT_MICROBATCHES]
 
@@ -149,10 +149,11 @@ def map_microbatches(
     """
     n_workers, microbatches = worker_count() if device.type == "cpu" else 1, list(microbatches)
     alone = processes.count() == 1
-    if alone and (device.type != "cpu" or (n_workers == 1 and len(microbatches) <= _KEPT[0])):
-        return [microbatch(module, params) for microbatch in microbatches]
     names, values = list(params), list(params.values())
-    per_microbatch, *outputs = _Microbatches.apply(module, microbatches, names, n_workers, *values)  # type: ignore[no-untyped-call]
+    kept = max(1, _KEPT[0] // len(values[0]))  # those of several members are as many times larger
+    if alone and (device.type != "cpu" or (n_workers == 1 and len(microbatches) <= kept)):
+        return [microbatch(module, params) for microbatch in microbatches]
+    per_microbatch, *outputs = _Microbatches.apply(module, microbatches, names, n_workers, kept, *values)  # type: ignore[no-untyped-call]
     return [tuple(outputs[first : first + per_microbatch]) for first in range(0, len(outputs), per_microbatch)]
 
 
@@ -191,9 +192,10 @@ class _Microbatches(torch.autograd.Function):
         microbatches: list[Microbatch],
         names: list[str],
         n_workers: int,
+        kept: int,
         *values: Tensor,
     ) -> tuple[int | Tensor, ...]:
-        needs_grad, kept = any(ctx.needs_input_grad), _KEPT[0]
+        needs_grad = any(ctx.needs_input_grad)
         ctx.first, ctx.like = processes.share(len(microbatches)).start, values
         microbatches = _own(microbatches)
 
@@ -235,7 +237,7 @@ class _Microbatches(torch.autograd.Function):
         total = [value.clone() for value in next(slopes, map(torch.zeros_like, ctx.like))]
         for some_grads in slopes:
             torch._foreach_add_(total, list(some_grads))
-        return None, None, None, None, *processes.summed(total)
+        return None, None, None, None, None, *processes.summed(total)
 
 
 def _as_is(value: Item) -> Item:
