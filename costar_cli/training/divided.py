@@ -79,6 +79,7 @@ class Divided:
         self._is_first = processes.rank() == 0
         self._rows: list[Logged] = []
         self._complete: list[FinishedGroup] = []  # that the others do not know yet
+        self._rest: SavedGroup | None = None  # of the last one of them
         self._over = False
         self._met_at = time.monotonic()
         self._alone = ExitStack()
@@ -116,9 +117,10 @@ class Divided:
         if interrupted or time.monotonic() - self._met_at >= MEET_S:
             self._meet(state, stops=interrupted)
 
-    def finish(self, state: GroupState, rest: GroupState | None = None) -> None:  # noqa: ARG002 - it tells by itself
-        """Remember a complete group, which the others hear of when all meet."""
+    def finish(self, state: GroupState, rest: GroupState | None = None) -> None:
+        """Remember a complete group, and where the rest of it goes on: the others hear of both when all meet."""
         self._complete.append(self._checkpoint.complete(state))
+        self._rest = None if rest is None else SavedGroup.of(rest)
 
     def _meet(
         self,
@@ -144,10 +146,12 @@ class Divided:
             errors = [word.error for word in words if word.error is not None]
             stopped = bool(errors) or any(word.stops for word in words)
             exchanged = stopped or any(word.saves for word in words)
-            going = SavedGroup.of(state) if exchanged and state is not None else None
+            going = SavedGroup.of(state) if exchanged and state is not None else self._rest
             groups = processes.said((self._complete, going)) if exchanged else []
         self._over = stopped or all(word.is_done for word in words)
-        self._rows, self._complete = [], [] if exchanged else self._complete
+        self._rows = []
+        if exchanged:
+            self._complete, self._rest = [], None
         self._met_at = time.monotonic()
         failure = self._act(words, groups)
         if self._over:

@@ -19,7 +19,7 @@ from costar_cli.training import Runtime, TrainingLog, divided, loop
 from costar_cli.training.group import MemberRecord
 from costar_cli.training.log import EpochLog
 from tests.train.test_together import ONE_THREAD, gradients
-from tests.train.worlds import CPU, EXACT, run_pretrain
+from tests.train.worlds import CPU, EXACT, LEAVING, run_finetune, run_pretrain
 
 STEPS_BEFORE = 3
 
@@ -78,6 +78,8 @@ def main(folder: Path) -> None:
     (folder / f"taken-{rank}.json").write_text(json.dumps(taken))
     goes_on = run_pretrain(dataset, folder / "goes-on", ONE_THREAD, members=3)
     np.savez(folder / f"goes-on-{rank}.npz", **goes_on.arrays)
+    parted = run_finetune(dataset, folder / "parted", runtime=EXACT, **LEAVING)
+    np.savez(folder / f"parted-{rank}.npz", **parted.arrays)
     divided.MEET_S = 60.0  # only in the end
     stop = partial(signal.raise_signal, signal.SIGINT)
     for name, act in {"full": int, "full-stopped": stop, "full-failed": fail}.items():

@@ -17,7 +17,7 @@ from costar_cli.training.checkpoint import Checkpoint, Interrupt
 from costar_cli.training.group import GroupState
 from costar_cli.training.loop import train_members
 from tests.fits import KilledError, die_at_step, fit_method
-from tests.train.worlds import CPU, EXACT, close, run_finetune, run_pretrain, same, supervised_stage
+from tests.train.worlds import CPU, EXACT, LEAVING, close, run_finetune, run_pretrain, same, supervised_stage
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,6 @@ def test_a_killed_run_continues_to_the_same_weights(
     assert same(expected.arrays, continued.arrays)
     assert expected.meta == continued.meta
     assert any("continuing" in note for note in reporter_notes)
-
-
-LEAVING = {"members": 3, "epochs": 9, "patience": 2, "learning_rate": 0.05}  # members stop after different epochs
 
 
 def members_per_step(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:

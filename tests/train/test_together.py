@@ -26,7 +26,18 @@ from costar_cli.reporting import NullReporter
 from costar_cli.training import Runtime
 from costar_cli.training.group import GroupState
 from tests.fits import KilledError, die_at_step
-from tests.train.worlds import CPU, EXACT, ONE_BY_ONE, close, pretrain_stage, run_pretrain, same, supervised_stage
+from tests.train.worlds import (
+    CPU,
+    EXACT,
+    LEAVING,
+    ONE_BY_ONE,
+    close,
+    pretrain_stage,
+    run_finetune,
+    run_pretrain,
+    same,
+    supervised_stage,
+)
 
 ONE_THREAD = ONE_BY_ONE.model_copy(update={"threads": 1})
 ROOT = Path(__file__).parents[2]
@@ -89,6 +100,13 @@ def test_two_processes_divide_three_members_which_are_those_of_one_process_to_th
     for rank, steps in enumerate([[[0]] * 6 + [[2]] * 6, [[1]] * 6]):
         assert same(expected, arrays_of(together / f"whole-{rank}.npz"))
         assert json.loads((together / f"taken-{rank}.json").read_text()) == steps
+
+
+def test_members_that_leave_a_group_of_one_of_two_processes_are_those_of_one_process(together: Path, whole) -> None:
+    expected = whole(run_finetune, runtime=EXACT, **LEAVING)
+    assert len(set(expected.meta["stages"][0]["steps"])) > 1
+    for rank in (0, 1):
+        close(expected.arrays, arrays_of(together / f"parted-{rank}.npz"))
 
 
 def test_the_log_of_divided_members_has_each_epoch_once(together: Path) -> None:

@@ -19,6 +19,8 @@ __all__ = [
     "ENCODER",
     "EXACT",
     "FINETUNE",
+    "LEAVING",
+    "ONE_BY_ONE",
     "PRETRAIN",
     "as_model",
     "close",
@@ -34,6 +36,7 @@ ENCODER = EncoderConfig(width=8, heads=2, clip_distance=4)
 PRETRAIN = PretrainConfig(encoder=ENCODER, epochs=3, batch_size=16, members=2, seed=5)
 FINETUNE = FinetuneConfig(epochs=4, batch_size=8, patience=3, hidden=16, seed=5)
 CPU = RuntimeConfig(device="cpu")
+LEAVING = {"members": 3, "epochs": 9, "patience": 2, "learning_rate": 0.05}  # members stop after different epochs
 ONE_BY_ONE = CPU.model_copy(update={"group": 1})  # members are trained one after another
 # Adam makes full steps of gradients that are pure rounding error (a key's bias has none but that), so runs that round
 # differently are compared in float64, where such steps vanish.
