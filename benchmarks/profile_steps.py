@@ -20,7 +20,7 @@ squares, four with a matrix of effects by effects per gradient of `mixed`, and e
 with gradient and curvature, once.
 
 **The paper's size**: steps of pretraining and fine-tuning of one member under `--preset paper` and `default`, times the
-processor time of a step, a fifth of a step of five members: as many are trained together. Validation comes on top.
+processor time of a step; validation comes on top.
 """
 
 import argparse
@@ -353,7 +353,7 @@ def measure(options: argparse.Namespace) -> Measured:
     updates = {preset: updates_of(preset, PAPER_PATIENTS) for preset in PRESETS}
     if {PRETRAINING, FINETUNING} <= set(found):
         for preset, of_stage in updates.items():
-            hours = hours_of(of_stage, found, "of_group_s")
+            hours = hours_of(of_stage, found, "step_s")
             figures[f"hours_{preset}"] = Figure(f"training a member on {PAPER_PATIENTS:,}, {preset}", hours, "h")
     details = {
         "gflops": rates[0],

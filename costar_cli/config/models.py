@@ -287,7 +287,7 @@ class RuntimeConfig(Config):
 
     device: DeviceName = Field("auto", description="Compute device")
     precision: PrecisionName = Field("float32", description="Floating-point precision of training")
-    group: int | None = Field(None, ge=1, description="Ensemble members trained in one step (default: all)")
+    group: int | None = Field(None, ge=1, description="Ensemble members trained in one step (default: as many as pay)")
     graphs: bool | None = Field(
         None, description="Replay training steps as CUDA graphs (default: on a GPU, in one process)"
     )

@@ -97,6 +97,10 @@ class Stage(Protocol):
         """Return the largest norm of a member's gradient, beyond which it is scaled down; None for any."""
 
     @property
+    def members_at_once(self) -> int | None:
+        """Return how many members share a step on a CPU at best; None for all."""
+
+    @property
     def n_train(self) -> int:
         """Return the number of training subjects."""
 

@@ -90,7 +90,7 @@ def train_members(
     # depend on it. Where it can be, there is a group for each process.
     rest = [member for member in range(members) if member not in done]
     wanted = processes.count() - len(pending)
-    count = max(wanted if wanted <= len(rest) else 0, -(-len(rest) // runtime.group_size(members)))
+    count = max(wanted if wanted <= len(rest) else 0, -(-len(rest) // runtime.group_size(stage, members)))
     groups = [*pending, *(rest[k * len(rest) // count : (k + 1) * len(rest) // count] for k in range(count))]
     divided = own_groups(groups)
     own = groups if divided is None else divided

@@ -9,7 +9,7 @@ from costar_cli.config.memory import GB, total_memory
 from costar_cli.config.models import RuntimeConfig
 from costar_cli.errors import DeviceError
 from costar_cli.files.digest import Making, making_here
-from costar_cli.methods.base import Place
+from costar_cli.methods.base import Place, Stage
 from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.cores import chosen_threads, thread_count, use_threads
 from costar_cli.reporting import Reporter
@@ -110,9 +110,10 @@ class Runtime(Place):
         """Return on what, and with which versions, this process trains: what its rounding depends on."""
         return making_here(self.kind, self.threads)
 
-    def group_size(self, members: int) -> int:
-        """Return how many members share a step: all, unless told otherwise."""
-        return min(self.group or members, members)
+    def group_size(self, stage: Stage, members: int) -> int:
+        """Return how many members share a step, unless told otherwise: all on a GPU, as suits the stage on a CPU."""
+        default = members if self.kind == "cuda" else stage.members_at_once or members
+        return min(self.group or default, members)
 
     def autocast(self) -> contextlib.AbstractContextManager[object]:
         """Return the context in which losses are computed."""

@@ -328,3 +328,12 @@ def test_threads_chosen_for_a_fit_without_torch_hold_for_the_next_one_with_it(mo
         assert Runtime.resolve(RuntimeConfig(device="cpu")).threads == 1
     finally:
         torch.set_num_threads(before)
+
+
+def test_members_share_a_step_where_that_pays_unless_told_otherwise(tumor_dataset: Dataset) -> None:
+    few, many = (supervised_stage(tumor_dataset, batch_size=size) for size in (8, 10**6))
+    on_cpu = Runtime.resolve(CPU)
+    assert on_cpu.group_size(few, 5) == 5
+    assert on_cpu.group_size(many, 5) == on_cpu.group_size(pretrain_stage(tumor_dataset), 5) == 1
+    assert Runtime(name="cuda").group_size(many, 5) == 5
+    assert Runtime.resolve(CPU.model_copy(update={"group": 2})).group_size(many, 5) == 2

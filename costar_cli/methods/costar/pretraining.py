@@ -100,6 +100,7 @@ class PretrainStage(PlainStage):
 
     name = "pretrain"
     drop_last = True
+    members_at_once = 1  # two views of a batch fill the caches
 
     def __init__(
         self,

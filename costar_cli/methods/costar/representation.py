@@ -80,6 +80,11 @@ def samples_at_once(encoder: HistoryEncoder, samples: int, n_steps: int, device:
     return microbatch_size(largest, samples, device, cpu_elements=CPU_ELEMENTS, shared=True)
 
 
+def members_at_once(encoder: HistoryEncoder, samples: int, n_steps: int) -> int:
+    """Return how many members share a step on a CPU: those whose batches fill half a microbatch (measured)."""
+    return max(1, CPU_ELEMENTS // largest_mask(encoder.mask_shapes(n_steps)) // (2 * samples))
+
+
 def microbatch_calls(
     encoder: HistoryEncoder, history_RBTS: Tensor, statics_RBV: Tensor, masks: MaskSource | None
 ) -> Iterator[Microbatch]:

@@ -15,7 +15,7 @@ from costar_cli.methods.costar.architectures import make_encoder
 from costar_cli.methods.costar.decoding import DecoderShape, make_decoder
 from costar_cli.methods.costar.inputs import EncoderInputs
 from costar_cli.methods.costar.predictor import DEFAULT_DECODER, OutcomePredictor
-from costar_cli.methods.costar.representation import encode_members
+from costar_cli.methods.costar.representation import encode_members, members_at_once
 from costar_cli.methods.shared.balancing import LEAST_WEIGHT, squared_error, sum_of_observed
 from costar_cli.methods.shared.dropout import MaskSource
 from costar_cli.methods.shared.members import Dims, Params, submodule
@@ -91,6 +91,7 @@ class SupervisedStage(PlainStage):
         steps = {"train": 1 if shape.decoder == "autoregressive_one_step" else horizon, "validation": horizon}
         self._weights = {name: step_weights(config.step_weights, n).to(train.y_NTY) for name, n in steps.items()}
         self.n_train, self.n_validation = (len(rows) for rows in self._rows.values())
+        self.members_at_once = members_at_once(self.encoder, config.batch_size, self._history["train"].shape[1])
 
     def initial(self, member: int) -> tuple[Params, Params]:
         """Return a member: freshly drawn parameters, replaced by those to start from."""

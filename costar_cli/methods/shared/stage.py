@@ -30,6 +30,7 @@ class PlainStage:
     scheduled: bool = False
     drop_last: bool = False
     max_grad_norm: float | None = None
+    members_at_once: int | None = None
 
     def weights(self, params_R: Params, state_R: Params) -> Params:
         """Return the weights to keep: the parameters themselves."""
