@@ -37,7 +37,7 @@ class SavedGroup(NamedTuple):
 
     @classmethod
     def of(cls, state: GroupState) -> "SavedGroup":
-        """Save a group, whose arrays it shares."""
+        """Save a group."""
         records = [asdict(record) for record in state.records]
         position = {"members": state.members, "epoch": state.epoch, "step": state.step, "records": records}
         return cls(position, state.to_arrays())
@@ -167,7 +167,7 @@ class Checkpoint:
 
     def finish(self, state: GroupState, rest: GroupState | None = None) -> None:
         """Remember a complete group, and where the rest of it goes on."""
-        self.learn([self.complete(state)], [] if rest is None else [deepcopy(SavedGroup.of(rest))])
+        self.learn([self.complete(state)], [] if rest is None else [SavedGroup.of(rest)])
         self.save(None)
 
     def learn(self, finished: Sequence[FinishedGroup], going: Sequence[SavedGroup]) -> None:

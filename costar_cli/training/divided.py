@@ -120,7 +120,7 @@ class Divided:
     def finish(self, state: GroupState, rest: GroupState | None = None) -> None:
         """Remember a complete group, and where the rest of it goes on: the others hear of both when all meet."""
         self._complete.append(self._checkpoint.complete(state))
-        self._rest = None if rest is None else deepcopy(SavedGroup.of(rest))
+        self._rest = None if rest is None else SavedGroup.of(rest)
 
     def _meet(
         self,

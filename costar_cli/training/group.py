@@ -139,13 +139,13 @@ class GroupState:
         )
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return every tensor of the state, by name, for a checkpoint."""
+        """Return a copy of every tensor of the state, by name, for a checkpoint."""
         tensors = {"loss_sum": self.loss_sum_R}
         for role, values in self._by_role().items():
             tensors |= {f"{role}/{name}": value for name, value in values.items()}
         for name, moments in self.optimizer.moments.items():
             tensors |= {f"adam/{moment}/{name}": value for moment, value in moments._asdict().items()}
-        return {name: value.detach().cpu().numpy() for name, value in tensors.items()}
+        return {name: value.detach().to("cpu", copy=True).numpy() for name, value in tensors.items()}
 
     def load_arrays(self, arrays: dict[str, NDArray[np.generic]]) -> None:
         """Restore what `to_arrays` returned into a state of the same members."""

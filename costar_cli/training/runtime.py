@@ -111,7 +111,7 @@ class Runtime(Place):
         return making_here(self.kind, self.threads)
 
     def group_size(self, stage: Stage, members: int) -> int:
-        """Return how many members share a step, unless told otherwise: all on a GPU, as suits the stage on a CPU."""
+        """Return how many members share a step: the chosen number, or all on a GPU, those of the stage on a CPU."""
         default = members if self.kind == "cuda" else stage.members_at_once or members
         return min(self.group or default, members)
 
