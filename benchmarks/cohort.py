@@ -20,6 +20,7 @@ from costar_cli.training.loop import cores_of, stepping
 from costar_cli.training.runtime import Runtime
 
 __all__ = [
+    "MEMBERS",
     "Steps",
     "finetune_stage",
     "literal_inputs",
@@ -28,6 +29,8 @@ __all__ = [
     "training_data",
     "untrained_model",
 ]
+
+MEMBERS = 5  # of a group: as many as the paper trains
 
 
 def training_data(patients: int, *, steps: int = 60, seed: int = 10) -> Dataset:

@@ -40,7 +40,7 @@ from unittest import mock
 import numpy as np
 import torch
 
-from benchmarks.cohort import Steps, finetune_stage, literal_inputs, pretrain_stage, train_panel, training_data
+from benchmarks.cohort import MEMBERS, Steps, finetune_stage, literal_inputs, pretrain_stage, train_panel, training_data
 from benchmarks.literal_costar import LiteralFinetuner, LiteralPretrainer
 from benchmarks.measure import Figure, Measured, Timing, interleaved, peak_gflops, ratio, run, run_child
 from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
@@ -52,7 +52,6 @@ from costar_cli.training.runtime import Runtime
 __all__ = ["main", "step_flops", "take_steps"]
 
 GOAL, AIM, GOAL_MB = 8.0, 10.0, 600.0
-MEMBERS = 5  # that the paper trains
 PARTS = (
     "views",
     "encoders forward",

@@ -41,7 +41,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from benchmarks.cohort import Steps, pretrain_stage, training_data
+from benchmarks.cohort import MEMBERS, Steps, pretrain_stage, training_data
 from benchmarks.literal_networks import written_out
 from benchmarks.measure import Figure, Measured, run
 from costar_cli.config.choices import PresetName
@@ -57,7 +57,7 @@ from costar_cli.methods.shared.streams import Stream
 from costar_cli.settings.resolve import resolve
 from costar_cli.training.runtime import Runtime
 
-__all__ = ["MEMBERS", "PARTS", "fit_task", "hours_of", "main", "stages_of"]
+__all__ = ["PARTS", "fit_task", "hours_of", "main", "stages_of"]
 
 PARTS: Final = ("products", "kernels", "copies", "memory", "random", "python")
 PRETRAINING: Final = "pretrain"  # stages of the reference
@@ -76,7 +76,6 @@ OF_NUMPY: Final = {
     "random": ("random", "normal", "permutation", "integers"),
 }
 PAPER_PATIENTS: Final = 10_000
-MEMBERS: Final = 5  # of a group, as many as the paper trains
 LITERAL: Final = 3.0  # times that a baseline's step shall be faster than written out
 PRESETS: Final[tuple[PresetName, ...]] = ("paper", "default")
 
@@ -162,7 +161,7 @@ def stages_of(method: Method, task: FitTask) -> Iterator[Stage]:
         while True:
             stage = step.stage if isinstance(step, FinalStage) else step
             yield stage
-            fresh = stack_members(stage.initial(member)[0] for member in range(MEMBERS))
+            fresh = stack_members(stage.initial(member)[0] for member in range(task.members))
             step = fit.send({name: value.to(task.device, task.dtype) for name, value in fresh.items()})
     except StopIteration:
         return

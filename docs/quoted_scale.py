@@ -4,11 +4,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from benchmarks.cohort import MEMBERS
 from benchmarks.fused_lstm import SHAPES, SMALL
 from benchmarks.growth import OTHERS, slope
 from benchmarks.large import WORDS
 from benchmarks.machine import ROOT
-from benchmarks.profile_steps import ATTENTION, FINETUNING, MEMBERS, PARTS, PRESETS, PRETRAINING, hours_of
+from benchmarks.profile_steps import ATTENTION, FINETUNING, PARTS, PRESETS, PRETRAINING, hours_of
 from costar_cli.settings.presets import preset_settings
 
 __all__ = [
