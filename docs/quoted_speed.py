@@ -35,7 +35,8 @@ def preset_sentence() -> Iterator[str]:
     document = speed_document("default_preset")
     figures = {name: figure["value"] for name, figure in document["figures"].items()}
     pretrain, finetune = figures["pretrain_epoch_s"], figures["finetune_epoch_s"]
-    yield f"One epoch of one member takes {pretrain:.1f} s of pretraining and {finetune:.1f} s of fine-tuning;"
+    members = document["details"]["members"]["pretrain"]
+    yield f"One epoch of {members} members takes {pretrain:.1f} s of pretraining and {finetune:.1f} s of fine-tuning;"
     yield f"the preset, computed from these, {figures['preset_min']:.1f} minutes ({_origin(document)})."
 
 
