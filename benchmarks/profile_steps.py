@@ -315,9 +315,9 @@ def updates_of(preset: PresetName, patients: int) -> dict[str, int]:
     return {name: EpochSchedule.of(config, patients, drop_last=True).steps for name, config in configs.items()}
 
 
-def hours_of(updates: Mapping[str, int], found: Mapping[str, Mapping[str, Any]], each: str) -> float:
-    """Return the hours that a member of the reference trains, by the seconds of a step alone or in a group."""
-    return sum(n * float(found[stage][each]) for stage, n in updates.items()) / 3600
+def hours_of(updates: Mapping[str, int], step_s: Mapping[str, float]) -> float:
+    """Return the hours that a member of the reference trains, by the seconds of a step of each stage."""
+    return sum(n * step_s[stage] for stage, n in updates.items()) / 3600
 
 
 def measure(options: argparse.Namespace) -> Measured:
@@ -351,8 +351,9 @@ def measure(options: argparse.Namespace) -> Measured:
             figures[f"group_{key}"] = Figure(f"{what}, times faster than written out", times, "x", LITERAL)
     updates = {preset: updates_of(preset, PAPER_PATIENTS) for preset in PRESETS}
     if {PRETRAINING, FINETUNING} <= set(found):
+        step_s = {stage: found[stage]["step_s"] for stage in (PRETRAINING, FINETUNING)}
         for preset, of_stage in updates.items():
-            hours = hours_of(of_stage, found, "step_s")
+            hours = hours_of(of_stage, step_s)
             figures[f"hours_{preset}"] = Figure(f"training a member on {PAPER_PATIENTS:,}, {preset}", hours, "h")
     details = {
         "gflops": rates[0],
