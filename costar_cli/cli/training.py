@@ -159,10 +159,14 @@ def _training_lines(record: "ModelRecord", rows: "Sequence[Sequence[object]]") -
         return [f"{what}: {loss}; loss of random guessing: {record.reference:.4g}"]
     source = "" if validation.source is None else f" (source model {validation.source:.3f})"
     errors = f"{both_errors(validation.score, validation.last_value)} sd{source}"
-    return [
+    lines = [
         f"{what}: {than_last_value(validation.score, validation.last_value)}",
         f"   validation RMSE {errors}, {counted(validation.windows, 'forecast')}",
     ]
+    if base := record.facts.get("base"):
+        share = f"{100 * record.facts['added']:.0f} %"
+        lines.append(f"   {METHODS.label(base['method'])} fitted first; {share} of what COSTAR learned beyond is added")
+    return lines
 
 
 def show_parts(out: "Output", record: "ModelRecord") -> None:

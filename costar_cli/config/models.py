@@ -20,6 +20,7 @@ from pydantic import (
 
 from costar_cli.config.choices import (
     ArchitectureName,
+    BaseName,
     CovariatesName,
     DecoderName,
     DeviceName,
@@ -248,10 +249,10 @@ class FinetuneConfig(WithAdditions, TrainingConfig):
         description="Whether the structured decoder forecasts covariates with the outcomes, and learns each step from "
         "the truth before it (default: the source model's, or forecast)",
     )
-    remainder: bool | None = Field(
+    remainder: bool | BaseName | None = Field(
         None,
-        description="Fit mixed effects first, and predict what they leave: as much of it is added as validation errors "
-        "and observed effects allow (default: the source model's, or no)",
+        description="Fit a closed form first, of two the one that validation prefers, and predict what it leaves: as "
+        "much of it is added as validation errors and observed effects allow (default: the source model's, or no)",
     )
     loss: LossName = Field(
         "squared", description="Loss: squared errors, or errors in the subject's own scale, large ones by their size"
@@ -269,7 +270,7 @@ class FinetuneConfig(WithAdditions, TrainingConfig):
             )
         if self.remainder and (self.decoder == "structured" or self.output == "level"):
             raise ValueError(
-                "`remainder = true` needs a decoder that predicts changes of all steps at once: choose "
+                "`remainder` needs a decoder that predicts changes of all steps at once: choose "
                 "`decoder = stepped` or `non_autoregressive`, and leave `output` out"
             )
         for name in STRUCTURED:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from costar_cli.data.record import ModelRecord
 
 REFERENCE: Final = "costar"  # the default, and whom the others are compared with
-BASE: Final = "mixed"  # whose remainder the reference can predict
 LAST_VALUE: Final = "last-value"  # the naive anchor, which every evaluation scores
 
 SHORT_LIST: Final = "short-list"  # of methods that are worth trying on any data set

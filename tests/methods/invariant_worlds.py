@@ -156,7 +156,7 @@ def fit(
     config = FinetuneConfig(**{**values, **own, **changes})
     settings, part_settings = settings_of(method), dict[str, Config | None]()
     if config.remainder:
-        part_settings = {"mixed": settings_of("mixed")}
+        part_settings = {"mixed": settings_of("mixed"), "boosting": settings_of("boosting")}
     if isinstance(settings, StackConfig):
         settings = StackConfig(parts=STACKED)
         part_settings = {name: METHODS[name].default_settings() for name in STACKED.split(",")}

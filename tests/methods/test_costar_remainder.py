@@ -1,4 +1,4 @@
-"""COSTAR on the remainder of mixed effects: what is added, how much, and where nothing may be (spec COSTAR-32)."""
+"""COSTAR on the remainder of a closed form: what is added, how much, and where nothing may be (spec COSTAR-32)."""
 
 from dataclasses import replace
 from functools import cache
@@ -18,7 +18,7 @@ from tests.fits import artifact_of, fit_method
 from tests.methods.linear_worlds import linear_data
 
 CONFIG = FinetuneConfig(
-    epochs=10, members=2, batch_size=16, hidden=32, seed=3, learning_rate=0.003, decoder="stepped", remainder=True,
+    epochs=10, members=2, batch_size=16, hidden=32, seed=3, learning_rate=0.003, decoder="stepped", remainder="mixed",
     loss="relative_huber", encoder=EncoderConfig(width=16, heads=2, clip_distance=4, inputs="relative"),
 )  # fmt: skip
 
@@ -104,7 +104,7 @@ def test_few_shot_keeps_the_mixed_effects_and_shares_of_the_source():
 def test_few_shot_of_a_model_without_mixed_effects_refuses_the_setting():
     plain = CONFIG.model_copy(update={"remainder": None, "epochs": 1})
     source = stored_model(artifact_of(fit_method(bent(), "costar", None, plain)))
-    with pytest.raises(MismatchError, match="has no mixed effects under it"):
+    with pytest.raises(MismatchError, match="has no closed form under it"):
         fit_method(bent(), "costar", None, CONFIG, domain="target", start=source)
 
 
@@ -112,6 +112,38 @@ def test_few_shot_of_a_model_without_mixed_effects_refuses_the_setting():
 def test_levels_and_rolled_effects_have_no_remainder(own: dict[str, str]):
     with pytest.raises(ValidationError, match="needs a decoder that predicts changes"):
         FinetuneConfig(remainder=True, **own)
+
+
+def test_few_shot_refuses_another_closed_form_than_the_source_has():
+    source, config = fitted(bend=True), CONFIG.model_copy(update={"epochs": 1, "remainder": "boosting"})
+    with pytest.raises(MismatchError, match="predicts the remainder of Mixed effects"):
+        fit_method(bent(), "costar", None, config, domain="target", start=source)
+
+
+@cache
+def chosen(*, bend: bool) -> RemainderModel:
+    config = CONFIG.model_copy(update={"remainder": True, "epochs": 1})
+    return stored_model(artifact_of(fit_method(bent() if bend else linear_data(), "costar", None, config)))
+
+
+@pytest.mark.parametrize(("bend", "method"), [(True, "boosting"), (False, "mixed")])
+def test_the_closed_form_is_the_one_that_validation_prefers(*, bend: bool, method: str):
+    """Trees of the last outcomes see the third step come, which no linear law does; where it holds, it is kept."""
+    model = chosen(bend=bend)
+    assert model.base.model.method == method
+    assert model.record.facts["added"] == pytest.approx(model.share_RHY.mean())
+
+
+def test_the_remainder_of_boosting_is_answered_as_one_of_a_black_box():
+    model, windows = chosen(bend=True), factual_windows(bent().panel("source", "test"), bent().horizon)
+    assert model.predict_distribution(windows.panel, windows.asked) is None
+    drawn = model.draw_outcomes(windows.panel, windows.asked, 4, seed=1)
+    np.testing.assert_allclose(
+        drawn.mean(axis=0), model.rollout(windows.panel, windows.asked).mean(axis=0), rtol=1e-4, atol=1e-4
+    )
+    alone = RemainderModel.of(model.network, model.base, np.zeros_like(model.share_RHY))
+    own = model.base.model
+    assert (alone.is_ensemble, alone.varies, alone.tells_differences) == (False, own.varies, own.tells_differences)
 
 
 @pytest.mark.parametrize("damage", ["share", "missing", "method"])

@@ -15,9 +15,9 @@ from costar_cli.methods.base import Device, Fit, FitTask, Fitted, FittedModel
 from costar_cli.methods.costar.decoding import DecoderShape
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.predictor import decoder_for
-from costar_cli.methods.costar.remainder import META, SHARE, Base, RemainderModel, shares
+from costar_cli.methods.costar.remainder import ADDED, BASES, META, SHARE, Base, Judge, RemainderModel
 from costar_cli.methods.costar.supervised import ENCODER, HEAD, SupervisedStage
-from costar_cli.methods.registry import BASE, REFERENCE
+from costar_cli.methods.registry import METHODS, REFERENCE
 from costar_cli.methods.shared.covariate_transition import reach_of, reach_of_covariates
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, choose_forms
@@ -33,7 +33,7 @@ class CostarMethod(ReadsModels):
     def fit(self, task: FitTask) -> Fit:
         """Train from a pretrained encoder, from the source's model (few-shot), or from scratch.
 
-        Where the remainder of mixed effects is learned, these are fitted first; in few-shot they are the source's.
+        Where the remainder of a closed form is learned, this is fitted first; in few-shot it is the source's.
 
         Raises:
             MismatchError: there are fewer members to start from than asked for, or the source's model has another
@@ -43,7 +43,8 @@ class CostarMethod(ReadsModels):
         """
         source = task.start if isinstance(task.start, RemainderModel) else None
         start = model_to_start_from(replace(task, start=source.network) if source else task, CostarModel, REFERENCE)
-        base = _base(task, start, source)
+        judge = Judge.of(task) if task.config.remainder and not source else None
+        base = _base(task, start, source, judge)
         encoder = _encoder_config(task, start)
         train = task.tensors(task.train)
         shape = _decoder_shape(task, start, encoder, train)
@@ -62,7 +63,7 @@ class CostarMethod(ReadsModels):
             # A last batch of three subjects would weigh as much as one of 64; in few-shot every subject is precious.
             drop_last=task.domain == "source",
             name=task.stage_name("finetune"),
-            # What mixed effects predict from every position of the subjects to learn from and to select on
+            # What the closed form predicts from every position of the subjects to learn from and to select on
             base={
                 name: torch.from_numpy(base.answers(task.learned_panel(part), task.horizon)).to(train.y_NTY)
                 for name, part in (("train", task.train), ("validation", task.validation))
@@ -77,21 +78,25 @@ class CostarMethod(ReadsModels):
         def complete(params_R: Params, members: Sequence[int]) -> Fitted:
             everything = torch.ones(len(members), task.horizon, len(task.schema.outcomes))
             share_RHY = torch.as_tensor(source.share_RHY[list(members)]) if source else everything
-            return Fitted({**params_R, SHARE: share_RHY}, meta | more_meta, (), arrays)
+            return Fitted(
+                {**params_R, SHARE: share_RHY}, meta | more_meta | {ADDED: float(share_RHY.mean())}, (), arrays
+            )
 
         fitted = yield from one_stage(task, stage, complete)
-        if source:
+        if judge is None:  # in few-shot, or without a step to judge by
             return fitted
         params_R = {name: value for name, value in fitted.params.items() if name != SHARE}
         network = CostarModel(
             params=params_R, schema=task.schema, scaler=task.scaler, horizon=task.horizon, encoder_config=encoder,
             shape=shape, device=task.device,
         )  # fmt: skip
-        share_RHY = torch.from_numpy(shares(task, base, network)).float()
-        return replace(fitted, params={**params_R, SHARE: share_RHY})
+        share_RHY = torch.from_numpy(judge.shares(base, network, task.horizon)).float()
+        return replace(
+            fitted, params={**params_R, SHARE: share_RHY}, meta=fitted.meta | {ADDED: float(share_RHY.mean())}
+        )
 
     def load(self, artifact: Artifact, device: Device = "cpu") -> FittedModel:
-        """Return the model that an artifact holds, with the mixed effects whose remainder it predicts, if any."""
+        """Return the model that an artifact holds, with the closed form whose remainder it predicts, if any."""
         if META in (ModelRecord.read(artifact.meta).facts or {}):
             return RemainderModel.from_artifact(artifact, device)
         return super().load(artifact, device)
@@ -100,25 +105,31 @@ class CostarMethod(ReadsModels):
 COSTAR = CostarMethod()
 
 
-def _base(task: FitTask, start: CostarModel | None, source: RemainderModel | None) -> Base | None:
-    """Return the source model's mixed effects, or those fitted to the subjects that the network learns from, if any.
+def _base(task: FitTask, start: CostarModel | None, source: RemainderModel | None, judge: Judge | None) -> Base | None:
+    """Return the source model's closed form, or the one fitted to the subjects that the network learns from, if any.
 
     Raises:
-        MismatchError: the settings ask for mixed effects and the source's model has none, or the other way round.
+        MismatchError: the settings ask for another one than the source's model has, or the other way round.
     """
-    if start and start.horizon and task.config.remainder not in (None, source is not None):
-        have = "predicts the remainder of mixed effects" if source else "has no mixed effects under it"
-        raise MismatchError(
-            f"the source's model {have}", where="finetune.remainder", fix="omit it, or train another source model"
-        )
+    asked = task.config.remainder
+    if start and start.horizon:
+        have = source.base.model.method if source else None
+        if asked is not None and asked not in (have, source is not None):
+            said = f"predicts the remainder of {METHODS.label(have)}" if have else "has no closed form under it"
+            raise MismatchError(
+                f"the source's model {said}", where="finetune.remainder", fix="omit it, or train another source model"
+            )
     if source:
         return source.base
-    if not task.config.remainder:
+    if not asked:
         return None
     if task.fit_part is None:
-        raise TypeError("mixed effects are fitted by the run that the task is of")
-    part = task.fit_part(BASE, None)
-    return Base.of(part.artifact, part.model)
+        raise TypeError("closed forms are fitted by the run that the task is of")
+    width = len(task.schema.outcomes) + len(task.schema.covariates)
+    quick = [name for name in BASES if width <= (METHODS[name].short_list_width or width)]
+    parts = [task.fit_part(name, None) for name in (quick if asked is True else [asked])]
+    bases = [Base.of(part.artifact, part.model) for part in parts]
+    return judge.better(bases) if judge and len(bases) > 1 else bases[0]
 
 
 def _encoder_config(task: FitTask, start: CostarModel | None) -> EncoderConfig:

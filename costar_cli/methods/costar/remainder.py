@@ -1,34 +1,37 @@
-"""COSTAR on what mixed effects leave: two models whose answers are added (spec COSTAR-32).
+"""COSTAR on what a closed form leaves: two models whose answers are added (spec COSTAR-32).
 
-Mixed effects know each subject's own parameters as far as its history tells them. The network then predicts what they
-leave, `y - base`, and has as much of a say in each step of each outcome as validation gives it.
+Mixed effects know each subject's own parameters as far as its history tells them, boosting any law as far as the last
+steps do. The network then predicts what the better one leaves, `y - base`, and has as much of a say in each step of
+each outcome as validation gives it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final, Self
+from typing import Any, Final, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.config.choices import BaseName
 from costar_cli.data import Panel, Part, Queries, as_plans
 from costar_cli.data.record import ModelRecord
-from costar_cli.data.windows import factual_windows
+from costar_cli.data.windows import FactualWindows, factual_windows
 from costar_cli.files import Artifact
 from costar_cli.methods.base import Decide, Device, FitTask, FittedModel, PredictFn, PredictiveDistribution, adjusted
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.entry import Adjusts
-from costar_cli.methods.registry import BASE
 from costar_cli.methods.shared.combining import Errors, error_scales, weigh
-from costar_cli.methods.shared.effect_check import allowed, largest
+from costar_cli.methods.shared.effect_check import EffectCheck, allowed, largest
 from costar_cli.methods.shared.plan_weights import plan_weights
 from costar_cli.methods.shared.trained import PARAMS, TrainedModel, probabilities_within
 from costar_cli.methods.shared.transformed import TransformedModel
 from costar_cli.methods.stored import model_of
 from costar_cli.reporting import Reporter
 
-PREFIX: Final = "base/"  # of the arrays of the mixed effects in an artifact
+BASES: Final = get_args(BaseName)  # the first is kept unless chance is ruled out
+PREFIX: Final = "base/"  # of the arrays of the closed form in an artifact
 META: Final = "base"  # what their artifact records, in that of the whole
+ADDED: Final = "added"  # the mean share, in the same record
 SHARE: Final = "share"  # the parameter that says how much of the network is added
 CHUNK: Final = 50_000  # origins that are asked about at once
 
@@ -37,7 +40,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Base:
-    """Mixed effects that were fitted first, in the units in which the network learns."""
+    """A closed form that was fitted first, in the units in which the network learns."""
 
     artifact: Artifact
     model: FittedModel
@@ -49,19 +52,19 @@ class Base:
 
     @classmethod
     def read(cls, artifact: Artifact, meta: Mapping[str, Any], device: Device) -> Self:
-        """Return the mixed effects in the artifact of a whole model.
+        """Return the closed form in the artifact of a whole model.
 
         Raises:
-            ValueError: they are of another method.
+            ValueError: it is of a method that is none of the possible ones.
         """
         arrays = {name.removeprefix(PREFIX): v for name, v in artifact.arrays.items() if name.startswith(PREFIX)}
         own = Artifact("model", arrays, dict(meta), path=artifact.path)
-        if ModelRecord.read(own.meta).method != BASE:
-            raise ValueError(f"the model under it is not of method {BASE}")
+        if ModelRecord.read(own.meta).method not in BASES:
+            raise ValueError(f"the model under it is of none of the methods {', '.join(BASES)}")
         return cls.of(own, model_of(own, str(device)))
 
     def stored(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
-        """Return what the artifact of the whole says and holds of them."""
+        """Return what the artifact of the whole says and holds of it."""
         return {META: dict(self.artifact.meta)}, {PREFIX + name: v for name, v in self.artifact.arrays.items()}
 
     def answers(self, panel: Panel, horizon: int) -> NDArray[np.float32]:
@@ -83,14 +86,14 @@ class Base:
 
 @dataclass(frozen=True, kw_only=True)
 class RemainderModel(TrainedModel):
-    """Mixed effects, and of R members what COSTAR adds to them; `params` are the network's and `share [R,H,Y]`."""
+    """A closed form, and of R members what COSTAR adds to it; `params` are the network's and `share [R,H,Y]`."""
 
     network: CostarModel
     base: Base
 
     @classmethod
     def of(cls, network: CostarModel, base: Base, share_RHY: Any) -> Self:  # noqa: ANN401 - an array, or a tensor
-        """Add a network to mixed effects."""
+        """Add a network to a closed form."""
         kept = {one.name: getattr(network, one.name) for one in fields(TrainedModel)}
         return cls(**kept | {"params": {**network.params, SHARE: share_RHY}}, network=network, base=base)
 
@@ -99,7 +102,7 @@ class RemainderModel(TrainedModel):
         """Read a model artifact.
 
         Raises:
-            ValueError: the mixed effects are no such, or of other columns; shares are no numbers from 0 to 1.
+            ValueError: the closed form is no such, or of other columns; shares are no numbers from 0 to 1.
         """
         base = Base.read(artifact, (ModelRecord.read(artifact.meta).facts or {})[META], device)
         arrays = {name: v for name, v in artifact.arrays.items() if not name.startswith((PREFIX, PARAMS + SHARE))}
@@ -119,12 +122,12 @@ class RemainderModel(TrainedModel):
 
     @property
     def is_base(self) -> bool:
-        """Return whether nothing is added: the model then is the mixed effects."""
+        """Return whether nothing is added: the model then is the closed form."""
         return not self.share_RHY.any()
 
     @property
     def stepwise(self) -> bool:
-        """Return whether each step is predicted from the one before, as mixed effects do."""
+        """Return whether each step is predicted from the one before, as it may be where nothing is added."""
         return self.is_base and self.base.model.stepwise
 
     @property
@@ -134,13 +137,28 @@ class RemainderModel(TrainedModel):
 
     @property
     def has_distribution(self) -> bool:
-        """Return whether mixed effects know what chance adds."""
+        """Return whether the closed form knows what chance adds."""
         return self.base.model.has_distribution
 
     @property
     def is_joint(self) -> bool:
-        """Return whether mixed effects have a joint distribution."""
+        """Return whether the closed form has a joint distribution."""
         return self.base.model.is_joint
+
+    @property
+    def tells_differences(self) -> bool:
+        """Return whether draws say how far differences may be off: those of the closed form where nothing is added."""
+        return self.base.model.tells_differences if self.is_base else super().tells_differences
+
+    @property
+    def varies(self) -> bool:
+        """Return whether the spread differs between subjects: members agree where nothing is added."""
+        return self.base.model.varies if self.is_base else super().varies
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Return whether a network answers."""
+        return self.base.model.is_ensemble if self.is_base else super().is_ensemble
 
     @property
     def draws_training(self) -> bool:
@@ -162,7 +180,7 @@ class RemainderModel(TrainedModel):
         return self.network.represent(panel)
 
     def bounds(self, panel: Panel, queries: Queries) -> tuple[Floats, Floats] | None:
-        """Return the bounds of mixed effects where nothing is added."""
+        """Return the bounds of the closed form where nothing is added."""
         return self.base.model.bounds(panel, queries) if self.is_base else None
 
     def encode(self, panel: Panel) -> tuple[Any, Any, NDArray[np.float32]]:
@@ -217,7 +235,7 @@ class RemainderModel(TrainedModel):
     def predict_distribution(
         self, panel: Panel, queries: Queries, summed_Y: NDArray[np.bool_] | None = None
     ) -> PredictiveDistribution | None:
-        """Predict as `rollout` does, with the standard deviations of mixed effects."""
+        """Predict as `rollout` does, with the standard deviations that the closed form knows."""
         known = self.base.model.predict_distribution(panel, queries, summed_Y)
         if known is None:
             return None
@@ -239,7 +257,7 @@ class RemainderModel(TrainedModel):
         floor: float = 0.0,
         among: NDArray[np.integer] | None = None,
     ) -> Floats:
-        """Draw from mixed effects; each draw has what one of the members adds."""
+        """Draw from the closed form; each draw has what one of the members adds."""
         drawn = self.base.model.draw_outcomes(panel, queries, n, seed, floor=floor, among=among)
         added_RQHY = self._of_network(panel, queries)
         return np.asarray(drawn + added_RQHY[np.arange(n) % len(added_RQHY)])
@@ -255,36 +273,60 @@ class RemainderModel(TrainedModel):
         n: int,
         seed: int,
     ) -> Floats:
-        """Draw courses of mixed effects, where nothing is added."""
+        """Draw courses of the closed form, where nothing is added."""
         return self.base.model.draw_courses(panel, subject_Q, origin_Q, decide, steps=steps, n=n, seed=seed)
 
 
-def shares(task: FitTask, base: Base, network: CostarModel) -> Floats:
-    """Return how much of what each member predicts is added, `[R,H,Y]`, by errors on validation (spec STACK-3, 4, 10).
+@dataclass(frozen=True)
+class Judge:
+    """Says which of two models to believe: by errors under plans on validation, and by effects that were observed."""
 
-    Nothing of an outcome is, unless errors are less than those of mixed effects alone by more than chance, and unless
-    those who followed plans do not contradict the effects.
-    """
-    members, outcomes = network.members, len(task.schema.outcomes)
-    everything = np.ones((members, task.horizon, outcomes))
-    windows = factual_windows(task.panels[task.validation], task.horizon)
-    if windows is None:
-        return everything
-    whole = RemainderModel.of(network, base, everything)
-    train = task.panels[Part("source", "train")]
-    scale_QY, _ = error_scales(train, task.scaler, windows)
-    weight_QH = plan_weights(train, windows, task.scaler, task.schema.treatments).weight_QH
-    check, allowed_PY = task.effect_check() if task.effect_check else None, None
-    if check:
-        distance_PY = np.stack([largest(check.distances(check.differences(m))) for m in (base.model, whole)])
-        allowed_PY = allowed(distance_PY)
-    alone_RQHY = base.model.rollout(windows.panel, windows.asked)
-    alone_QHY = alone_RQHY.mean(axis=0)
-    both_RQHY = whole._sum(alone_RQHY, whole._of_network(windows.panel, windows.asked))
-    steps = np.minimum(np.arange(task.horizon), windows.queries.horizon - 1)
-    share_RHY = [
-        weigh(Errors.of([alone_QHY, both_QHY], windows, scale_QY, weight_QH), anchors=(0,), allowed_PY=allowed_PY)
-        .weight_PHY[1][steps]
-        for both_QHY in both_RQHY
-    ]  # fmt: skip
-    return np.stack(share_RHY)
+    windows: FactualWindows
+    scale_QY: Floats
+    weight_QH: Floats
+    check: EffectCheck | None
+
+    @classmethod
+    def of(cls, task: FitTask) -> Self | None:
+        """Return the one of a fit; None where no validation subject has a step to predict."""
+        windows = factual_windows(task.panels[task.validation], task.horizon)
+        if windows is None:
+            return None
+        train = task.panels[Part("source", "train")]
+        scale_QY, _ = error_scales(train, task.scaler, windows)
+        weight_QH = plan_weights(train, windows, task.scaler, task.schema.treatments).weight_QH
+        return cls(windows, scale_QY, weight_QH, task.effect_check() if task.effect_check else None)
+
+    def answers(self, model: FittedModel) -> NDArray[np.float32]:
+        """Return what a model answers about the windows `[R,Q,H,Y]`."""
+        return model.rollout(self.windows.panel, self.windows.asked)
+
+    def allowed(self, models: Sequence[FittedModel]) -> NDArray[np.bool_] | None:
+        """Return which models the observed effects do not contradict, by outcome `[P,Y]`; None where none are known."""
+        if self.check is None:
+            return None
+        return allowed(np.stack([largest(self.check.distances(self.check.differences(model))) for model in models]))
+
+    def weights(self, answers: Sequence[NDArray[Any]], allowed_PY: NDArray[np.bool_] | None) -> Floats:
+        """Return the weights `[P,H,Y]` of models by their answers `[Q,H,Y]`: of the first, unless chance is ruled out.
+
+        These are the weights of a stack whose anchor is the first (spec STACK-3, 4, 10).
+        """
+        errors = Errors.of(answers, self.windows, self.scale_QY, self.weight_QH)
+        return weigh(errors, anchors=(0,), allowed_PY=allowed_PY).weight_PHY
+
+    def better(self, bases: Sequence[Base]) -> Base:
+        """Return the first closed form, or a later one that has more weight beside it."""
+        models = [base.model for base in bases]
+        weight_PHY = self.weights([self.answers(model).mean(axis=0) for model in models], self.allowed(models))
+        return bases[int(weight_PHY.mean(axis=(1, 2)).argmax())]
+
+    def shares(self, base: Base, network: CostarModel, horizon: int) -> Floats:
+        """Return how much of what each member predicts is added, `[R,H,Y]`: its weight beside the closed form alone."""
+        everything = np.ones((network.members, horizon, len(network.schema.outcomes)))
+        whole = RemainderModel.of(network, base, everything)
+        allowed_PY, alone_RQHY = self.allowed([base.model, whole]), self.answers(base.model)
+        both_RQHY = whole._sum(alone_RQHY, whole._of_network(self.windows.panel, self.windows.asked))
+        steps = np.minimum(np.arange(horizon), self.windows.queries.horizon - 1)
+        alone_QHY = alone_RQHY.mean(axis=0)
+        return np.stack([self.weights([alone_QHY, both_QHY], allowed_PY)[1][steps] for both_QHY in both_RQHY])
