@@ -23,8 +23,9 @@ from costar_cli.methods.registry import METHODS
 from costar_cli.settings.presets import PRESETS
 from docs import quoted_goals
 from docs.quoted_effects import choice_table, corrected_table, gcomp_table
+from docs.quoted_goals import SETUPS
 from docs.quoted_speed import bands_cost, goals_table, gpu_table, preset_sentence, scale_table, speed_table
-from docs.quoted_wins import marked, observed_table, repaired_table, wins_table
+from docs.quoted_wins import marked, observed_table, remainder_table, repaired_table, wins_table
 
 ROOT = Path(__file__).resolve().parents[1]
 GALLERY = ("shelves", "fluids", "glucose", "trial", "visits")
@@ -47,7 +48,6 @@ PAGES = (
     ROOT / "benchmarks" / "README.md",
 )
 BLOCK = re.compile(r"(<!-- from benchmarks/results: (?P<name>[a-z ]+) -->\n).*?(?<=\n)(<!-- end -->)", re.DOTALL)
-SETUPS = ("zero-shot", "few-shot", "supervised")
 LABELS = {source.name: source.label for source in sources().values()}
 PUBLISHED_FORM = ("mimic", "m5", "linear")
 TUMOURS = "benchmark-tumor-1000"
@@ -397,6 +397,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "pretexts": pretexts_table,
     "observed": observed_table,
     **{f"gallery {name}": partial(gallery_table, name) for name in GALLERY},
+    "remainder": remainder_table,
     "wins": wins_table,
     "wins in short": partial(wins_table, ("zero_shot",), "methods/"),
     "default": default_table,
