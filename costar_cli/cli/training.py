@@ -165,7 +165,7 @@ def _training_lines(record: "ModelRecord", rows: "Sequence[Sequence[object]]") -
     ]
     if base := record.facts.get("base"):
         share = f"{100 * record.facts['added']:.0f} %"
-        lines.append(f"   {METHODS.label(base['method'])} fitted first; {share} of what COSTAR learned beyond is added")
+        lines.append(f"   {METHODS.label(base['method'])} fitted first, and {share} of COSTAR's correction added")
     return lines
 
 
