@@ -11,7 +11,7 @@ from costar_cli.cli.hints import traits_of
 from costar_cli.cli.session import BuildStep, Session
 from costar_cli.diagnostics import WORSE_THAN_LAST_VALUE, Diagnostic
 from costar_cli.errors import ArtifactError, Termination
-from costar_cli.methods.registry import METHODS, THAT_ADJUST
+from costar_cli.methods.registry import METHODS, REFERENCE, THAT_ADJUST
 from costar_cli.reporting import both_errors, launched, than_last_value, warnings_of
 
 if TYPE_CHECKING:
@@ -163,9 +163,9 @@ def _training_lines(record: "ModelRecord", rows: "Sequence[Sequence[object]]") -
         f"{what}: {than_last_value(validation.score, validation.last_value)}",
         f"   validation RMSE {errors}, {counted(validation.windows, 'forecast')}",
     ]
-    if base := record.facts.get("base"):
-        share = f"{100 * record.facts['added']:.0f} %"
-        lines.append(f"   {METHODS.label(base['method'])} fitted first, and {share} of COSTAR's correction added")
+    if record.method == REFERENCE and (added := record.facts.get("added")) is not None:
+        base = METHODS.label(record.facts["base"]["method"])
+        lines.append(f"   {base} fitted first, and {100 * added:.0f} % of COSTAR's correction added")
     return lines
 
 

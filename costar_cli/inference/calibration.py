@@ -231,7 +231,7 @@ def interval_kind(model: FittedModel) -> str:
 
 def has_range(model: FittedModel) -> bool:
     """Return whether limits of a calibrated model's differences are the range of its members (spec BAND-7)."""
-    return bool(model.record.calibration) and not model.is_joint and model.members >= LEAST_MEMBERS
+    return bool(model.record.calibration) and model.draws_are_members and model.members >= LEAST_MEMBERS
 
 
 def calibration_of(model: FittedModel) -> Calibration | None:

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 from costar_cli.config.models import EncoderConfig, FinetuneConfig
 from costar_cli.data import Dataset, Part
 from costar_cli.data.windows import factual_windows
-from costar_cli.errors import ArtifactError, MismatchError
-from costar_cli.methods.costar.remainder import RemainderModel
+from costar_cli.errors import ArtifactError, DataError, MismatchError
+from costar_cli.methods.costar.remainder import Base, Judge, RemainderModel
+from costar_cli.methods.registry import METHODS
 from costar_cli.methods.stored import model_of as stored_model
 from costar_cli.training import Trained
 from tests.fits import artifact_of, fit_method
@@ -104,8 +105,9 @@ def test_few_shot_keeps_the_mixed_effects_and_shares_of_the_source():
 def test_few_shot_of_a_model_without_mixed_effects_refuses_the_setting():
     plain = CONFIG.model_copy(update={"remainder": None, "epochs": 1})
     source = stored_model(artifact_of(fit_method(bent(), "costar", None, plain)))
+    target = {part: panel for part, panel in bent().panels.items() if part.domain == "target"}  # all that is read
     with pytest.raises(MismatchError, match="has no closed form under it"):
-        fit_method(bent(), "costar", None, CONFIG, domain="target", start=source)
+        fit_method(replace(bent(), panels=target), "costar", None, CONFIG, domain="target", start=source)
 
 
 @pytest.mark.parametrize("own", [{"decoder": "structured"}, {"output": "level"}])
@@ -138,12 +140,39 @@ def test_the_remainder_of_boosting_is_answered_as_one_of_a_black_box():
     model, windows = chosen(bend=True), factual_windows(bent().panel("source", "test"), bent().horizon)
     assert model.predict_distribution(windows.panel, windows.asked) is None
     drawn = model.draw_outcomes(windows.panel, windows.asked, 4, seed=1)
-    np.testing.assert_allclose(
-        drawn.mean(axis=0), model.rollout(windows.panel, windows.asked).mean(axis=0), rtol=1e-4, atol=1e-4
-    )
+    answers = model.rollout(windows.panel, windows.asked)
+    np.testing.assert_allclose(drawn.mean(axis=0), answers.mean(axis=0), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(drawn[:2].std(axis=0), answers.std(axis=0, ddof=1), rtol=1e-3, atol=1e-4)  # of BAND-1
     alone = RemainderModel.of(model.network, model.base, np.zeros_like(model.share_RHY))
     own = model.base.model
     assert (alone.is_ensemble, alone.varies, alone.tells_differences) == (False, own.varies, own.tells_differences)
+
+
+@pytest.mark.parametrize(("mixed", "boosting", "kept"), [
+    ([True, True], [True, False], "mixed"), ([False, True], [True, True], "boosting"),
+    ([False, False], [False, False], "boosting"), ([True, False], [True, False], "boosting"),
+])  # fmt: skip
+def test_a_closed_form_with_contradicted_effects_is_kept_only_where_the_other_has_them_too(
+    monkeypatch: pytest.MonkeyPatch, mixed: list[bool], boosting: list[bool], kept: str
+):
+    """By its weights alone boosting would be kept; two outcomes."""
+    answers = np.zeros((1, 3, 2, 2), np.float32)
+    monkeypatch.setattr(Judge, "answers", lambda *_: answers)
+    monkeypatch.setattr(Judge, "allowed", lambda *_: np.array([mixed, boosting]))
+    monkeypatch.setattr(Judge, "weights", lambda *_: np.array([0.2, 0.8])[:, None, None])
+    judge = Judge(windows=None, scale_QY=answers, weight_QH=answers, check=None)
+    bases = {name: Base(artifact=None, model=None) for name in ("mixed", "boosting")}
+    assert judge.better(bases) == kept
+
+
+def test_one_closed_form_that_cannot_be_fitted_leaves_the_other(monkeypatch: pytest.MonkeyPatch):
+    def fails(*_: object) -> None:
+        raise DataError("no tree can be grown")
+
+    monkeypatch.setattr(type(METHODS["boosting"].loaded), "fit", fails)
+    model = artifact_of(fit_method(bent(), "costar", None, CONFIG.model_copy(update={"remainder": True, "epochs": 1})))
+    assert stored_model(model).base.model.method == "mixed"
+    assert "Gradient boosting could not be fitted: no tree can be grown" in str(model.meta["warnings"])
 
 
 @pytest.mark.parametrize("damage", ["share", "missing", "method"])

@@ -9,15 +9,16 @@ from costar_cli.config.choices import DecoderName, OutputName
 from costar_cli.config.models import STRUCTURED, EncoderConfig, FinetuneConfig
 from costar_cli.data.record import ModelRecord
 from costar_cli.data.tensors import PanelTensors
-from costar_cli.errors import MismatchError, UsageError
+from costar_cli.errors import DataError, MismatchError, UsageError
 from costar_cli.files import Artifact
-from costar_cli.methods.base import Device, Fit, FitTask, Fitted, FittedModel
+from costar_cli.methods.base import Device, Fit, FitTask, Fitted, FittedModel, FittedPart
 from costar_cli.methods.costar.decoding import DecoderShape
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.predictor import decoder_for
 from costar_cli.methods.costar.remainder import ADDED, BASES, META, SHARE, Base, Judge, RemainderModel
 from costar_cli.methods.costar.supervised import ENCODER, HEAD, SupervisedStage
 from costar_cli.methods.registry import METHODS, REFERENCE
+from costar_cli.methods.shared.combining import FAILS
 from costar_cli.methods.shared.covariate_transition import reach_of, reach_of_covariates
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, choose_forms
@@ -43,8 +44,9 @@ class CostarMethod(ReadsModels):
         """
         source = task.start if isinstance(task.start, RemainderModel) else None
         start = model_to_start_from(replace(task, start=source.network) if source else task, CostarModel, REFERENCE)
+        _refuse_another(task, start, source)
         judge = Judge.of(task) if task.config.remainder and not source else None
-        base = _base(task, start, source, judge)
+        base, doubts = (source.base, ()) if source else _base(task, judge)
         encoder = _encoder_config(task, start)
         train = task.tensors(task.train)
         shape = _decoder_shape(task, start, encoder, train)
@@ -78,9 +80,8 @@ class CostarMethod(ReadsModels):
         def complete(params_R: Params, members: Sequence[int]) -> Fitted:
             everything = torch.ones(len(members), task.horizon, len(task.schema.outcomes))
             share_RHY = torch.as_tensor(source.share_RHY[list(members)]) if source else everything
-            return Fitted(
-                {**params_R, SHARE: share_RHY}, meta | more_meta | {ADDED: float(share_RHY.mean())}, (), arrays
-            )
+            said = meta | more_meta | {ADDED: float(share_RHY.mean())}
+            return Fitted({**params_R, SHARE: share_RHY}, said, doubts, arrays)
 
         fitted = yield from one_stage(task, stage, complete)
         if judge is None:  # in few-shot, or without a step to judge by
@@ -91,9 +92,8 @@ class CostarMethod(ReadsModels):
             shape=shape, device=task.device,
         )  # fmt: skip
         share_RHY = torch.from_numpy(judge.shares(base, network, task.horizon)).float()
-        return replace(
-            fitted, params={**params_R, SHARE: share_RHY}, meta=fitted.meta | {ADDED: float(share_RHY.mean())}
-        )
+        said = fitted.meta | {ADDED: float(share_RHY.mean())}
+        return replace(fitted, params={**params_R, SHARE: share_RHY}, meta=said)
 
     def load(self, artifact: Artifact, device: Device = "cpu") -> FittedModel:
         """Return the model that an artifact holds, with the closed form whose remainder it predicts, if any."""
@@ -105,31 +105,45 @@ class CostarMethod(ReadsModels):
 COSTAR = CostarMethod()
 
 
-def _base(task: FitTask, start: CostarModel | None, source: RemainderModel | None, judge: Judge | None) -> Base | None:
-    """Return the source model's closed form, or the one fitted to the subjects that the network learns from, if any.
+def _refuse_another(task: FitTask, start: CostarModel | None, source: RemainderModel | None) -> None:
+    """Stop where the settings ask for another closed form than the source's model has.
 
     Raises:
-        MismatchError: the settings ask for another one than the source's model has, or the other way round.
+        MismatchError: they do, or for one where it has none, or for none where it has one.
     """
     asked = task.config.remainder
-    if start and start.horizon:
-        have = source.base.model.method if source else None
-        if asked is not None and asked not in (have, source is not None):
-            said = f"predicts the remainder of {METHODS.label(have)}" if have else "has no closed form under it"
-            raise MismatchError(
-                f"the source's model {said}", where="finetune.remainder", fix="omit it, or train another source model"
-            )
-    if source:
-        return source.base
+    if start is None or not start.horizon or asked is None:
+        return
+    have = source.base.model.method if source else None
+    if asked not in (have, source is not None):
+        said = f"predicts the remainder of {METHODS.label(have)}" if have else "has no closed form under it"
+        raise MismatchError(
+            f"the source's model {said}", where="finetune.remainder", fix="omit it, or train another source model"
+        )
+
+
+def _base(task: FitTask, judge: Judge | None) -> tuple[Base | None, tuple[str, ...]]:
+    """Return the closed form fitted to the subjects that the network learns from, if any, and what is doubtful of it.
+
+    Raises:
+        DataError: none could be fitted.
+    """
+    asked = task.config.remainder
     if not asked:
-        return None
+        return None, ()
     if task.fit_part is None:
         raise TypeError("closed forms are fitted by the run that the task is of")
-    width = len(task.schema.outcomes) + len(task.schema.covariates)
-    quick = [name for name in BASES if width <= (METHODS[name].short_list_width or width)]
-    parts = [task.fit_part(name, None) for name in (quick if asked is True else [asked])]
-    bases = [Base.of(part.artifact, part.model) for part in parts]
-    return judge.better(bases) if judge and len(bases) > 1 else bases[0]
+    parts, reasons = dict[str, FittedPart](), list[str]()
+    for name in [asked] if isinstance(asked, str) else BASES if judge else BASES[:1]:
+        try:
+            parts[name] = task.fit_part(name, None)
+        except FAILS as error:
+            reasons.append(f"{METHODS.label(name)} could not be fitted: {error}")
+    if not parts:
+        raise DataError("no closed form could be fitted", details=reasons, fix="leave `finetune.remainder` out")
+    bases = {name: Base.of(part.artifact, part.model) for name, part in parts.items()}
+    kept = next(iter(bases)) if judge is None or len(bases) == 1 else judge.better(bases)
+    return bases[kept], (*reasons, *parts[kept].warnings)
 
 
 def _encoder_config(task: FitTask, start: CostarModel | None) -> EncoderConfig:

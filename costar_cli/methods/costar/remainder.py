@@ -7,6 +7,7 @@ each outcome as validation gives it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Final, Self, get_args
 
 import numpy as np
@@ -111,8 +112,8 @@ class RemainderModel(TrainedModel):
         shape = (network.members, network.horizon, len(network.schema.outcomes))
         if share_RHY.shape != shape or not ((share_RHY >= 0) & (share_RHY <= 1)).all():
             raise ValueError(f"{SHARE} is not {[*shape]} numbers from 0 to 1")
-        if base.model.schema != network.schema or base.model.horizon < network.horizon:
-            raise ValueError("the model under it is of other columns, or of a shorter horizon")
+        if base.model.schema != network.schema or base.model.horizon < network.horizon or base.model.members != 1:
+            raise ValueError("the model under it is of other columns, of a shorter horizon, or of several members")
         return cls.of(network, base, share_RHY)
 
     @property
@@ -157,7 +158,7 @@ class RemainderModel(TrainedModel):
 
     @property
     def is_ensemble(self) -> bool:
-        """Return whether a network answers."""
+        """Return whether an ensemble answers: of networks, without a distribution of the closed form's own."""
         return self.base.model.is_ensemble if self.is_base else super().is_ensemble
 
     @property
@@ -174,6 +175,12 @@ class RemainderModel(TrainedModel):
     def draws_covariates(self) -> bool:
         """Return whether such courses have covariates, too."""
         return self.is_base and self.base.model.draws_covariates
+
+    @cached_property
+    def _unbounded(self) -> CostarModel:
+        """Return the network, whose changes of a probability may pass 0 and 1: the sum is the probability."""
+        outcomes = tuple(outcome.model_copy(update={"kind": "continuous"}) for outcome in self.schema.outcomes)
+        return replace(self.network, schema=self.schema.model_copy(update={"outcomes": outcomes}))
 
     def represent(self, panel: Panel) -> NDArray[np.float32]:
         """Return the network's representations."""
@@ -200,7 +207,7 @@ class RemainderModel(TrainedModel):
         base_RQHY = self.base.model.answer(of_base, queries, batch_size=batch_size)
         if self.is_base:
             return self._sum(base_RQHY, self._nothing(queries))
-        made_RQHY = self.network.answer(of_network, queries, batch_size=batch_size, reporter=reporter)
+        made_RQHY = self._unbounded.answer(of_network, queries, batch_size=batch_size, reporter=reporter)
         return self._sum(base_RQHY, self._added(made_RQHY, outcomes_NTY, queries))
 
     def rollout(
@@ -216,7 +223,7 @@ class RemainderModel(TrainedModel):
         """Return what the members add `[R,Q,H,Y]`."""
         if self.is_base:
             return self._nothing(queries)
-        made_RQHY = self.network.rollout(panel, queries, batch_size=batch_size, reporter=reporter)
+        made_RQHY = self._unbounded.rollout(panel, queries, batch_size=batch_size, reporter=reporter)
         return self._added(made_RQHY, panel.outcomes, queries)
 
     def _nothing(self, queries: Queries) -> NDArray[np.float32]:
@@ -258,6 +265,8 @@ class RemainderModel(TrainedModel):
         among: NDArray[np.integer] | None = None,
     ) -> Floats:
         """Draw from the closed form; each draw has what one of the members adds."""
+        if not self.has_distribution and not self.is_base:
+            return super().draw_outcomes(panel, queries, n, seed, ask=ask, floor=floor, among=among)
         drawn = self.base.model.draw_outcomes(panel, queries, n, seed, floor=floor, among=among)
         added_RQHY = self._of_network(panel, queries)
         return np.asarray(drawn + added_RQHY[np.arange(n) % len(added_RQHY)])
@@ -315,11 +324,19 @@ class Judge:
         errors = Errors.of(answers, self.windows, self.scale_QY, self.weight_QH)
         return weigh(errors, anchors=(0,), allowed_PY=allowed_PY).weight_PHY
 
-    def better(self, bases: Sequence[Base]) -> Base:
-        """Return the first closed form, or a later one that has more weight beside it."""
-        models = [base.model for base in bases]
-        weight_PHY = self.weights([self.answers(model).mean(axis=0) for model in models], self.allowed(models))
-        return bases[int(weight_PHY.mean(axis=(1, 2)).argmax())]
+    def better(self, bases: Mapping[str, Base]) -> str:
+        """Return the name of the first closed form, or of a later one that has more weight beside it.
+
+        One that observed effects contradict in an outcome in which they allow another is never the better one.
+        """
+        models = [base.model for base in bases.values()]
+        answers, allowed_PY = [self.answers(model).mean(axis=0) for model in models], self.allowed(models)
+        usable_P = np.array([np.isfinite(answer_QHY).all() for answer_QHY in answers])
+        if allowed_PY is not None:
+            usable_P &= (allowed_PY | ~allowed_PY.any(axis=0)).all(axis=1)
+        if not usable_P.all():
+            return list(bases)[int(usable_P.argmax())]
+        return list(bases)[int(self.weights(answers, allowed_PY).mean(axis=(1, 2)).argmax())]
 
     def shares(self, base: Base, network: CostarModel, horizon: int) -> Floats:
         """Return how much of what each member predicts is added, `[R,H,Y]`: its weight beside the closed form alone."""

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from costar_cli.data import Panel, Scaler
 from costar_cli.data.windows import FactualWindows
+from costar_cli.errors import DataError, TrainingError
 from costar_cli.methods.registry import THAT_ADJUST
 from costar_cli.methods.shared.outcome_forms import LEAST_ERROR_UNIT, may_be_relative
 
 Floats = NDArray[np.float64]
 
+FAILS: Final = (DataError, TrainingError, ArithmeticError, np.linalg.LinAlgError)  # of one part; others go on
 FOLDS: Final = 10
 SHORT: Final = 1e-9  # of a sum of weights, by rounding
 RIDGE: Final = 1e-9  # of the mean squared error; parts that err alike share a weight

@@ -46,6 +46,22 @@ class TransformedModel(TrainedModel):
         """Return whether the inner model draws from a distribution of its own."""
         return self.inner.has_distribution and self.inner.draws_courses
 
+    # Without the joint distribution of the inner model, which logarithms may lose, members alone are left.
+    @property
+    def tells_differences(self) -> bool:
+        """Return whether draws say how far differences between plans may be off."""
+        return super().tells_differences if self.inner.is_joint else self.inner.tells_differences
+
+    @property
+    def varies(self) -> bool:
+        """Return whether the spread of predictions differs between subjects."""
+        return super().varies if self.inner.is_joint else self.inner.varies
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Return whether a network answers."""
+        return super().is_ensemble if self.inner.is_joint else self.inner.is_ensemble
+
     def represent(self, panel: Panel) -> NDArray[np.float32] | None:
         """Return the inner model's representations."""
         return self.inner.represent(self.transforms.panel(panel))

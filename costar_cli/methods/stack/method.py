@@ -11,18 +11,17 @@ from numpy.typing import NDArray
 from costar_cli.data import Part
 from costar_cli.data.panel import join_panels
 from costar_cli.data.windows import FactualWindows, factual_windows, share_of_changes
-from costar_cli.errors import DataError, OutOfTimeError, Termination, TrainingError
+from costar_cli.errors import DataError, OutOfTimeError, Termination
 from costar_cli.files import Artifact
 from costar_cli.methods.base import Device, Fit, FitTask, Fitted, FittedModel, FittedPart, adjusted
 from costar_cli.methods.registry import LISTS, METHODS
-from costar_cli.methods.shared.combining import Errors, Weighing, error_scales, weigh
+from costar_cli.methods.shared.combining import FAILS, Errors, Weighing, error_scales, weigh
 from costar_cli.methods.shared.effect_check import LIMIT, EffectCheck, allowed, largest
 from costar_cli.methods.shared.plan_weights import PlanWeights, plan_weights
 from costar_cli.methods.shared.trained import PARAMS, model_to_start_from
 from costar_cli.methods.stack.model import PARTS, SHARED, StackModel, read_stack
 from costar_cli.methods.stack.settings import StackConfig
 
-FAILS: Final = (DataError, TrainingError, ArithmeticError, np.linalg.LinAlgError)
 SOURCE: Final = "source's stack"  # in a leaderboard
 ANCHORS: Final = ("last-value", "mean", "seasonal-naive", "ridge")  # left only for what errs less beyond chance
 OUT_OF_TIME: Final = "no time was left for it"
