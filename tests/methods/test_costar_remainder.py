@@ -1,6 +1,6 @@
 """COSTAR on the remainder of a closed form: what is added, how much, and where nothing may be (spec COSTAR-32)."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 
 import numpy as np
@@ -9,10 +9,13 @@ from pydantic import ValidationError
 
 from costar_cli.config.models import EncoderConfig, FinetuneConfig
 from costar_cli.data import Dataset, Part
+from costar_cli.data.transforms import OutcomeTransforms
 from costar_cli.data.windows import factual_windows
 from costar_cli.errors import ArtifactError, DataError, MismatchError
 from costar_cli.methods.costar.remainder import Base, Judge, RemainderModel
 from costar_cli.methods.registry import METHODS
+from costar_cli.methods.shared.trained import TrainedModel
+from costar_cli.methods.shared.transformed import TransformedModel
 from costar_cli.methods.stored import model_of as stored_model
 from costar_cli.training import Trained
 from tests.fits import artifact_of, fit_method
@@ -145,7 +148,25 @@ def test_the_remainder_of_boosting_is_answered_as_one_of_a_black_box():
     np.testing.assert_allclose(drawn[:2].std(axis=0), answers.std(axis=0, ddof=1), rtol=1e-3, atol=1e-4)  # of BAND-1
     alone = RemainderModel.of(model.network, model.base, np.zeros_like(model.share_RHY))
     own = model.base.model
-    assert (alone.is_ensemble, alone.varies, alone.tells_differences) == (False, own.varies, own.tells_differences)
+    kept = {field.name: getattr(alone, field.name) for field in fields(TrainedModel)}
+    nothing_Y = np.zeros(len(alone.schema.outcomes))
+    plain = OutcomeTransforms(alone.schema, nothing_Y, np.stack([nothing_Y, nothing_Y + 1]))
+    for copies in (alone, TransformedModel(**kept, inner=alone, transforms=plain)):
+        said = copies.is_ensemble, copies.varies, copies.tells_differences, copies.draws_are_members
+        assert said == (False, own.varies, own.tells_differences, False)
+
+
+def test_what_is_added_to_a_probability_may_be_below_zero():
+    model, panel = fitted(bend=True), bent().panel("source", "test")
+    windows = factual_windows(panel, bent().horizon)
+    binary = tuple(outcome.model_copy(update={"kind": "binary"}) for outcome in model.schema.outcomes)
+    schema = model.schema.model_copy(update={"outcomes": binary})
+    network = replace(model.network, schema=schema)
+    level_QY = windows.panel.outcomes[windows.queries.subject, windows.queries.origin]
+    added = model.network.rollout(windows.panel, windows.asked) - level_QY[:, None]
+    expected = (model.base.model.rollout(windows.panel, windows.asked) + model.share_RHY[:, None] * added).clip(0, 1)
+    answers = RemainderModel.of(network, model.base, model.share_RHY).rollout(windows.panel, windows.asked)
+    np.testing.assert_allclose(answers, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("mixed", "boosting", "kept"), [
