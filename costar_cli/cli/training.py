@@ -163,7 +163,7 @@ def _training_lines(record: "ModelRecord", rows: "Sequence[Sequence[object]]") -
         f"{what}: {than_last_value(validation.score, validation.last_value)}",
         f"   validation RMSE {errors}, {counted(validation.windows, 'forecast')}",
     ]
-    if record.method == REFERENCE and (added := record.facts.get("added")) is not None:
+    if record.method == REFERENCE and (added := record.facts.get("remainder_added")) is not None:
         base = METHODS.label(record.facts["base"]["method"])
         lines.append(f"   {base} fitted first, and {100 * added:.0f} % of COSTAR's correction added")
     return lines

@@ -136,7 +136,7 @@ def test_the_closed_form_is_the_one_that_validation_prefers(*, bend: bool, metho
     """Trees of the last outcomes see the third step come, which no linear law does; where it holds, it is kept."""
     model = chosen(bend=bend)
     assert model.base.model.method == method
-    assert model.record.facts["added"] == pytest.approx(model.share_RHY.mean())
+    assert model.record.facts["remainder_added"] == pytest.approx(model.share_RHY.mean())
 
 
 def test_the_remainder_of_boosting_is_answered_as_one_of_a_black_box():

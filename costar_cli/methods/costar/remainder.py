@@ -32,7 +32,7 @@ from costar_cli.reporting import Reporter
 BASES: Final = get_args(BaseName)  # the first is kept unless chance is ruled out
 PREFIX: Final = "base/"  # of the arrays of the closed form in an artifact
 META: Final = "base"  # what their artifact records, in that of the whole
-ADDED: Final = "added"  # the mean share, in the same record
+ADDED: Final = "remainder_added"  # the mean share, in the same record
 SHARE: Final = "share"  # the parameter that says how much of the network is added
 CHUNK: Final = 50_000  # origins that are asked about at once
 
