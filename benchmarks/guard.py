@@ -73,6 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = ["--json", "--repeats", "3", "--threads", str(then["options"]["threads"]), *more]
         now = json.loads(run_child("-m", f"benchmarks.{name}", *words).stdout)
         for key in guarded(name, now["figures"]):
+            if key not in then["figures"]:
+                print(f"{name}, {key}: left out, never stored")
+                continue
             old, new = (document["figures"][key]["value"] for document in (then, now))
             unit, at_most = (now["figures"][key][what] for what in ("unit", "at_most"))
             shown = f"{number(new)} {unit}, stored {number(old)}"

@@ -9,6 +9,7 @@ those on the clock. Memory is the highest peak of the three verbs.
 import argparse
 import tempfile
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Final
 
 from benchmarks.measure import Child, Figure, Measured, run, run_child
@@ -23,6 +24,7 @@ DATASETS: Final = {  # and what pages call them
     "hiv": "HIV",
     "warfarin": "warfarin",
 }
+IF_INSTALLED: Final = {"sepsis": "icu_sepsis"}  # and the package that has it
 
 
 def measure(options: argparse.Namespace) -> Measured:
@@ -46,7 +48,8 @@ def _run_verb(verb: str, dataset: str, folder: str, options: argparse.Namespace)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--datasets", default=",".join(DATASETS), help="which, with commas")
+    more = [name for name, package in IF_INSTALLED.items() if find_spec(package)]
+    parser.add_argument("--datasets", default=",".join([*DATASETS, *more]), help="which, with commas")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
