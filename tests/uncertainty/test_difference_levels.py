@@ -1,6 +1,7 @@
 """Which differences between plans have a level, and whether those that do keep it (spec BAND-7)."""
 
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,17 @@ def test_a_level_of_differences_needs_a_joint_distribution_of_all_parts(
     monkeypatch.setattr(StackModel, "answering", property(lambda self: list(self.parts)))  # none without weight
     assert model.is_joint is joint
     assert not has_range(model)  # one member is no range
+
+
+@pytest.mark.parametrize(("joint", "tells", "expected"), [
+    (False, True, True),  # networks, also in a stack beside a closed form, whose draws are not members alone
+    (False, False, False),  # copies of a closed form
+    (True, True, False),
+])  # fmt: skip
+def test_members_have_a_range_unless_they_are_copies(joint: bool, tells: bool, expected: bool) -> None:  # noqa: FBT001
+    record = SimpleNamespace(calibration={"radius": 1})
+    model = SimpleNamespace(record=record, is_joint=joint, tells_differences=tells, draws_are_members=False, members=3)
+    assert has_range(model) is expected
 
 
 def test_a_range_is_that_of_at_least_three_members_and_holds_the_estimate() -> None:
