@@ -3,7 +3,6 @@
 from typing import Literal
 
 ArchitectureName = Literal["costar", "vt", "vt_relative", "ct"]
-BaseName = Literal["mixed", "boosting"]  # whose remainder the reference can predict
 CovariatesName = Literal["forecast", "none"]
 DecoderName = Literal["non_autoregressive", "stepped", "autoregressive", "autoregressive_one_step", "structured"]
 DeviceName = Literal["auto", "cpu", "cuda"]

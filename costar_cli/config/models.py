@@ -20,7 +20,6 @@ from pydantic import (
 
 from costar_cli.config.choices import (
     ArchitectureName,
-    BaseName,
     CovariatesName,
     DecoderName,
     DeviceName,
@@ -249,10 +248,12 @@ class FinetuneConfig(WithAdditions, TrainingConfig):
         description="Whether the structured decoder forecasts covariates with the outcomes, and learns each step from "
         "the truth before it (default: the source model's, or forecast)",
     )
-    remainder: bool | BaseName | None = Field(
+    remainder: bool | str | None = Field(
         None,
-        description="Fit a closed form first, of two the one that validation prefers, and predict what it leaves: as "
-        "much of it is added as validation errors and observed effects allow (default: the source model's, or no)",
+        union_mode="left_to_right",  # `yes` is no name
+        description="Fit a closed form first, `mixed` or `boosting`, or of both (true) the one that validation prefers, "
+        "and predict what it leaves: as much of it is added as validation errors and observed effects allow (default: "
+        "the source model's, or no)",
     )
     loss: LossName = Field(
         "squared", description="Loss: squared errors, or errors in the subject's own scale, large ones by their size"

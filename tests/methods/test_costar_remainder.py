@@ -11,7 +11,7 @@ from costar_cli.config.models import EncoderConfig, FinetuneConfig
 from costar_cli.data import Dataset, Part
 from costar_cli.data.transforms import OutcomeTransforms
 from costar_cli.data.windows import factual_windows
-from costar_cli.errors import ArtifactError, DataError, MismatchError
+from costar_cli.errors import ArtifactError, DataError, MismatchError, UsageError
 from costar_cli.methods.costar.remainder import Base, Judge, RemainderModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.trained import TrainedModel
@@ -117,6 +117,17 @@ def test_few_shot_of_a_model_without_mixed_effects_refuses_the_setting():
 def test_levels_and_rolled_effects_have_no_remainder(own: dict[str, str]):
     with pytest.raises(ValidationError, match="needs a decoder that predicts changes"):
         FinetuneConfig(remainder=True, **own)
+
+
+def test_a_method_that_is_no_closed_form_leaves_no_remainder():
+    with pytest.raises(UsageError, match="'crn' is no closed form") as raised:
+        fit_method(bent(), "costar", None, CONFIG.model_copy(update={"remainder": "crn"}))
+    assert raised.value.where == "finetune.remainder"
+
+
+@pytest.mark.parametrize(("written", "meant"), [("true", True), ("no", False), ("boosting", "boosting")])
+def test_whether_and_which_are_one_setting(*, written: str, meant: bool | str):
+    assert FinetuneConfig(remainder=written).remainder == meant
 
 
 def test_few_shot_refuses_another_closed_form_than_the_source_has():

@@ -127,10 +127,17 @@ def _base(task: FitTask, judge: Judge | None) -> tuple[Base | None, tuple[str, .
 
     Raises:
         DataError: none could be fitted.
+        UsageError: the settings name none of the possible ones.
     """
     asked = task.config.remainder
     if not asked:
         return None, ()
+    if isinstance(asked, str) and asked not in BASES:
+        raise UsageError(
+            f"{asked!r} is no closed form whose remainder can be learned",
+            where="finetune.remainder",
+            fix=f"choose true, or one of {', '.join(BASES)}",
+        )
     if task.fit_part is None:
         raise TypeError("closed forms are fitted by the run that the task is of")
     parts, reasons = dict[str, FittedPart](), list[str]()

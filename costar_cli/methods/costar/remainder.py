@@ -8,12 +8,11 @@ each outcome as validation gives it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Final, Self, get_args
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.config.choices import BaseName
 from costar_cli.data import Panel, Part, Queries, as_plans
 from costar_cli.data.record import ModelRecord
 from costar_cli.data.windows import FactualWindows, factual_windows
@@ -29,7 +28,7 @@ from costar_cli.methods.shared.transformed import TransformedModel
 from costar_cli.methods.stored import model_of
 from costar_cli.reporting import Reporter
 
-BASES: Final = get_args(BaseName)  # the first is kept unless chance is ruled out
+BASES: Final = ("mixed", "boosting")  # the first is kept unless chance is ruled out
 PREFIX: Final = "base/"  # of the arrays of the closed form in an artifact
 META: Final = "base"  # what their artifact records, in that of the whole
 ADDED: Final = "remainder_added"  # the mean share, in the same record
