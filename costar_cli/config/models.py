@@ -251,7 +251,7 @@ class FinetuneConfig(WithAdditions, TrainingConfig):
     remainder: bool | str | None = Field(
         None,
         union_mode="left_to_right",  # `yes` is no name
-        description="Fit a closed form first, `mixed` or `boosting`, or of both (true) the one that validation prefers, "
+        description="Fit a closed form first, `mixed` or `boosting`, or the one that validation prefers (true), "
         "and predict what it leaves: as much of it is added as validation errors and observed effects allow (default: "
         "the source model's, or no)",
     )
