@@ -51,7 +51,7 @@ def test_goals_bind_from_below_or_above() -> None:
 def test_document_reads_the_same_for_people_and_in_the_table() -> None:
     measured = Measured({"ratio": Figure("times faster", 5.4321, "x", goal=6.0), "s": Figure("step", 1e-5, "s")})
     command, options = ["python", "-m", "benchmarks.members"], {"quick": False, "out": None}
-    result = document("members", command, options, measured, load_before=0.5)
+    result = document("members", command, options, measured, load_before=0.5, work_s=0.1)
     assert result["options"] == {"quick": False}
     lines = describe(result)
     assert "MISSED" in lines[2]
@@ -69,7 +69,7 @@ def test_a_measurement_under_more_load_than_its_own_threads_is_marked_busy(
 ) -> None:
     monkeypatch.setattr("psutil.getloadavg", lambda: (after, 0.0, 0.0))
     monkeypatch.setattr("benchmarks.measure.machine", lambda: {**MACHINE, "threads": 2})
-    result = document("members", [], {}, Measured({}), load_before=before)
+    result = document("members", [], {}, Measured({}), load_before=before, work_s=0.1)
     assert result["busy"] is busy
     assert result["load"] == {"before": before, "after": after}
     assert ("BUSY" in describe(result)[1]) is busy
