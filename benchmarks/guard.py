@@ -3,10 +3,12 @@
     python -m benchmarks.guard [--only NAME ...] [--share 0.7]
 
 Benchmarks that the pages quote run again, a few rounds each, with as many threads: some 45 minutes in all.
-Ratios to a yardstick are compared with those of `benchmarks/results/`; times are first divided by that of a fixed piece
-of work in the same run, the `unit_s` of each document. Exit code 1 says that one is below the given share of the stored
-one, or, where less is better, as much above it. Not among them: GPUs, 100,000 patients, logs and tables of millions of
-rows, and parts of what is compared as a whole. A time that was stored before `unit_s` is left out, and named.
+Ratios to a yardstick are compared with those of `benchmarks/results/`. Of times two things are: the seconds, and what
+they are over a fixed piece of work in the same run, the `unit_s` of each document; slower is what is so by both, as
+machines differ in arrays by less than in their interpreter. Exit code 1 says that a figure is below the given share of
+the stored one, or, where less is better, as much above it, in two runs of its benchmark. Not among them: GPUs, 100,000
+patients, logs and tables of millions of rows, and parts of what is compared as a whole. A time that was stored before
+`unit_s` is left out, and named.
 """
 
 import argparse
@@ -64,31 +66,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", choices=GUARDED, default=list(GUARDED), help="some of the benchmarks")
     parser.add_argument("--share", type=float, default=0.7, help="of the stored ratio, below which it fails")
     parser.add_argument("--quick", action="store_true", help="toy sizes: shows that it runs, says nothing about speed")
-    options, slower = parser.parse_args(argv), 0
+    options, slower = parser.parse_args(argv), set[str]()
     for name in options.only:
         if name in NEEDS and find_spec(NEEDS[name]) is None:
             print(f"{name}: left out, {NEEDS[name]} is not installed")
             continue
-        then, more = stored(name), ["--quick"] if options.quick else SHORTER.get(name, ())
-        words = ["--json", "--repeats", "3", "--threads", str(then["options"]["threads"]), *more]
-        now = json.loads(run_child("-m", f"benchmarks.{name}", *words).stdout)
-        for key in guarded(name, now["figures"]):
-            if key not in then["figures"]:
-                print(f"{name}, {key}: left out, never stored")
+        found = slower_than_stored(name, options)
+        if found:  # a disturbed minute ends before the next run
+            print(f"{name}: once more", flush=True)
+            found &= slower_than_stored(name, options)
+        slower |= found
+    print(f"slower in two runs: {', '.join(sorted(slower)) or 'none'}")
+    return int(bool(slower))
+
+
+def slower_than_stored(name: str, options: argparse.Namespace) -> set[str]:
+    """Run a benchmark, print a line for each guarded figure, and return those that are clearly slower."""
+    then, more = stored(name), ["--quick"] if options.quick else SHORTER.get(name, ())
+    words = ["--json", "--repeats", "3", "--threads", str(then["options"]["threads"]), *more]
+    now, slower = json.loads(run_child("-m", f"benchmarks.{name}", *words).stdout), set[str]()
+    for key in guarded(name, now["figures"]):
+        if key not in then["figures"]:
+            print(f"{name}, {key}: left out, never stored")
+            continue
+        old, new = (document["figures"][key]["value"] for document in (then, now))
+        unit, at_most = (now["figures"][key][what] for what in ("unit", "at_most"))
+        shown = f"{number(new)} {unit}, stored {number(old)}"
+        shares = [old / new if at_most or unit in LESS_IS_BETTER else new / old]
+        if unit in TIMES:
+            if "unit_s" not in then:
+                print(f"{name}, {key}: left out, stored without the time of the fixed work")
                 continue
-            old, new = (document["figures"][key]["value"] for document in (then, now))
-            unit, at_most = (now["figures"][key][what] for what in ("unit", "at_most"))
-            shown = f"{number(new)} {unit}, stored {number(old)}"
-            if unit in TIMES:
-                if "unit_s" not in then:
-                    print(f"{name}, {key}: left out, stored without the time of the fixed work")
-                    continue
-                old, new = old / then["unit_s"], new / now["unit_s"]
-                shown += f", over the fixed work {number(new)}, stored {number(old)}"
-            is_slower = (old / new if at_most or unit in LESS_IS_BETTER else new / old) < options.share
-            slower += is_slower
-            print(f"{name}, {key}: {shown}: {'SLOWER' if is_slower else 'as fast'}{', BUSY' * now['busy']}", flush=True)
-    return int(slower > 0)
+            shares.append(shares[0] * now["unit_s"] / then["unit_s"])
+            shown += f", over the fixed work {number(new / now['unit_s'])}, stored {number(old / then['unit_s'])}"
+        is_slower = max(shares) < options.share
+        slower |= {f"{name}, {key}"} if is_slower else set()
+        print(f"{name}, {key}: {shown}: {'SLOWER' if is_slower else 'as fast'}{', BUSY' * now['busy']}", flush=True)
+    return slower
 
 
 if __name__ == "__main__":

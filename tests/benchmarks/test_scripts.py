@@ -206,7 +206,8 @@ def test_one_command_makes_the_pretraining_table(tmp_path: Path) -> None:
         (100.0, "x", False, 1.0, 0), (60.0, "x", False, 1.0, 1), (60.0, "x", False, 9.0, 1),
         (60.0, "times", True, 1.0, 0), (140.0, "times", True, 1.0, 0), (170.0, "times", True, 1.0, 1),
         (60.0, "s", False, 1.0, 0), (170.0, "s", True, 1.0, 1), (170.0, "s", False, 1.5, 0),
-        (110.0, "s", False, 0.5, 1), (170.0, "MB", False, 1.0, 1), (170.0, "MB", True, 9.0, 1),
+        (110.0, "s", False, 0.5, 0), (170.0, "s", False, 0.5, 1),
+        (170.0, "MB", False, 1.0, 1), (170.0, "MB", True, 9.0, 1),
     ],
 )  # fmt: skip
 def test_the_guard_fails_where_a_ratio_is_clearly_worse_than_the_stored_one(
@@ -222,7 +223,24 @@ def test_the_guard_fails_where_a_ratio_is_clearly_worse_than_the_stored_one(
     monkeypatch.setattr(guard, "stored", lambda _: before)
     monkeypatch.setattr(guard, "run_child", lambda *_: Child(1.0, 1.0, json.dumps(after)))
     assert guard.main(["--only", "simulate"]) == code
-    assert capsys.readouterr().out.endswith("SLOWER\n" if code else "as fast\n")
+    *_, last, verdict = capsys.readouterr().out.splitlines()
+    assert last.endswith("SLOWER" if code else "as fast")
+    assert verdict == f"slower in two runs: {'simulate, of_loop' if code else 'none'}"
+
+
+def test_the_guard_asks_again_before_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = iter([50.0, 100.0])
+
+    def run(*_: str) -> Child:
+        figure = {"value": next(runs), "unit": "x", "at_most": False}
+        return Child(1.0, 1.0, json.dumps({"figures": {"of_loop": figure}, "unit_s": 1.0, "busy": False}))
+
+    before = {"figures": {"of_loop": {"value": 100.0}}, "unit_s": 1.0, "options": {"threads": 1}}
+    monkeypatch.setattr(guard, "GUARDED", {"simulate": ("of_*",)})
+    monkeypatch.setattr(guard, "stored", lambda _: before)
+    monkeypatch.setattr(guard, "run_child", run)
+    assert guard.main(["--only", "simulate"]) == 0
+    assert next(runs, None) is None
 
 
 @pytest.mark.parametrize("name", guard.GUARDED)
