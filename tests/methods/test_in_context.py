@@ -11,13 +11,13 @@ import torch
 from benchmarks import in_context as training
 from costar_cli import simulate
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.data import Part, Queries, Scaler
+from costar_cli.data import Panel, Part, Queries, Scaler
 from costar_cli.errors import ArtifactError
 from costar_cli.methods.in_context import model
 from costar_cli.methods.in_context.basis import DOSED, FREE, LAGS, OTHER, Basis, facts_of, network
-from costar_cli.methods.in_context.head import SUBJECT_SCALES, Rows, condition, effects_before
+from costar_cli.methods.in_context.head import SUBJECT_SCALES, Rows, condition, effects_before, left_by_effects
 from costar_cli.methods.in_context.method import PRIOR, WEIGHTS
-from costar_cli.methods.in_context.model import NETWORK, InContextModel
+from costar_cli.methods.in_context.model import NETWORK, NOISE, InContextModel, OwnCourse
 from costar_cli.methods.shared.course import Scales, along
 from costar_cli.methods.stored import model_of as stored_model
 from costar_cli.testing import random_dataset
@@ -61,9 +61,23 @@ def test_weights_are_those_of_generalised_least_squares_and_the_evidence_is_the_
     )  # fmt: skip
     np.testing.assert_allclose(chunked.mean_P, head.mean_P, rtol=1e-9)
     assert np.abs(head.mean_P - [1.0, -0.5, 0.3]).max() < 0.25
-    draws = head.draw(np.random.default_rng(0), 20_000)
+
+
+def test_drawn_weights_have_the_posterior_where_the_model_holds_and_spread_further_where_it_does_not() -> None:
+    rng, prior_P, own_K = np.random.default_rng(1), np.zeros(3), np.log(np.full(2, 2.0))
+    rows = rows_of(400, 8, np.array([1.0, -0.5, 0.3]), rng.normal(0, 1.0, size=(400, 2)), 0.5)
+    head = condition([rows], 400, prior_P, own_K, np.full(3, FREE) + np.array([0, 0, 1]))
+    assert head.subject_K is not None
     cover_PP = head.noise * np.linalg.inv(head.upper_PP.T @ head.upper_PP)
-    np.testing.assert_allclose(np.cov(draws.T), cover_PP, atol=3e-2 * cover_PP.max())
+    for times in (1.0, 3.0):  # of what is left of half of the subjects
+        score_NP = np.empty((400, 3))
+        for i in range(400):
+            own = rows.subject_M == i
+            left_T = (rows.answer_M[own] - rows.column_MP[own] @ head.mean_P) * (times if i % 2 else 1.0)
+            score_NP[i] = rows.column_MP[own].T @ left_by_effects(rows.differ_MK[own], left_T, head.subject_K)[0]
+        drawn_PP = np.cov(head.draw(np.random.default_rng(0), 20_000, score_NP).T)
+        ratio_P = np.diag(drawn_PP) / np.diag(cover_PP)
+        np.testing.assert_allclose(ratio_P, (1 + times**2) / 2, rtol=0.2)
 
 
 def test_groups_that_say_nothing_lose_their_weight() -> None:
@@ -78,15 +92,24 @@ def test_groups_that_say_nothing_lose_their_weight() -> None:
 
 def test_effects_of_a_subject_are_the_posterior_mean_given_the_steps_before() -> None:
     rng, k = np.random.default_rng(0), 3
-    differ_NTK, left_NT = rng.normal(size=(2, 6, k)), rng.normal(size=(2, 6))
     seen_NT, variance_K = rng.random((2, 6)) < 0.7, np.array([0.5, 2.0, 1.0])
-    found_NTK = effects_before(differ_NTK, left_NT, seen_NT, variance_K)
+    differ_NTK, left_NT = rng.normal(size=(2, 6, k)) * seen_NT[..., None], rng.normal(size=(2, 6)) * seen_NT
+    found_NTK = effects_before(differ_NTK, left_NT, variance_K)
     assert (found_NTK[:, 0] == 0).all()
     for n in range(2):
         for t in range(1, 6):
             z, y = differ_NTK[n, :t][seen_NT[n, :t]], left_NT[n, :t][seen_NT[n, :t]]
             expected_K = np.linalg.solve(z.T @ z + np.diag(1 / variance_K), z.T @ y)
             np.testing.assert_allclose(found_NTK[n, t], expected_K, atol=1e-10)
+
+
+def test_what_effects_leave_has_the_variance_of_the_noise_in_short_series_too() -> None:
+    rng, variance_K = np.random.default_rng(0), np.array([4.0, 1.0])
+    differ_TK = np.stack([np.ones(5), rng.normal(size=5)], axis=1)
+    effect_NK = rng.normal(size=(4_000, 2)) * np.sqrt(variance_K)
+    left_NT = effect_NK @ differ_TK.T + rng.normal(size=(4_000, 5))
+    rest_NT, share_NT = map(np.array, zip(*(left_by_effects(differ_TK, y, variance_K) for y in left_NT), strict=True))
+    np.testing.assert_allclose((rest_NT / np.sqrt(1 - share_NT)).var(axis=0), 1.0, atol=0.08)
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 0), (3, 2, 2), (4, 7, 1), (40, 1, 3), (2, 22, 5)])
@@ -178,28 +201,76 @@ def test_tumours_of_a_new_population_are_foretold_without_training() -> None:
     assert errors["in-context"] < 0.6 * min(errors["ridge"], errors["last-value"])
 
 
-def test_subjects_are_told_apart_by_their_history() -> None:
-    """Two subjects at the same value, who reacted to the same dose differently before, differ in what comes."""
+@cache
+def differing(sd: float = 0.5, noise: float = 0.4, n: int = 300) -> tuple[InContextModel, Panel, np.ndarray]:
+    """Subjects who differ in what a dose does, of whom six steps or more are known; and that effect of each."""
     rng = np.random.default_rng(0)
-    data = random_dataset((0, 1, 1, 0), one_hot=False, n=60)
+    data = random_dataset((0, 1, 1, 0), one_hot=False, n=n)
     panel = data.panels[TRAIN]
-    y, a = np.zeros((60, panel.n_steps, 1)), (rng.random(panel.treatments.shape) < 0.5).astype(np.uint8)
-    own_N = rng.normal(0, 1.0, 60)
+    y, a = np.zeros((n, panel.n_steps, 1)), (rng.random(panel.treatments.shape) < 0.5).astype(np.uint8)
+    own_N = rng.normal(0, sd, n)
     for t in range(1, panel.n_steps):
-        y[:, t, 0] = 0.5 * y[:, t - 1, 0] + own_N * a[:, t - 1, 0] + 0.1 * rng.normal(size=60)
+        y[:, t, 0] = 0.5 * y[:, t - 1, 0] + own_N * a[:, t - 1, 0] + noise * rng.normal(size=n)
     y, a = y * panel.observed[..., None], a * panel.decided[..., None]
     data = replace(data, panels={**data.panels, TRAIN: replace(panel, outcomes=y.astype(np.float32), treatments=a)})
     model = model_of(fit_method(data, "in-context", None, FinetuneConfig(members=1)))
-    panel = data.panels[TRAIN]
-    seen = np.flatnonzero(panel.length >= 6).astype(np.int32)
-    origin = np.full(len(seen), 4, np.int16)
-    plans = [Queries(seen, origin, np.full((len(seen), 1, 1), on, np.uint8)) for on in (0, 1)]
-    never, given = (model.rollout(panel, plan)[0, :, 0, 0] for plan in plans)
-    assert np.corrcoef(given - never, own_N[seen])[0, 1] > 0.9
+    assert isinstance(model, InContextModel)
+    seen = np.flatnonzero(panel.length >= 6)
+    return model, data.panels[TRAIN].take(seen), own_N[seen]
+
+
+def plans_at(panel: Panel, origin: int) -> Queries:
+    """Ask about every subject, first without, then with a dose in the next step."""
+    subject, on = np.tile(np.arange(panel.n_subjects, dtype=np.int32), 2), np.repeat([0, 1], panel.n_subjects)
+    return Queries(subject, np.full(len(subject), origin, np.int16), on[:, None, None].astype(np.uint8))
+
+
+def effect_draws(model: InContextModel, panel: Panel, origin: int) -> np.ndarray:
+    """Draw what the dose does `[S,N]`."""
+    drawn_SQ = model.draw_outcomes(panel, plans_at(panel, origin), 400, 1)[:, :, 0, 0]
+    return np.diff(drawn_SQ.reshape(400, 2, -1), axis=1)[:, 0]
+
+
+def test_subjects_are_told_apart_by_their_history() -> None:
+    """Two subjects at the same value, who reacted to the same dose differently before, differ in what comes."""
+    model, panel, own_N = differing(sd=1.0, noise=0.1, n=60)
+    never, given = model.rollout(panel, plans_at(panel, 4))[0, :, 0, 0].reshape(2, -1)
+    assert np.corrcoef(given - never, own_N)[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("origin", [0, 4])
+def test_drawn_effects_have_the_covariance_that_the_steps_before_the_origin_leave(origin: int) -> None:
+    model, panel, _ = differing()
+    queries, n = plans_at(panel.take(np.arange(3)), origin), 20_000
+    start, chance = model._begin(panel, queries.subject, queries.origin, None, 1, n, 1)
+    begun = model.begin(panel, queries.subject, queries.origin, start, chance)
+    assert isinstance(begun, OwnCourse)
+    effect_SQK = begun.effect_MEK[:, 0].reshape(n, len(queries), -1)
+    np.testing.assert_array_equal(effect_SQK[:, :3], effect_SQK[:, 3:])  # under all plans of a subject the same
+    (_, _, differ_NTK, _), *_ = model._own_rows(panel, along(panel, model.scales, LAGS, panel.treatments @ model.table))
+    for i in range(3):
+        known_TK = differ_NTK[i, :origin]
+        cover_KK = model._noise_E[0] * np.linalg.inv(known_TK.T @ known_TK + np.diag(1 / model._variance_EK[0]))
+        np.testing.assert_allclose(np.cov(effect_SQK[:, i].T), cover_KK, atol=0.03 * cover_KK.max())
+
+
+def test_draws_hold_effects_that_files_from_before_the_noise_was_stored_missed() -> None:
+    model, panel, own_N = differing()
+    older = replace(model, params={name: value for name, value in model.params.items() if name != NOISE})
+
+    def held(one: InContextModel) -> float:
+        low_N, high_N = np.quantile(effect_draws(one, panel, 4), [0.05, 0.95], axis=0)
+        return float(np.mean((low_N <= own_N) & (own_N <= high_N)))
+
+    assert held(model) > 0.7
+    assert held(older) < 0.4
+    with_it, without = (one.predict_distribution(panel, plans_at(panel, 4)) for one in (model, older))
+    np.testing.assert_array_equal(with_it.mean, without.mean)
+    assert (with_it.sd_parameter > 1.5 * without.sd_parameter).mean() > 0.9
 
 
 @pytest.mark.parametrize(
-    "broken", ["head.weight", "subjects.variance", "dose_scale", f"{NETWORK}own.0.weight", "residuals"]
+    "broken", ["head.weight", "subjects.variance", "dose_scale", f"{NETWORK}own.0.weight", "residuals", NOISE]
 )
 def test_files_whose_arrays_do_not_fit_are_refused(broken: str) -> None:
     data = random_dataset((1, 1, 1, 1), one_hot=False, n=30)
@@ -208,7 +279,7 @@ def test_files_whose_arrays_do_not_fit_are_refused(broken: str) -> None:
     artifact = artifact_of(fit_method(data, "in-context", None, FinetuneConfig(members=1)))
     key = f"params/{broken}"
     others = [artifact.arrays[key][:, :0], artifact.arrays[key] * np.nan]
-    others += [-artifact.arrays[key] - 1] if broken in {"subjects.variance", "dose_scale"} else []
+    others += [-artifact.arrays[key] - 1] if broken in {"subjects.variance", "dose_scale", NOISE} else []
     for other in others:
         with pytest.raises(ArtifactError, match="incomplete or damaged"):
             stored_model(replace(artifact, arrays={**artifact.arrays, key: other}))

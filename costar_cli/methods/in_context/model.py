@@ -1,6 +1,7 @@
 """The conditioned model, and answers by simulating courses step by step (spec CONTEXT-6)."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Final, Self
 
@@ -16,12 +17,14 @@ from costar_cli.methods.in_context.head import effects_before
 from costar_cli.methods.in_context.settings import InContextConfig
 from costar_cli.methods.shared.course import Course, Floats, along
 from costar_cli.methods.shared.doses import dose_table
-from costar_cli.methods.shared.simulated import Histories, SimulatedModel
+from costar_cli.methods.shared.simulated import Chance, Histories, SimulatedModel
 from costar_cli.methods.shared.steps import weight_of
 
 ENCODED: Final = 2**13  # steps whose columns are made at once
 LEAST_CHANCE: Final = 1e-3  # that a binary variable is 0 or 1
 NETWORK: Final = "network."
+NOISE: Final = "noise"  # the variance of what a step leaves open
+OWN_EFFECTS: Final = 5  # of the seeds of a subject, that of its effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,10 @@ class InContextModel(SimulatedModel):
             "dose_scale": (basis.factors,),
         }
         arrays |= {f"{NETWORK}{name}": shape for name, shape in model.shapes_of_network().items()}
+        arrays |= {NOISE: (e,)} if NOISE in model.params else {}
         model.require_simulated(arrays, within=("head.", "subjects.", "dose_scale", NETWORK))
-        if (model.params["subjects.variance"] < 0).any() or (model.params["dose_scale"] <= 0).any():
+        variances = (model.params["subjects.variance"], model._noise_E)
+        if any((values < 0).any() for values in variances) or (model.params["dose_scale"] <= 0).any():
             raise ValueError("a variance is negative, or the scale of a dose is not above 0")
         return model
 
@@ -94,34 +99,85 @@ class InContextModel(SimulatedModel):
 
     def encode(self, panel: Panel) -> Histories:
         """Return where every subject stands at every step, with its own effects."""
-        dose_NTL = panel.treatments.astype(np.float64) @ self.table
-        course, steps, n = along(panel, self.scales, LAGS, dose_NTL), panel.n_steps, panel.n_subjects
+        course, steps, n = self._along(panel), panel.n_steps, panel.n_subjects
         effect_TNEK = np.zeros((steps, n, len(self.scales.kinds), self.basis.own_effects))
+        for some, e, differ_NTK, left_NT in self._own_rows(panel, course):
+            effect_TNEK[:, some, e] = effects_before(differ_NTK, left_NT, self._variance_EK[e]).swapaxes(0, 1)
+        parts = {field.name: getattr(course, field.name) for field in fields(course)}
+        effect_MEK = effect_TNEK.reshape(steps * n, *effect_TNEK.shape[2:])
+        return Histories(OwnCourse(**parts, effect_MEK=effect_MEK), panel.subject_id)
+
+    def begin(
+        self,
+        panel: Panel,
+        subject_Q: NDArray[np.integer],
+        origin_Q: NDArray[np.integer],
+        start: Course,
+        chance: Chance,
+    ) -> Course:
+        """Return where each draw stands, with effects drawn from what the steps before the origin leave open of them.
+
+        All series of a subject have the same chance.
+        """
+        course = super().begin(panel, subject_Q, origin_Q, start, chance)
+        assert isinstance(course, OwnCourse)  # noqa: S101 - `encode` makes no other
+        if not self._noise_E.any():
+            return course
+        root_QEKK, n = self._roots(panel, subject_Q, origin_Q), chance.row_HSQ.shape[1]
+        drawn, row_Q = np.unique(chance.subject_Q, return_inverse=True)
+        normal_NSEK = np.stack([
+            np.random.default_rng([chance.seed, OWN_EFFECTS, int(i)]).standard_normal((n, *root_QEKK.shape[1:3]))
+            for i in drawn.astype(np.uint64)
+        ])  # fmt: skip
+        apart_QSEK = (root_QEKK[:, None] @ normal_NSEK[row_Q, ..., None])[..., 0]
+        apart_MEK = apart_QSEK.swapaxes(0, 1).reshape(course.effect_MEK.shape)
+        return replace(course, effect_MEK=course.effect_MEK + apart_MEK)
+
+    def _roots(self, panel: Panel, subject_Q: NDArray[np.integer], origin_Q: NDArray[np.integer]) -> Floats:
+        """Return roots `[Q,E,K,K]` of the covariance of each series' effects, given the steps before its origin."""
+        k = self.basis.own_effects
+        root_QEKK = np.zeros((len(subject_Q), len(self.scales.kinds), k, k))
+        asked, row_Q = np.unique(subject_Q, return_inverse=True)
+        panel = panel.take(asked.astype(np.int64))
+        for some, e, differ_NTK, _ in self._own_rows(panel, self._along(panel)):
+            in_Q = np.flatnonzero((row_Q >= some.start) & (row_Q < some.stop))
+            before_QT1 = (np.arange(panel.n_steps) < origin_Q[in_Q, None])[..., None]
+            known_QTK = differ_NTK[row_Q[in_Q] - some.start] * before_QT1
+            precision_QKK = known_QTK.swapaxes(1, 2) @ known_QTK + np.diag(1 / self._variance_EK[e])
+            inverse_QKK = np.linalg.inv(np.linalg.cholesky(precision_QKK))
+            root_QEKK[in_Q, e] = np.sqrt(self._noise_E[e]) * inverse_QKK.swapaxes(1, 2)
+        return root_QEKK
+
+    def _along(self, panel: Panel) -> Course:
+        return along(panel, self.scales, LAGS, panel.treatments.astype(np.float64) @ self.table)
+
+    def _own_rows(self, panel: Panel, course: Course) -> Iterator[tuple[slice, int, Floats, Floats]]:
+        """Yield of some subjects and a variable what effects of their own are learned from.
+
+        These are the columns `[N,T,K]` that subjects differ in, and what common weights leave of the answers `[N,T]`,
+        both zero where there was none.
+        """
+        steps, n = panel.n_steps, panel.n_subjects
         varying, size = np.flatnonzero(self._variance_EK.any(axis=1)), max(1, ENCODED // steps)
         low_E, high_E = self.scales.limits
+        dose_NTL = panel.treatments.astype(np.float64) @ self.table
         value_NTE = np.concatenate([panel.outcomes, panel.covariates], axis=2).astype(np.float64)
         after_NTE, seen_NT = np.roll(value_NTE, -1, axis=1), np.zeros(panel.observed.shape, dtype=bool)
         seen_NT[:, :-1] = panel.decided[:, :-1] & panel.observed[:, 1:]  # of a history, what was filled counts as well
         for first in range(0, n if len(varying) else 0, size):
             some = slice(first, min(first + size, n))
             rows = (np.arange(steps)[None] * n + np.arange(n)[some, None]).ravel()  # steps of a subject together
-            own = course.take(rows)
+            own, seen_M = course.take(rows), seen_NT[some].ravel()
             facts, unit_ME = facts_of(own, self.scales, dose_NTL[some].reshape(len(rows), -1)), own.unit(self.scales)
             for e in varying:
                 column_MP, differ_MK = self.basis.columns(facts, int(e), self._learned, np)
                 change_M = ((after_NTE[some, :, e].ravel() - own.now_ME[:, e]) / unit_ME[:, e]).clip(
                     low_E[e], high_E[e]
                 )
-                root_M = np.sqrt(weight_of(unit_ME[:, e], self.scales, int(e)))
-                left_M = (change_M - column_MP @ self._weight_EP[e]) * root_M
-                found_NTK = effects_before(
-                    (differ_MK * root_M[:, None]).reshape(-1, steps, differ_MK.shape[1]),
-                    left_M.reshape(-1, steps), seen_NT[some], self._variance_EK[e],
-                )  # fmt: skip
-                effect_TNEK[:, some, e] = found_NTK.swapaxes(0, 1)
-        parts = {field.name: getattr(course, field.name) for field in fields(course)}
-        effect_MEK = effect_TNEK.reshape(steps * n, *effect_TNEK.shape[2:])
-        return Histories(OwnCourse(**parts, effect_MEK=effect_MEK), panel.subject_id)
+                root_M = np.where(seen_M, np.sqrt(weight_of(unit_ME[:, e], self.scales, int(e))), 0.0)
+                left_M = np.where(seen_M, change_M - column_MP @ self._weight_EP[e], 0.0) * root_M
+                differ_NTK = (differ_MK * root_M[:, None]).reshape(-1, steps, differ_MK.shape[1])
+                yield some, int(e), differ_NTK, left_M.reshape(-1, steps)
 
     def responses(self, course: Course, dose_ML: Floats, replicate_S: NDArray[np.int64] | None) -> Floats:
         """Return what the weights predict, or draws of them, with the effects of each series."""
@@ -156,6 +212,11 @@ class InContextModel(SimulatedModel):
     @cached_property
     def _variance_EK(self) -> Floats:
         return np.asarray(self.params["subjects.variance"][0].astype(np.float64))
+
+    @cached_property
+    def _noise_E(self) -> Floats:
+        noise_E = self.params[NOISE][0] if NOISE in self.params else np.zeros(len(self.scales.kinds))  # of files before
+        return np.asarray(noise_E, dtype=np.float64)
 
     @cached_property
     def table(self) -> Floats:

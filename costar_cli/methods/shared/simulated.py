@@ -58,16 +58,25 @@ class Histories:
 class Chance(NamedTuple):
     """The row of residuals that each draw of each series has at a step, and the replicate of each draw.
 
-    Of variables `centred_E` the mean over draws is taken from residuals.
+    Of variables `centred_E` the mean over draws is taken from residuals. What is drawn once for a subject has the seed
+    `[seed, subject]`; draws without replicates have none of it.
     """
 
     row_HSQ: NDArray[np.integer]
     centred_E: NDArray[np.bool_]
     replicate_S: NDArray[np.int64] | None = None
+    seed: int = 0
+    subject_Q: NDArray[np.integer] = np.zeros(0, dtype=np.int64)
 
     def of(self, series: slice) -> "Chance":
         """Return the chance of some series."""
-        return self._replace(row_HSQ=self.row_HSQ[:, :, series])
+        return self._replace(row_HSQ=self.row_HSQ[:, :, series], subject_Q=self.subject_Q[series])
+
+
+def _each_draw(start: Course, chance: Chance) -> Course:
+    """Return the S draws of each of Q series, draw after draw."""
+    _, n, q = chance.row_HSQ.shape
+    return start.take(np.tile(np.arange(q), n))
 
 
 class _Simulated(NamedTuple):
@@ -177,7 +186,8 @@ class SimulatedModel(EncodingModel[Histories]):
             if self.affine:  # the mean of courses is the one without chance: one draw, whose residuals are centred
                 chance = chance._replace(row_HSQ=chance.row_HSQ[:, :1])
             plan = self._planned(some, chance.row_HSQ.shape[1])
-            mean_QHY = self._simulate(states.at(some), plan, chance, some.horizon).predicted.mean(axis=0)
+            start = _each_draw(states.at(some), chance)
+            mean_QHY = self._simulate(start, plan, chance, some.horizon).predicted.mean(axis=0)
             return np.asarray((mean_QHY - self.scaler.outcomes[0]) / self.scaler.outcomes[1])[None]
 
         size = SIMULATED if self.affine else max(1, SIMULATED // self.samples)
@@ -201,11 +211,13 @@ class SimulatedModel(EncodingModel[Histories]):
         for first in range(0, len(queries), size):
             some = queries.take(slice(first, first + size))
             start, plan, chance = states.at(some), self._planned(some, self.samples), self._chance(states, some)
-            plain = self._simulate(start, plan, chance, some.horizon)
+            plain = self._simulate(_each_draw(start, chance), plan, chance, some.horizon)
             moved = plain  # of trees it is not known how far they may be off
             if self.draws_training:
-                chance = chance._replace(replicate_S=np.arange(self.samples) % self.replicates)
-                moved = self._simulate(start, plan, chance, some.horizon)
+                id_Q = states.subject_id_N[some.subject]
+                chance = chance._replace(replicate_S=np.arange(self.samples) % self.replicates, subject_Q=id_Q)
+                drawn = self.begin(panel, some.subject, some.origin, start, chance)
+                moved = self._simulate(drawn, plan, chance, some.horizon)
             apart = moved.predicted - plain.predicted
             for values in (*plain, apart):
                 values[..., summed] = values[..., summed].cumsum(axis=2)
@@ -243,8 +255,9 @@ class SimulatedModel(EncodingModel[Histories]):
         size = max(1, SIMULATED // n)
         for first in range(0, len(queries), size):
             some = slice(first, min(first + size, len(queries)))
-            plan, rows = self._planned(queries.take(some), n), np.arange(some.start, some.stop)
-            drawn_SQHY[:, some] = self._simulate(start.take(rows), plan, chance.of(some), queries.horizon).drawn
+            asked, of_some = queries.take(some), chance.of(some)
+            drawn = self.begin(panel, asked.subject, asked.origin, start.take(some), of_some)
+            drawn_SQHY[:, some] = self._simulate(drawn, self._planned(asked, n), of_some, queries.horizon).drawn
         return drawn_SQHY
 
     def draw_courses(
@@ -266,7 +279,18 @@ class SimulatedModel(EncodingModel[Histories]):
         unused_QHA = np.zeros((len(subject_Q), steps, self.schema.treatments.width), dtype=np.uint8)
         require_horizon(self.horizon, Queries(subject_Q.astype(np.int32), origin_Q.astype(np.int16), unused_QHA))
         start, chance = self._begin(panel, subject_Q, origin_Q, None, steps, n, seed)
-        return self._simulate(start, decide, chance, steps).drawn
+        return self._simulate(self.begin(panel, subject_Q, origin_Q, start, chance), decide, chance, steps).drawn
+
+    def begin(
+        self,
+        panel: Panel,
+        subject_Q: NDArray[np.integer],
+        origin_Q: NDArray[np.integer],
+        start: Course,
+        chance: Chance,
+    ) -> Course:
+        """Return where each draw of each series stands at its origin, draw after draw."""
+        return _each_draw(start, chance)
 
     def _begin(
         self,
@@ -285,15 +309,14 @@ class SimulatedModel(EncodingModel[Histories]):
         subjects = asked if among is None else np.unique(among)
         shape = steps, n, len(subjects)
         row_HSN = np.random.default_rng(seed).integers(len(self.residuals), size=shape, dtype=np.int32)
-        row_HSQ = row_HSN[:, :, np.searchsorted(subjects, subject_Q)]
-        none_E = np.zeros(len(self.scales.kinds), dtype=bool)
-        return start, Chance(row_HSQ, none_E, np.arange(n) % self.replicates)
+        at_Q, none_E = np.searchsorted(subjects, subject_Q), np.zeros(len(self.scales.kinds), dtype=bool)
+        return start, Chance(row_HSN[:, :, at_Q], none_E, np.arange(n) % self.replicates, seed, at_Q)
 
-    def _simulate(self, start: Course, decide: Decide, chance: Chance, steps: int) -> _Simulated:
-        """Simulate S courses of each of Q series; `decide` is asked about M = S Q of them, draw after draw."""
-        scales, n, q, y = self.scales, chance.row_HSQ.shape[1], len(start.step_M), len(self.schema.outcomes)
+    def _simulate(self, course: Course, decide: Decide, chance: Chance, steps: int) -> _Simulated:
+        """Simulate on M = S Q courses, S draws of each of Q series; `decide` is asked about them, draw after draw."""
+        scales, (_, n, q), y = self.scales, chance.row_HSQ.shape, len(self.schema.outcomes)
         binary_E, local_E = scales.having("binary"), scales.having("local")
-        course, made = start.take(np.tile(np.arange(q), n)), _Simulated(*np.empty((2, n, q, steps, y)))
+        made = _Simulated(*np.empty((2, n, q, steps, y)))
         draws = max(1, COLUMNS // max(q, 1))
         for h in range(steps):
             now_ME, unit_ME = course.now_ME, course.unit(scales)
