@@ -12,7 +12,7 @@ from costar_cli.errors import Termination
 from costar_cli.methods.mixed.densities import Apart, fitted_logits, marginal
 from costar_cli.methods.mixed.directions import START_DECAY, Pairs, gram, likeness, nearly_alike, sharing, silent
 from costar_cli.methods.mixed.effects import ARRAYS, Effects, effects_from
-from costar_cli.methods.mixed.law import NEAR, Design, Floats, lasting, noise_over
+from costar_cli.methods.mixed.law import NEAR, Design, Floats, carried_and_slope, lasting, noise_over
 from costar_cli.methods.mixed.population import LEAST_NOISE, open_factor, usual_effect
 
 MOST_CORRELATED: Final = 12  # random effects; with more of them, they are independent of each other
@@ -189,21 +189,9 @@ def _trimmed(design: Design) -> Design:
 
 
 def _exposures(design: Design, decay_CL: Floats) -> tuple[Floats, Floats]:
-    """Return what exposures come to `[N,T,CL]`, as `Design.acting` does, and its slope by the logarithm of each decay.
-
-    That is finite, however near a decay is to zero.
-    """
+    """Return what exposures come to `[N,T,CL]`, as `Design.acting` does, and its slope by each decay's logarithm."""
     decay_J, gap_NT = decay_CL.reshape(-1), design.gap_NT
-    # Subjects last: they are many, and each operation is over all of them.
-    dose_TLN = design.dose_NTL.transpose(1, 2, 0)
-    carried_TJN = np.tile(np.ascontiguousarray(dose_TLN), (1, len(decay_CL), 1))  # what is left is added to doses
-    slope_TJN = np.zeros_like(carried_TJN)
-    for step in range(1, len(carried_TJN)):
-        gap_N = 1.0 if gap_NT is None else gap_NT[:, step - 1]
-        left_JN, earlier_JN = decay_J[:, None] ** gap_N, carried_TJN[step - 1]
-        slope_TJN[step] = left_JN * (slope_TJN[step - 1] + gap_N * earlier_JN)
-        carried_TJN[step] += left_JN * earlier_JN
-    carried_NTJ, slope_NTJ = (np.ascontiguousarray(x_TJN.transpose(2, 0, 1)) for x_TJN in (carried_TJN, slope_TJN))
+    carried_NTJ, slope_NTJ = carried_and_slope(design.dose_NTL, decay_CL, gap_NT)
     if gap_NT is None or design.logit:
         return carried_NTJ, slope_NTJ
     gap_NT1 = gap_NT[..., None]
