@@ -290,8 +290,16 @@ def _alike(one: str, other: str, relative: float) -> bool:
 def machine() -> dict[str, str]:
     """Return what rounding depends on."""
     cpu = next((s.partition(":")[2].strip() for s in _cpuinfo() if s.startswith("model name")), platform.processor())
+    kernels = torch.backends.cpu.get_cpu_capability()  # of one name there are several processors
     blas = os.environ.get("OPENBLAS_CORETYPE", "")
-    return {"cpu": cpu, "blas": blas, "torch": torch.__version__, "numpy": np.__version__, "polars": pl.__version__}
+    return {
+        "cpu": cpu,
+        "kernels": kernels,
+        "blas": blas,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "polars": pl.__version__,
+    }
 
 
 def _cpuinfo() -> list[str]:
