@@ -3,9 +3,9 @@
     python -m benchmarks.guard [--only NAME ...] [--share 0.7]
 
 Benchmarks that the pages quote run again, a few rounds each, with as many threads: some 45 minutes in all.
-Ratios to a yardstick are compared with those of `benchmarks/results/`. Of times two things are: the seconds, and what
-they are over a fixed piece of work in the same run, the `unit_s` of each document; slower is what is so by both, as
-machines differ in arrays by less than in their interpreter. Exit code 1 says that a figure is below the given share of
+Ratios to a yardstick are compared with those of `benchmarks/results/`. Times are compared twice: in seconds, and over a
+fixed piece of work in the same run, the `unit_s` of each document. Slower means slower by both: from machine to machine
+the interpreter's speed changes by more than that of arrays. Exit code 1 says that a figure is below the given share of
 the stored one, or, where less is better, as much above it, in two runs of its benchmark. Not among them: GPUs, 100,000
 patients, logs and tables of millions of rows, and parts of what is compared as a whole. A time that was stored before
 `unit_s` is left out, and named.

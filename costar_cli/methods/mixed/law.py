@@ -85,20 +85,23 @@ class Series:
 
 def carried(dose_NTL: Floats, decay_CL: Floats, gap_NT: Floats | None = None) -> Floats:
     """Return the exposures `[N,T,CL]` after each step's dose: `e_t = decay^gap * e_(t-1) + dose_t`."""
-    return carried_and_slope(dose_NTL, decay_CL, gap_NT)[0]
+    return carried_and_slope(dose_NTL, decay_CL, gap_NT, slope=False)[0]
 
 
-def carried_and_slope(dose_NTL: Floats, decay_CL: Floats, gap_NT: Floats | None) -> tuple[Floats, Floats]:
+def carried_and_slope(
+    dose_NTL: Floats, decay_CL: Floats, gap_NT: Floats | None, *, slope: bool = True
+) -> tuple[Floats, Floats]:
     """Return exposures, and their slopes by the logarithms of decays: finite, however near to zero a decay is."""
     decay_J1 = decay_CL.reshape(-1, 1)
     # Subjects last: they are many, and each operation is over all of them.
     dose_TLN = dose_NTL.transpose(1, 2, 0)
     carried_TJN = np.tile(np.ascontiguousarray(dose_TLN), (1, len(decay_CL), 1))  # what is left is added to doses
-    slope_TJN = np.zeros_like(carried_TJN)
+    slope_TJN = np.zeros_like(carried_TJN) if slope else carried_TJN[:0]
     for step in range(1, len(carried_TJN)):
         gap_N = 1.0 if gap_NT is None else gap_NT[:, step - 1]
         left_JN, earlier_JN = decay_J1**gap_N, carried_TJN[step - 1]
-        slope_TJN[step] = left_JN * (slope_TJN[step - 1] + gap_N * earlier_JN)
+        if slope:
+            slope_TJN[step] = left_JN * (slope_TJN[step - 1] + gap_N * earlier_JN)
         carried_TJN[step] += left_JN * earlier_JN
     carried_NTJ, slope_NTJ = (np.ascontiguousarray(x_TJN.transpose(2, 0, 1)) for x_TJN in (carried_TJN, slope_TJN))
     return carried_NTJ, slope_NTJ
