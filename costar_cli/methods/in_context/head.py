@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cholesky, lapack
+from scipy.linalg import cho_solve, cholesky, lapack, solve_triangular
 
 from costar_cli.methods.in_context.basis import FREE
 from costar_cli.methods.shared.course import Floats
@@ -83,7 +83,6 @@ class Head:
     Attributes:
         mean_P: the weights.
         upper_PP: the triangular root of their precision, in units of the noise's.
-        prior_P: the part of it that is the prior's.
         noise: variance of what a step leaves open.
         subject_K: variances of subjects' effects, in multiples of the noise; None where these are the same for all.
         used: how many weights the data decide.
@@ -92,20 +91,15 @@ class Head:
 
     mean_P: Floats
     upper_PP: Floats
-    prior_P: Floats
     noise: float
     subject_K: Floats | None
     used: float
     evidence: float
 
-    def draw(self, rng: np.random.Generator, n: int, score_NP: Floats) -> Floats:
-        """Draw weights `[n,P]`, subjects weighed at random by their scores: the posterior where the model holds.
-
-        Where it does not, these vary as weights of other subjects would.
-        """
-        shaken_nP = rng.standard_normal((n, len(score_NP))) @ score_NP
-        shaken_nP += np.sqrt(self.noise * self.prior_P) * rng.standard_normal((n, len(self.prior_P)))
-        return np.asarray(self.mean_P + cho_solve((self.upper_PP, False), shaken_nP.T).T)
+    def draw(self, rng: np.random.Generator, n: int) -> Floats:
+        """Draw weights `[n,P]`."""
+        normal_Pn = rng.standard_normal((len(self.mean_P), n))
+        return np.asarray(self.mean_P + np.sqrt(self.noise) * solve_triangular(self.upper_PP, normal_Pn).T)
 
 
 def condition(
@@ -151,7 +145,7 @@ def _posterior(sums: tuple[Floats, Floats, float, float], precision_P: Floats, n
     logarithms = 2 * np.log(np.diag(upper_PP)).sum() - np.log(precision_P).sum() + determinant
     inverse_PP, _ = lapack.dpotri(upper_PP)
     used = float(len(mean_P) - precision_P @ np.diag(inverse_PP))
-    return Head(mean_P, upper_PP, precision_P, noise, own_K, used, float(-0.5 * (n * np.log(noise) + logarithms)))
+    return Head(mean_P, upper_PP, noise, own_K, used, float(-0.5 * (n * np.log(noise) + logarithms)))
 
 
 def effects_before(differ_NTK: Floats, left_NT: Floats, subject_K: Floats) -> Floats:
@@ -167,13 +161,14 @@ def effects_before(differ_NTK: Floats, left_NT: Floats, subject_K: Floats) -> Fl
     return np.asarray(np.linalg.solve(square_NTKK + np.diag(1 / subject_K), sum_NTK[..., None])[..., 0])
 
 
-def left_by_effects(differ_TK: Floats, left_T: Floats, subject_K: Floats) -> tuple[Floats, Floats]:
-    """Return what effects of a subject leave of its rows given all of them, `(I - H) y [T]`, and the diagonal of H.
+def noise_of(differ_TK: Floats, left_T: Floats, subject_K: Floats) -> Floats:
+    """Return what effects of a subject leave `[T]` of its rows, given all of them, with the variance of the noise.
 
-    `I - H` is the inverse of the covariance of y in units of the noise's variance, so that of the rest, too.
+    `I - H`, by which they are multiplied, is the inverse of their covariance, so the covariance of what is left.
     """
     taken_TK = differ_TK @ np.linalg.inv(differ_TK.T @ differ_TK + np.diag(1 / subject_K))
-    return left_T - taken_TK @ (differ_TK.T @ left_T), np.asarray((taken_TK * differ_TK).sum(axis=1))
+    share_T = (taken_TK * differ_TK).sum(axis=1)
+    return np.asarray((left_T - taken_TK @ (differ_TK.T @ left_T)) / np.sqrt(1 - share_T))
 
 
 def _before(values: Floats) -> Floats:

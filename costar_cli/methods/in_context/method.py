@@ -10,7 +10,7 @@ from costar_cli.data import Part
 from costar_cli.errors import Termination
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.in_context.basis import LAGS, Basis, Function, facts_of, network
-from costar_cli.methods.in_context.head import Head, Rows, condition, left_by_effects
+from costar_cli.methods.in_context.head import Head, Rows, condition, noise_of
 from costar_cli.methods.in_context.model import NETWORK, NOISE, InContextModel, response
 from costar_cli.methods.in_context.settings import InContextConfig
 from costar_cli.methods.shared.course import Floats, Scales
@@ -56,20 +56,19 @@ class InContextMethod(ReadsModels):
         log_sd = {name.removeprefix(PRIOR): value for name, value in shipped.items() if name.startswith(PRIOR)}
         one = _Conditioning(steps, Basis.of(task.schema, scales), network(of_network), log_sd)
         residual_ME, dispersion, heads = np.full(steps.course.now_ME.shape, np.nan), list[float](), list[Head]()
-        draws, rng = list[Floats](), np.random.default_rng([seed, 2])
         for e in range(len(scales.kinds)):
             Termination.stop_if_signalled()
             with one_thread("blas"):
-                head, drawn_BP, predicted_M = one.variable(e, rng)
+                head, explained_M = one.variable(e)
             heads.append(head)
-            draws.append(drawn_BP)
             seen_M = steps.seen_ME[:, e]
-            residual_ME[seen_M, e], of_counts = steps.residuals(e, seen_M, predicted_M, seed)
+            residual_ME[seen_M, e], of_counts = steps.residuals(e, seen_M, explained_M, seed)
             dispersion.append(of_counts)
+        rng = np.random.default_rng([seed, 2])
         none_K = np.zeros(one.basis.own_effects)
         arrays = {
             "head.weight": np.stack([head.mean_P for head in heads]),
-            "head.replicates": np.stack(draws, axis=1),
+            "head.replicates": np.stack([head.draw(rng, REPLICATES) for head in heads], axis=1),
             "subjects.variance": np.stack([none_K if head.subject_K is None else head.subject_K for head in heads]),
             "dose_scale": size_L,
             NOISE: np.array([head.noise for head in heads]),
@@ -93,27 +92,24 @@ class _Conditioning:
         self.prior_P, self.own_prior_K = basis.prior(log_sd, np), basis.own_prior(log_sd, np)
         _, self.unit_M = np.unique(steps.subject_M, return_inverse=True)
 
-    def variable(self, e: int, rng: np.random.Generator) -> tuple[Head, Floats, Floats]:
-        """Return the posterior of a variable, draws of its weights, and what it predicts of rows that were observed."""
+    def variable(self, e: int) -> tuple[Head, Floats]:
+        """Return the posterior of a variable, and of rows that were observed what they owe to all but noise."""
         seen_M = self.steps.seen_ME[:, e]
         units = int(self.unit_M.max()) + 1
         head = condition(self._rows(e), units, self.prior_P, self.own_prior_K, self.basis.group_P)
         now_M, binary = self.steps.course.now_ME[:, e], self.steps.scales.kinds[e] == "binary"
-        predicted, score_NP = [], np.zeros((units, self.basis.width))
+        explained = []
         for column_MP, differ_MK, answer_M, unit_M in self._rows(e):
-            left_M, noise_M = answer_M - column_MP @ head.mean_P, np.empty(len(answer_M))
-            present, first = np.unique(unit_M, return_index=True)
-            for i, start, stop in zip(present, first, [*first[1:], len(left_M)], strict=True):
-                rest_T, share = left_M[start:stop], np.zeros(stop - start)
-                if head.subject_K is not None:
-                    rest_T, share = left_by_effects(differ_MK[start:stop], rest_T, head.subject_K)
-                score_NP[i] = column_MP[start:stop].T @ rest_T
-                noise_M[start:stop] = rest_T / np.sqrt(1 - share)  # of the variance of the noise
-            predicted.append(answer_M - noise_M)
+            noise_M = answer_M - column_MP @ head.mean_P
+            if head.subject_K is not None:  # effects of subjects are drawn with their own chance
+                _, first = np.unique(unit_M, return_index=True)
+                for start, stop in zip(first, [*first[1:], len(noise_M)], strict=True):
+                    noise_M[start:stop] = noise_of(differ_MK[start:stop], noise_M[start:stop], head.subject_K)
+            explained.append(answer_M - noise_M)
         kept_M = np.flatnonzero(seen_M)
         root_M = np.sqrt(weight_of(self.steps.unit_ME[kept_M, e], self.steps.scales, e))
-        change_M = np.concatenate(predicted) / root_M
-        return head, head.draw(rng, REPLICATES, score_NP), response(now_M[kept_M], change_M, binary=binary)
+        change_M = np.concatenate(explained) / root_M
+        return head, response(now_M[kept_M], change_M, binary=binary)
 
     def _rows(self, e: int) -> Iterator[Rows]:
         """Yield the rows after which a variable was observed, times the root of their weights."""

@@ -1,9 +1,9 @@
 """The conditioned model, and answers by simulating courses step by step (spec CONTEXT-6)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ LEAST_CHANCE: Final = 1e-3  # that a binary variable is 0 or 1
 NETWORK: Final = "network."
 NOISE: Final = "noise"  # the variance of what a step leaves open
 OWN_EFFECTS: Final = 5  # of the seeds of a subject, that of its effects
+MOST_VARIANCE: Final = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,17 @@ class OwnCourse(Course):
     """Where series stand, with the effects that each has of its own, as what was before the origin shows them."""
 
     effect_MEK: Floats
+
+
+class _Rows(NamedTuple):
+    """The columns of N subjects at T steps, those that they differ in, and what common weights leave of answers.
+
+    All are zero where there was no visit to come.
+    """
+
+    column_NTP: Floats
+    differ_NTK: Floats
+    left_NT: Floats
 
 
 def response(now_M: Floats, change_M: Floats, *, binary: bool) -> Floats:
@@ -64,8 +76,10 @@ class InContextModel(SimulatedModel):
         arrays |= {NOISE: (e,)} if NOISE in model.params else {}
         model.require_simulated(arrays, within=("head.", "subjects.", "dose_scale", NETWORK))
         variances = (model.params["subjects.variance"], model._noise_E)
-        if any((values < 0).any() for values in variances) or (model.params["dose_scale"] <= 0).any():
-            raise ValueError("a variance is negative, or the scale of a dose is not above 0")
+        if any(((values < 0) | (values > MOST_VARIANCE)).any() for values in variances):
+            raise ValueError(f"a variance is not between 0 and {MOST_VARIANCE:g}")
+        if (model.params["dose_scale"] <= 0).any():
+            raise ValueError("the scale of a dose is not above 0")
         return model
 
     @staticmethod
@@ -101,13 +115,14 @@ class InContextModel(SimulatedModel):
         """Return where every subject stands at every step, with its own effects."""
         course, steps, n = self._along(panel), panel.n_steps, panel.n_subjects
         effect_TNEK = np.zeros((steps, n, len(self.scales.kinds), self.basis.own_effects))
-        for some, e, differ_NTK, left_NT in self._own_rows(panel, course):
-            effect_TNEK[:, some, e] = effects_before(differ_NTK, left_NT, self._variance_EK[e]).swapaxes(0, 1)
+        for some, e, rows in self._own_rows(panel, course):
+            effect_NTK = effects_before(rows.differ_NTK, rows.left_NT, self._variance_EK[e])
+            effect_TNEK[:, some, e] = effect_NTK.swapaxes(0, 1)
         parts = {field.name: getattr(course, field.name) for field in fields(course)}
         effect_MEK = effect_TNEK.reshape(steps * n, *effect_TNEK.shape[2:])
         return Histories(OwnCourse(**parts, effect_MEK=effect_MEK), panel.subject_id)
 
-    def begin(
+    def drawn_starts(
         self,
         panel: Panel,
         subject_Q: NDArray[np.integer],
@@ -115,69 +130,79 @@ class InContextModel(SimulatedModel):
         start: Course,
         chance: Chance,
     ) -> Course:
-        """Return where each draw stands, with effects drawn from what the steps before the origin leave open of them.
+        """Return where each draw stands, with effects drawn given its weights and the steps before the origin.
 
-        All series of a subject have the same chance.
+        All plans of a subject have the same effects.
         """
-        course = super().begin(panel, subject_Q, origin_Q, start, chance)
+        course = super().drawn_starts(panel, subject_Q, origin_Q, start, chance)
         assert isinstance(course, OwnCourse)  # noqa: S101 - `encode` makes no other
-        if not self._noise_E.any():
+        assert chance.replicate_S is not None  # noqa: S101 - nothing is drawn of means
+        if not self._noise_E.any() or not len(self._varying):
             return course
-        root_QEKK, n = self._roots(panel, subject_Q, origin_Q), chance.row_HSQ.shape[1]
-        drawn, row_Q = np.unique(chance.subject_Q, return_inverse=True)
-        normal_NSEK = np.stack([
-            np.random.default_rng([chance.seed, OWN_EFFECTS, int(i)]).standard_normal((n, *root_QEKK.shape[1:3]))
-            for i in drawn.astype(np.uint64)
+        moment_Q2 = np.stack([subject_Q, origin_Q], axis=1).astype(np.int64)
+        moment_U2, first_U, moment_Q = np.unique(moment_Q2, axis=0, return_index=True, return_inverse=True)
+        n, places = len(chance.replicate_S), {e: i for i, e in enumerate(self._varying)}
+        normal_USVK = np.stack([
+            np.random.default_rng([chance.seed, OWN_EFFECTS, int(i)])
+            .standard_normal((n, len(places), self.basis.own_effects))
+            for i in chance.subject_Q[first_U].astype(np.uint64)
         ])  # fmt: skip
-        apart_QSEK = (root_QEKK[:, None] @ normal_NSEK[row_Q, ..., None])[..., 0]
-        apart_MEK = apart_QSEK.swapaxes(0, 1).reshape(course.effect_MEK.shape)
-        return replace(course, effect_MEK=course.effect_MEK + apart_MEK)
+        effect_SQEK = course.effect_MEK.reshape(n, len(subject_Q), *course.effect_MEK.shape[1:])  # not a copy
+        for e, some, root_UKK, moved_UKP in self._own_posteriors(panel, moment_U2):
+            fewer_BP = self._weight_EP[e] - self._replicates_BEP[:, e]
+            apart_USK = (moved_UKP @ fewer_BP.T).swapaxes(1, 2)[:, chance.replicate_S]
+            apart_USK += normal_USVK[some, :, places[e]] @ root_UKK.swapaxes(1, 2)
+            here = np.flatnonzero(np.isin(moment_Q, some))
+            effect_SQEK[:, here, e] += apart_USK[np.searchsorted(some, moment_Q[here])].swapaxes(0, 1)
+        return course
 
-    def _roots(self, panel: Panel, subject_Q: NDArray[np.integer], origin_Q: NDArray[np.integer]) -> Floats:
-        """Return roots `[Q,E,K,K]` of the covariance of each series' effects, given the steps before its origin."""
-        k = self.basis.own_effects
-        root_QEKK = np.zeros((len(subject_Q), len(self.scales.kinds), k, k))
-        asked, row_Q = np.unique(subject_Q, return_inverse=True)
-        panel = panel.take(asked.astype(np.int64))
-        for some, e, differ_NTK, _ in self._own_rows(panel, self._along(panel)):
-            in_Q = np.flatnonzero((row_Q >= some.start) & (row_Q < some.stop))
-            before_QT1 = (np.arange(panel.n_steps) < origin_Q[in_Q, None])[..., None]
-            known_QTK = differ_NTK[row_Q[in_Q] - some.start] * before_QT1
-            precision_QKK = known_QTK.swapaxes(1, 2) @ known_QTK + np.diag(1 / self._variance_EK[e])
-            inverse_QKK = np.linalg.inv(np.linalg.cholesky(precision_QKK))
-            root_QEKK[in_Q, e] = np.sqrt(self._noise_E[e]) * inverse_QKK.swapaxes(1, 2)
-        return root_QEKK
+    def _own_posteriors(
+        self, panel: Panel, moment_U2: NDArray[np.int64]
+    ) -> Iterator[tuple[int, NDArray[np.int64], Floats, Floats]]:
+        """Yield of a variable, and some moments (subject, origin), what steps before them say of effects.
+
+        That is a root `[U,K,K]` of their covariance, and by how much their means rise as weights fall `[U,K,P]`.
+        """
+        asked, row_U = np.unique(moment_U2[:, 0], return_inverse=True)
+        panel = panel.take(asked)
+        for subjects, e, rows in self._own_rows(panel, self._along(panel)):
+            here = np.flatnonzero((row_U >= subjects.start) & (row_U < subjects.stop))
+            for first in range(0, len(here), len(rows.differ_NTK)):  # as many at once as there are subjects
+                some = here[first : first + len(rows.differ_NTK)]
+                before_UT1 = (np.arange(panel.n_steps) < moment_U2[some, 1:])[..., None]
+                of_U = row_U[some] - subjects.start
+                known_UKT = (rows.differ_NTK[of_U] * before_UT1).swapaxes(1, 2)
+                precision_UKK = known_UKT @ rows.differ_NTK[of_U] + np.diag(1 / self._variance_EK[e])
+                inverse_UKK = np.linalg.inv(np.linalg.cholesky(precision_UKK))
+                moved_UKP = inverse_UKK.swapaxes(1, 2) @ (inverse_UKK @ (known_UKT @ rows.column_NTP[of_U]))
+                yield e, some, np.sqrt(self._noise_E[e]) * inverse_UKK.swapaxes(1, 2), moved_UKP
 
     def _along(self, panel: Panel) -> Course:
         return along(panel, self.scales, LAGS, panel.treatments.astype(np.float64) @ self.table)
 
-    def _own_rows(self, panel: Panel, course: Course) -> Iterator[tuple[slice, int, Floats, Floats]]:
-        """Yield of some subjects and a variable what effects of their own are learned from.
+    def _own_rows(self, panel: Panel, course: Course) -> Iterator[tuple[slice, int, _Rows]]:
+        """Yield of some subjects and a variable the rows that its effects are learned from: those of all visits.
 
-        These are the columns `[N,T,K]` that subjects differ in, and what common weights leave of the answers `[N,T]`,
-        both zero where there was none.
+        They are multiplied by the roots of their weights. Values that a visit lacks were filled, and count as well.
         """
         steps, n = panel.n_steps, panel.n_subjects
-        varying, size = np.flatnonzero(self._variance_EK.any(axis=1)), max(1, ENCODED // steps)
-        low_E, high_E = self.scales.limits
+        size, (low_E, high_E) = max(1, ENCODED // steps), self.scales.limits
         dose_NTL = panel.treatments.astype(np.float64) @ self.table
         value_NTE = np.concatenate([panel.outcomes, panel.covariates], axis=2).astype(np.float64)
         after_NTE, seen_NT = np.roll(value_NTE, -1, axis=1), np.zeros(panel.observed.shape, dtype=bool)
-        seen_NT[:, :-1] = panel.decided[:, :-1] & panel.observed[:, 1:]  # of a history, what was filled counts as well
-        for first in range(0, n if len(varying) else 0, size):
+        seen_NT[:, :-1] = panel.decided[:, :-1] & panel.observed[:, 1:]
+        for first in range(0, n if len(self._varying) else 0, size):
             some = slice(first, min(first + size, n))
-            rows = (np.arange(steps)[None] * n + np.arange(n)[some, None]).ravel()  # steps of a subject together
-            own, seen_M = course.take(rows), seen_NT[some].ravel()
-            facts, unit_ME = facts_of(own, self.scales, dose_NTL[some].reshape(len(rows), -1)), own.unit(self.scales)
-            for e in varying:
-                column_MP, differ_MK = self.basis.columns(facts, int(e), self._learned, np)
-                change_M = ((after_NTE[some, :, e].ravel() - own.now_ME[:, e]) / unit_ME[:, e]).clip(
-                    low_E[e], high_E[e]
-                )
-                root_M = np.where(seen_M, np.sqrt(weight_of(unit_ME[:, e], self.scales, int(e))), 0.0)
-                left_M = np.where(seen_M, change_M - column_MP @ self._weight_EP[e], 0.0) * root_M
-                differ_NTK = (differ_MK * root_M[:, None]).reshape(-1, steps, differ_MK.shape[1])
-                yield some, int(e), differ_NTK, left_M.reshape(-1, steps)
+            at = (np.arange(steps)[None] * n + np.arange(n)[some, None]).ravel()  # steps of a subject together
+            own, seen_M, shape = course.take(at), seen_NT[some].ravel(), seen_NT[some].shape
+            facts, unit_ME = facts_of(own, self.scales, dose_NTL[some].reshape(len(at), -1)), own.unit(self.scales)
+            for e in self._varying:
+                column_MP, differ_MK = self.basis.columns(facts, e, self._learned, np)
+                change_M = (after_NTE[some, :, e].ravel() - own.now_ME[:, e]) / unit_ME[:, e]
+                left_M = np.where(seen_M, change_M.clip(low_E[e], high_E[e]) - column_MP @ self._weight_EP[e], 0.0)
+                root_M1 = np.where(seen_M, np.sqrt(weight_of(unit_ME[:, e], self.scales, e)), 0.0)[:, None]
+                column_NTP, differ_NTK = ((x * root_M1).reshape(*shape, -1) for x in (column_MP, differ_MK))
+                yield some, e, _Rows(column_NTP, differ_NTK, (left_M * root_M1[:, 0]).reshape(shape))
 
     def responses(self, course: Course, dose_ML: Floats, replicate_S: NDArray[np.int64] | None) -> Floats:
         """Return what the weights predict, or draws of them, with the effects of each series."""
@@ -212,6 +237,11 @@ class InContextModel(SimulatedModel):
     @cached_property
     def _variance_EK(self) -> Floats:
         return np.asarray(self.params["subjects.variance"][0].astype(np.float64))
+
+    @property
+    def _varying(self) -> list[int]:
+        """Return of which variables subjects have effects of their own."""
+        return [int(e) for e in np.flatnonzero(self._variance_EK.any(axis=1))]
 
     @cached_property
     def _noise_E(self) -> Floats:

@@ -58,8 +58,8 @@ class Histories:
 class Chance(NamedTuple):
     """The row of residuals that each draw of each series has at a step, and the replicate of each draw.
 
-    Of variables `centred_E` the mean over draws is taken from residuals. What is drawn once for a subject has the seed
-    `[seed, subject]`; draws without replicates have none of it.
+    Of variables `centred_E` the mean over draws is taken from residuals. What is drawn once for a subject depends on
+    `seed` and on its number `subject_Q`; where there is no replicate nothing is.
     """
 
     row_HSQ: NDArray[np.integer]
@@ -198,8 +198,8 @@ class SimulatedModel(EncodingModel[Histories]):
     ) -> PredictiveDistribution:
         """Predict mean and standard deviation over courses; of some outcomes `summed_Y [Y]` the sums since the origin.
 
-        The share of the parameters is how far predictions move with those of other samples of training subjects; of
-        trees it is not known.
+        The share of the parameters is how far predictions move with those of other samples of training subjects, and
+        with what histories leave open of a subject's own; of trees it is not known.
 
         Raises:
             UsageError: the plans are longer than the horizon that the model was trained for.
@@ -216,7 +216,7 @@ class SimulatedModel(EncodingModel[Histories]):
             if self.draws_training:
                 id_Q = states.subject_id_N[some.subject]
                 chance = chance._replace(replicate_S=np.arange(self.samples) % self.replicates, subject_Q=id_Q)
-                drawn = self.begin(panel, some.subject, some.origin, start, chance)
+                drawn = self.drawn_starts(panel, some.subject, some.origin, start, chance)
                 moved = self._simulate(drawn, plan, chance, some.horizon)
             apart = moved.predicted - plain.predicted
             for values in (*plain, apart):
@@ -256,7 +256,7 @@ class SimulatedModel(EncodingModel[Histories]):
         for first in range(0, len(queries), size):
             some = slice(first, min(first + size, len(queries)))
             asked, of_some = queries.take(some), chance.of(some)
-            drawn = self.begin(panel, asked.subject, asked.origin, start.take(some), of_some)
+            drawn = self.drawn_starts(panel, asked.subject, asked.origin, start.take(some), of_some)
             drawn_SQHY[:, some] = self._simulate(drawn, self._planned(asked, n), of_some, queries.horizon).drawn
         return drawn_SQHY
 
@@ -279,9 +279,9 @@ class SimulatedModel(EncodingModel[Histories]):
         unused_QHA = np.zeros((len(subject_Q), steps, self.schema.treatments.width), dtype=np.uint8)
         require_horizon(self.horizon, Queries(subject_Q.astype(np.int32), origin_Q.astype(np.int16), unused_QHA))
         start, chance = self._begin(panel, subject_Q, origin_Q, None, steps, n, seed)
-        return self._simulate(self.begin(panel, subject_Q, origin_Q, start, chance), decide, chance, steps).drawn
+        return self._simulate(self.drawn_starts(panel, subject_Q, origin_Q, start, chance), decide, chance, steps).drawn
 
-    def begin(
+    def drawn_starts(
         self,
         panel: Panel,
         subject_Q: NDArray[np.integer],
