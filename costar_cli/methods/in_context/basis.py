@@ -41,6 +41,7 @@ MOST_OWN: Final = 3  # factors that subjects differ in
 FREE: Final = -1  # the group of columns whose prior is left as it is
 
 HIDDEN: Final = 32  # of each network, twice
+CACHED: Final = 2_048  # rows that a network reads at once: its layers stay in the cache
 
 Arrays = Any  # of numpy or of torch
 Function = Callable[[Arrays], Arrays]
@@ -238,11 +239,18 @@ def network(weights: Mapping[str, Floats]) -> dict[str, Function]:
         layers = [[weights[f"{name}.{i}.{kind}"].astype(np.float32) for kind in ("weight", "bias")] for i in range(3)]
 
         def features(x: Floats) -> Floats:
-            made = x.astype(np.float32)
-            for i, (weight, bias) in enumerate(layers):
-                made = made @ weight.T + bias
-                made = np.tanh(made) if i == len(layers) - 1 else made / (1 + np.exp(-made))
-            return made.astype(np.float64)
+            rows, (last, last_bias) = x.reshape(-1, x.shape[-1]), layers[-1]
+            found = np.empty((len(rows), len(last_bias)))
+            for first in range(0, len(rows), CACHED):
+                made = rows[first : first + CACHED].astype(np.float32)
+                for weight, bias in layers[:-1]:
+                    made = made @ weight.T
+                    made += bias
+                    fallen = np.exp(-made)
+                    fallen += 1
+                    made /= fallen
+                found[first : first + CACHED] = np.tanh(made @ last.T + last_bias)
+            return found.reshape(*x.shape[:-1], -1)
 
         return features
 
