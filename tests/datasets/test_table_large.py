@@ -161,16 +161,17 @@ def ingesting_s(folder: Path, covariates: int, *, wrong: bool = False) -> float:
     return time.process_time() - start
 
 
-def test_the_time_of_ingesting_grows_with_the_number_of_columns_and_not_with_its_square(tmp_path: Path) -> None:
-    ingesting_s(tmp_path, 10)  # which imports what it needs
-    few_s, many_s = ingesting_s(tmp_path, 300), ingesting_s(tmp_path, 2_400)
-    assert many_s < 8 * 1.5 * few_s  # measured: 8 to 9, once 16
+@pytest.mark.parametrize(("few", "wrong"), [(300, False), (200, True)], ids=["ingesting", "telling what is wrong"])
+def test_time_grows_with_the_number_of_columns_and_not_with_its_square(
+    few: int, tmp_path: Path, *, wrong: bool
+) -> None:
+    ingesting_s(tmp_path, 10, wrong=wrong)  # which imports what it needs
 
+    def grows_as_columns_do() -> bool:
+        few_s = ingesting_s(tmp_path, few, wrong=wrong)
+        return ingesting_s(tmp_path, 8 * few, wrong=wrong) < 8 * 1.5 * few_s
 
-def test_the_time_of_telling_what_is_wrong_with_columns_grows_with_their_number(tmp_path: Path) -> None:
-    ingesting_s(tmp_path, 10, wrong=True)
-    few_s, many_s = ingesting_s(tmp_path, 200, wrong=True), ingesting_s(tmp_path, 1_600, wrong=True)
-    assert many_s < 8 * 1.5 * few_s  # measured: 8 to 9, once 13
+    assert any(grows_as_columns_do() for _ in range(3))  # 8 to 9 times in all but one of many runs; a square is 64
 
 
 def test_many_columns_without_room_are_refused_however_few_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
