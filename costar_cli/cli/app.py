@@ -140,6 +140,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     # Before torch is loaded: threads that wait must sleep, or a second process on the machine slows both many times.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Likewise those of OpenBLAS, which cannot sleep: on an idle machine its products, small ones, gain nothing by them.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it reads the metadata of all packages to find some
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
