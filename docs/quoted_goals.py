@@ -44,11 +44,11 @@ def lines(*place: str) -> list[Line]:
         return list(csv.DictReader(file))
 
 
-def by_setup(folder: str, column: str) -> list[dict[str, float]]:
-    """Return a number of each of our methods in a benchmark, by set-up."""
+def by_setup(folder: str, column: str, basis: str = "ours") -> list[dict[str, float]]:
+    """Return a number of each of our methods in a benchmark, or of its limits, by set-up."""
     wanted = [r for r in lines(folder, "results.csv") if (r["table"], r["truth"]) == ("methods", "counterfactual")]
     return [
-        {r["name"]: float(r[column]) for r in wanted if (r["setup"], r["basis"]) == (setup, "ours")} for setup in SETUPS
+        {r["name"]: float(r[column]) for r in wanted if (r["setup"], r["basis"]) == (setup, basis)} for setup in SETUPS
     ]
 
 

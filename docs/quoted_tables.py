@@ -25,7 +25,7 @@ from docs import quoted_goals
 from docs.quoted_effects import choice_table, corrected_table, gcomp_table
 from docs.quoted_goals import SETUPS
 from docs.quoted_speed import bands_cost, goals_table, gpu_table, preset_sentence, scale_table, speed_table
-from docs.quoted_wins import marked, observed_table, remainder_table, repaired_table, wins_table
+from docs.quoted_wins import in_context_table, marked, observed_table, remainder_table, repaired_table, wins_table
 
 ROOT = Path(__file__).resolve().parents[1]
 GALLERY = ("shelves", "fluids", "glucose", "trial", "visits")
@@ -43,7 +43,7 @@ PAGES = (
             "measured",
         )
     ),
-    *(ROOT / "docs" / "methods" / f"{page}.md" for page in ("costar", "gcomp")),
+    *(ROOT / "docs" / "methods" / f"{page}.md" for page in ("costar", "gcomp", "in-context")),
     *(ROOT / "docs" / "gallery" / f"{table}.md" for table in GALLERY),
     ROOT / "benchmarks" / "README.md",
 )
@@ -380,6 +380,7 @@ def gallery_table(name: str) -> Iterator[str]:
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "scripts": scripts_table,
     "paper size": partial(setups_table, "benchmark-tumor-paper", "tumor"),
+    "paper size icu": partial(setups_table, "benchmark-mimic-paper"),
     "repaired rows": repaired_table,
     "published form": published_form_table,
     "mechanistic": mechanistic_table,
@@ -398,6 +399,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "observed": observed_table,
     **{f"gallery {name}": partial(gallery_table, name) for name in GALLERY},
     "remainder": remainder_table,
+    "in context": in_context_table,
     "wins": wins_table,
     "wins in short": partial(wins_table, ("zero_shot",), "methods/"),
     "default": default_table,

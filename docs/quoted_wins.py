@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from benchmarks.choice_of_method import LIMIT
 from docs.quoted_goals import PLAIN, REMAINDER, SETUPS, by_setup, lines, observed
 
-__all__ = ["marked", "observed_table", "remainder_table", "repaired_table", "wins_table"]
+__all__ = ["in_context_table", "marked", "observed_table", "remainder_table", "repaired_table", "wins_table"]
 
 OBSERVED = ("last-value", "mean", "seasonal-naive", "ridge", "mixed", "boosting", "growth", "costar")
 STACKS = ("stack plans", "stack unguarded")
@@ -49,6 +49,13 @@ WORLDS: Mapping[str, str] = {
 }  # fmt: skip
 
 
+IN_CONTEXT: Mapping[str, str] = {  # where it was asked about data that its network never saw
+    "linear system": "benchmark-linear-in-context",
+    "tumours, % of V_max": "benchmark-tumor-in-context",
+    "retail, units": "benchmark-m5-in-context",
+}
+
+
 def wins_table(setups: Sequence[str] = ("zero_shot", "supervised"), pages: str = "methods/") -> Iterator[str]:
     """Yield errors of methods on simulated data, zero-shot / supervised, the mean over data seeds, and the bounds."""
     stored = lines("choice_of_method.csv")
@@ -78,6 +85,18 @@ def remainder_table() -> Iterator[str]:
             mine = errors.pop("costar")
             best = min(errors, key=errors.__getitem__)
             cells.append(f"{mine:.3f} ({errors[best]:.3f}, {best})")
+        yield f"| {world} | {' | '.join(cells)} |"
+
+
+def in_context_table() -> Iterator[str]:
+    """Yield errors of the in-context model beside anchors and limits, zero-shot / supervised, and what bands hold."""
+    yield "| data | last value | ridge | in-context | best possible | 90 % bands hold |"
+    yield "|---|---|---|---|---|---|"
+    for world, folder in IN_CONTEXT.items():
+        errors, bounds = (by_setup(folder, "avg", basis)[::2] for basis in ("ours", "limit"))
+        cells = [" / ".join(f"{of[name]:.3f}" for of in errors) for name in ("last-value", "ridge", "in-context")]
+        cells.append(" / ".join(f"{next(iter(of.values())):.3f}" for of in bounds))
+        cells.append(" / ".join(f"{100 * of['in-context']:.0f} %" for of in by_setup(folder, "coverage_90")[::2]))
         yield f"| {world} | {' | '.join(cells)} |"
 
 
