@@ -245,7 +245,8 @@ class InContextModel(SimulatedModel):
 
     @cached_property
     def _noise_E(self) -> Floats:
-        noise_E = self.params[NOISE][0] if NOISE in self.params else np.zeros(len(self.scales.kinds))  # of files before
+        """Return the variance of each step's noise; older files have none, and draw no effects of subjects."""
+        noise_E = self.params[NOISE][0] if NOISE in self.params else np.zeros(len(self.scales.kinds))
         return np.asarray(noise_E, dtype=np.float64)
 
     @cached_property
