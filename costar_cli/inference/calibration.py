@@ -231,8 +231,8 @@ def interval_kind(model: FittedModel) -> str:
 
 def has_range(model: FittedModel) -> bool:
     """Return whether limits of a calibrated model's differences are the range of its members (spec BAND-7)."""
-    told = model.tells_differences and not model.is_joint  # copies of a closed form would have a range of no width
-    return bool(model.record.calibration) and told and model.members >= LEAST_MEMBERS
+    differ = model.tells_differences and not model.is_joint  # copies of a closed form would have a range of no width
+    return bool(model.record.calibration) and differ and model.members >= LEAST_MEMBERS
 
 
 def calibration_of(model: FittedModel) -> Calibration | None:

@@ -244,7 +244,7 @@ def test_drawn_effects_have_the_covariance_that_the_steps_before_the_origin_leav
     queries, n = plans_at(panel.take(np.arange(3)), origin), 20_000
     effect_SQK = drawn_effects(model, panel, queries, n)
     np.testing.assert_array_equal(effect_SQK[:, :3], effect_SQK[:, 3:])  # under all plans of a subject the same
-    (_, _, rows), *_ = model._own_rows(panel, model._along(panel))
+    (_, _, rows), *_ = model._own_rows(panel, *model._along(panel))
     for i in range(3):
         known_TK = rows.differ_NTK[i, :origin]
         cover_KK = model._noise_E[0] * np.linalg.inv(known_TK.T @ known_TK + np.diag(1 / model._variance_EK[0]))

@@ -113,9 +113,9 @@ class InContextModel(SimulatedModel):
 
     def encode(self, panel: Panel) -> Histories:
         """Return where every subject stands at every step, with its own effects."""
-        course, steps, n = self._along(panel), panel.n_steps, panel.n_subjects
+        (course, dose_NTL), steps, n = self._along(panel), panel.n_steps, panel.n_subjects
         effect_TNEK = np.zeros((steps, n, len(self.scales.kinds), self.basis.own_effects))
-        for some, e, rows in self._own_rows(panel, course):
+        for some, e, rows in self._own_rows(panel, course, dose_NTL):
             effect_NTK = effects_before(rows.differ_NTK, rows.left_NT, self._variance_EK[e])
             effect_TNEK[:, some, e] = effect_NTK.swapaxes(0, 1)
         parts = {field.name: getattr(course, field.name) for field in fields(course)}
@@ -137,7 +137,7 @@ class InContextModel(SimulatedModel):
         course = super().drawn_starts(panel, subject_Q, origin_Q, start, chance)
         assert isinstance(course, OwnCourse)  # noqa: S101 - `encode` makes no other
         assert chance.replicate_S is not None  # noqa: S101 - nothing is drawn of means
-        if not self._noise_E.any() or not len(self._varying):
+        if not self._noise_E.any() or not self._varying:
             return course
         moment_Q2 = np.stack([subject_Q, origin_Q], axis=1).astype(np.int64)
         moment_U2, first_U, moment_Q = np.unique(moment_Q2, axis=0, return_index=True, return_inverse=True)
@@ -165,7 +165,7 @@ class InContextModel(SimulatedModel):
         """
         asked, row_U = np.unique(moment_U2[:, 0], return_inverse=True)
         panel = panel.take(asked)
-        for subjects, e, rows in self._own_rows(panel, self._along(panel)):
+        for subjects, e, rows in self._own_rows(panel, *self._along(panel)):
             here = np.flatnonzero((row_U >= subjects.start) & (row_U < subjects.stop))
             for first in range(0, len(here), len(rows.differ_NTK)):  # as many at once as there are subjects
                 some = here[first : first + len(rows.differ_NTK)]
@@ -177,17 +177,18 @@ class InContextModel(SimulatedModel):
                 moved_UKP = inverse_UKK.swapaxes(1, 2) @ (inverse_UKK @ (known_UKT @ rows.column_NTP[of_U]))
                 yield e, some, np.sqrt(self._noise_E[e]) * inverse_UKK.swapaxes(1, 2), moved_UKP
 
-    def _along(self, panel: Panel) -> Course:
-        return along(panel, self.scales, LAGS, panel.treatments.astype(np.float64) @ self.table)
+    def _along(self, panel: Panel) -> tuple[Course, Floats]:
+        """Return where every subject stands at every step, and the doses `[N,T,L]` it has there."""
+        dose_NTL = panel.treatments.astype(np.float64) @ self.table
+        return along(panel, self.scales, LAGS, dose_NTL), dose_NTL
 
-    def _own_rows(self, panel: Panel, course: Course) -> Iterator[tuple[slice, int, _Rows]]:
+    def _own_rows(self, panel: Panel, course: Course, dose_NTL: Floats) -> Iterator[tuple[slice, int, _Rows]]:
         """Yield of some subjects and a variable the rows that its effects are learned from: those of all visits.
 
         They are multiplied by the roots of their weights. Values that a visit lacks were filled, and count as well.
         """
         steps, n = panel.n_steps, panel.n_subjects
         size, (low_E, high_E) = max(1, ENCODED // steps), self.scales.limits
-        dose_NTL = panel.treatments.astype(np.float64) @ self.table
         value_NTE = np.concatenate([panel.outcomes, panel.covariates], axis=2).astype(np.float64)
         after_NTE, seen_NT = np.roll(value_NTE, -1, axis=1), np.zeros(panel.observed.shape, dtype=bool)
         seen_NT[:, :-1] = panel.decided[:, :-1] & panel.observed[:, 1:]
@@ -240,7 +241,7 @@ class InContextModel(SimulatedModel):
 
     @property
     def _varying(self) -> list[int]:
-        """Return of which variables subjects have effects of their own."""
+        """Return in which variables subjects differ."""
         return [int(e) for e in np.flatnonzero(self._variance_EK.any(axis=1))]
 
     @cached_property
